@@ -34,11 +34,10 @@ from nexusform.scheduling.sku_catalogue import find_largest_sku
 class LintPool(Struct, frozen=True):
     """One pool of VMs after the plan.
 
-    Rules report pools with `new_numbers` (no-surge-capacity all of their site). `owner` is the
+    `owner` is the
     cluster's id (site and name), `address` the resource instance with the pool, `block` its header
     for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
-    placement order), `vms` the placed ones by number. `is_existing`: the plan places none of them,
-    and they are checked as if it placed all (`new_numbers`) again. `removals` are the existing VMs
+    placement order), `vms` the placed ones by number. `removals` are the existing VMs
     removed after some of the new ones are placed (handles on the site), by the number of placed
     ones. `surge` is the number of VMs that an upgrade adds first. `zones_span` is the
     availability_zones argument, `span` the pool's block. `ignored_rules` are the ids of comments
@@ -60,7 +59,6 @@ class LintPool(Struct, frozen=True):
     zones_span: Span | None = None
     block: str = ""
     ignored_rules: frozenset[str] = frozenset()
-    is_existing: bool = False
     removals: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -157,13 +155,18 @@ class LintInput(Struct, frozen=True):
 
     `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without a state
     (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable
-    benefit, too.
+    benefit, too, `includes_existing` also that for pools without new VMs.
     """
 
     pools: tuple[LintPool, ...]
     sites: Mapping[str, LintSite] = field(default_factory=dict)
     vm_skus: tuple[VmSku, ...] = ()
     includes_costless: bool = False
+    includes_existing: bool = False
+
+    def is_reported(self, pool: LintPool) -> bool:
+        """Return whether rules report a pool: it has VMs placed by the plan, or all pools are."""
+        return self.includes_existing or bool(pool.new_numbers)
 
     def get_site(self, pool: LintPool) -> LintSite:
         """Return the pool's site; an empty one if it is unknown."""

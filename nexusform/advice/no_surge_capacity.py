@@ -22,7 +22,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     Only sites with VMs placed by this plan are checked. A rolling upgrade adds `pool.surge` VMs
     before it removes others, so the site needs capacity for as many more VMs.
     """
-    changed_sites = {pool.site_id for pool in facts.pools if pool.new_numbers}
+    changed_sites = {pool.site_id for pool in facts.pools if facts.is_reported(pool)}
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)
@@ -83,7 +83,7 @@ def check_joint(facts: LintInput) -> list[Diagnostic]:
     Only sites with VMs placed by this plan are checked. A pool without capacity of its own is
     reported by no-surge-capacity.
     """
-    changed_sites = {pool.site_id for pool in facts.pools if pool.new_numbers}
+    changed_sites = {pool.site_id for pool in facts.pools if facts.is_reported(pool)}
     surging_pools = [
         pool
         for pool in facts.pools

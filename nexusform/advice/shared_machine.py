@@ -14,18 +14,18 @@ ID: Final = "shared-machine"
 def check(facts: LintInput) -> list[Diagnostic]:
     """Return a finding for every cluster with several of its VMs on the same machine.
 
-    Only clusters with VMs placed by this plan are checked. Clusters with such machines only because
-    of pinned zones are left to the rule zones-pinned.
+    `advise` checks all clusters, a plan those with VMs placed by it. Clusters with such machines
+    only because of pinned zones are left to the rule zones-pinned.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
-        # With VMs placed by this plan.
-        new_pools = [pool for pool in pools if pool.new_numbers]
+        reported_pools = [pool for pool in pools if facts.is_reported(pool)]
         shared = _find_shared_machines(pools)
-        if not shared or not new_pools:
+        if not shared or not reported_pools:
             continue
         site = facts.get_site(pools[0])
-        if any(pool.zones for pool in new_pools) and site.simulate is not None:
+        has_new_pins = any(pool.zones and pool.new_numbers for pool in pools)
+        if has_new_pins and site.simulate is not None:
             without_pins = site.simulate(facts.list_pools_with_zones(pools, None))
             # Only the pins cause it.
             if not without_pins.shared.get(pools[0].owner, 0):
@@ -36,7 +36,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         quorum_clause = "; losing one breaks control-plane quorum" if quorum else ""
         summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{quorum_clause}"
         detail = f"{_format_detail(pools, shared, site)}{quorum}"
-        findings.append(build_finding(ID, detail, new_pools[0], summary=summary))
+        findings.append(build_finding(ID, detail, reported_pools[0], summary=summary))
     return findings
 
 

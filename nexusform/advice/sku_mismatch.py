@@ -35,8 +35,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     machines_by_zones: dict[tuple[str, frozenset[str] | None], list[Machine]] = {}
     matches: dict[tuple[str, frozenset[str] | None, VmSku], _HardwareMatch] = {}
     for pool in facts.pools:
-        if not pool.new_numbers:
-            # Nothing placed by this plan.
+        if not facts.is_reported(pool):
             continue
         site = facts.get_site(pool)
         key = (pool.site_id, pool.zones)

@@ -35,11 +35,6 @@ class CreationGroup(NamedTuple):
         return sum(pool.memory_gib for pool in self.pools)
 
     @property
-    def is_existing(self) -> bool:
-        """Whether some pools of the group existed before the plan."""
-        return any(pool.is_existing for pool in self.pools)
-
-    @property
     def is_newly_placed(self) -> bool:
         """Whether this plan places all VMs of the group, or a check assumes so.
 
@@ -99,13 +94,9 @@ def _check_cluster_order(
         sizes = format_list(
             [f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], MAXIMUM_ITEMS
         )
-        verb, condition = (
-            ("was", " when they are created again") if group.is_existing else ("is", "")
-        )
         detail = (
-            f"{group.name} ({group.memory_gib:,} GiB in all) {verb} created before {sizes}. Put "
-            "larger "
-            f"clusters first{condition}: larger blocks of free cells stay whole. {gain.text}"
+            f"{group.name} ({group.memory_gib:,} GiB in all) is created before {sizes}. Put larger "
+            f"clusters first: larger blocks of free cells stay whole. {gain.text}"
         )
         summary = f"{group.name}: {gain.summary or 'created before a larger cluster'}"
         findings.append(build_finding(ID, detail.rstrip(), group.pools[0], summary=summary))
@@ -136,13 +127,9 @@ def _check_pool_order(
         [f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger],
         MAXIMUM_ITEMS,
     )
-    verb, condition = (
-        ("was", " when the cluster is created again") if group.is_existing else ("is", "")
-    )
     detail = (
-        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {verb} placed before "
-        f"{sizes}. "
-        f"Put larger pools first{condition}. {gain.text}"
+        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) is placed before "
+        f"{sizes}. Put larger pools first. {gain.text}"
     )
     summary = f"{group.name}/{pool.pool}: {gain.summary or 'placed before a larger pool'}"
     return [build_finding(ID, detail.rstrip(), pool, summary=summary)]
@@ -191,23 +178,6 @@ def _measure_order(
     if site.simulate is None:
         return _OrderGain()
     lead = f"In the order {names}"
-    nothing = " nothing is gained now: as many VMs fit, and as many cells stay free."
-    fits = "fits"
-    fit = "fit"
-    runs = "runs"
-    run = "run"
-    stays = "stays"
-    # A comparison of two orders that both did not happen.
-    if any(pool.is_existing for pool in pools):
-        lead = f"If all VMs of the site were placed again in the order {names}"
-        nothing = (
-            ", nothing would be gained: as many VMs would fit, and as many cells would stay free."
-        )
-        fits = "would fit"
-        fit = "would fit"
-        runs = "would run"
-        run = "would run"
-        stays = "would stay"
     current = site.simulate(pools)
     alternative = site.simulate(better)
     gains: list[str] = []
@@ -215,25 +185,26 @@ def _measure_order(
     clauses: list[str] = []
     more_fitting = current.unplaced_count - alternative.unplaced_count
     if more_fitting > 0:
-        vms = format_count(more_fitting, f"more VM {fits}", f"more VMs {fit}")
+        vms = format_count(more_fitting, "more VM fits", "more VMs fit")
         gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
         clauses.append(f"fit {more_fitting:,} more VMs")
     fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())  # machines
     if fewer_shared > 0:
-        machines = format_count(fewer_shared, f"fewer machine {runs}", f"fewer machines {run}")
+        machines = format_count(fewer_shared, "fewer machine runs", "fewer machines run")
         gains.append(f"{machines} two VMs of one cluster")
         clauses.append(f"share {format_count(fewer_shared, 'fewer machine')}")
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:
         figures = f"{alternative.free_largest:,} instead of {current.free_largest:,}"
         gains.append(
-            f"capacity for {more_free:,} more {alternative.largest} {stays} free ({figures})"
+            f"capacity for {more_free:,} more {alternative.largest} stays free ({figures})"
         )
         clauses.append(
             f"leave {alternative.free_largest:,} {alternative.largest} free instead of "
             f"{current.free_largest:,}"
         )
     if not gains:
+        nothing = " nothing is gained now: as many VMs fit, and as many cells stay free."
         return _OrderGain(f"{lead}{nothing}", "another order gains nothing now", is_zero=True)
     return _OrderGain(
         f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.",

@@ -37,10 +37,10 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         if (
             not pool.zones
-            or not pool.new_numbers
+            or not facts.is_reported(pool)
             or _is_spread_by_zones(pool.count, pool.zones, site)
         ):
-            # Not pinned, not placed by this plan, or pinned well.
+            # Not pinned, not part of the question, or pinned well.
             continue
         racks = site.list_racks(pool.zones)
         if racks and len(racks) == len(site.racks):
@@ -53,15 +53,14 @@ def check(facts: LintInput) -> list[Diagnostic]:
         )
         # If not measured below.
         cost = _ZonePinCost(text=reason, summary="which are few racks")
-        if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
+        # Existing VMs are not placed again, with or without the pin.
+        is_measurable = pool.new_numbers and len(findings) < MAXIMUM_SIMULATIONS
+        if is_measurable and site.simulate is not None:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(pools)
             free_result = site.simulate(facts.list_pools_with_zones([pool], None))
-            # A simulation places existing VMs again.
-            is_hypothetical = any(other.is_existing for other in pools)
-            build_cost = _build_hypothetical_cost if is_hypothetical else _build_pin_cost
-            cost = build_cost(pool, current_results[site.id], free_result)
+            cost = _build_pin_cost(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 # The pin costs nothing.
                 continue
@@ -144,42 +143,6 @@ def _build_pin_cost(
             f"{format_count(machines, 'machine')}."
         )
     return _ZonePinCost(text=" ".join(sentences), summary=f"so {' and '.join(clauses)}")
-
-
-def _build_hypothetical_cost(
-    pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
-) -> _ZonePinCost:
-    """Format the cost of the pin of existing VMs if all VMs of the site were placed again."""
-    extra_shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
-    extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count
-    costs = []
-    if extra_unplaced > 0:
-        costs.append(f"{format_count(extra_unplaced, 'VM')} would not fit")
-    # Machines with two or more VMs of the cluster.
-    if extra_shared > 0:
-        machines = format_count(extra_shared, "machine")
-        costs.append(
-            f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of "
-            f"{pool.cluster}"
-        )
-    if not costs:
-        return _ZonePinCost(
-            "It would cost nothing if all VMs of the site were placed again: no more machines "
-            f"would run two VMs of {pool.cluster} than without it. Growth and repairs find fewer "
-            "machines."
-        )
-    text = f"If all VMs of the site were placed again, {format_list(costs, MAXIMUM_ITEMS)}."
-    summary = f"so if placed again, {' and '.join(costs)}"
-    # Some do not fit even without the pin.
-    if free_result.unplaced_count:
-        return _ZonePinCost(text, summary)
-    vms = free_result.vms.get(pool.owner, 0)
-    machine_count = free_result.machines.get(pool.owner, 0)
-    sentence = (
-        f"Without the pin all {format_count(vms, 'VM')} would fit on "
-        f"{format_count(machine_count, 'machine')}."
-    )
-    return _ZonePinCost(f"{text} {sentence}", summary)
 
 
 def _format_shared_vm_count(pool: LintPool, outcome: SimulationResult) -> str:

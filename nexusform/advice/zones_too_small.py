@@ -19,7 +19,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     # By site and zones: many pools share both.
     machine_counts: dict[tuple[str, frozenset[str] | None], int] = {}
     for pool in facts.pools:
-        if not pool.zones or not pool.new_numbers:
+        if not pool.zones or not facts.is_reported(pool):
             continue
         site = facts.get_site(pool)
         for zones_to_count in (pool.zones, None):
@@ -76,11 +76,11 @@ def _format_gain(
 ) -> str:
     """Return the effect of wider zones.
 
-    Simulated, or without a simulation (`validate`) their number of machines.
+    Simulated, or their number of machines: in `validate`, and for a pool without new VMs.
     """
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
-    if site.simulate is not None:
+    if site.simulate is not None and pool.new_numbers:
         after = site.simulate(facts.list_pools_with_zones([pool], frozenset(wider_zones)))
         shared = after.shared.get(pool.owner, 0)
         shared_text = (

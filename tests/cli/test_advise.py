@@ -59,40 +59,25 @@ def test_existing_and_new_vms_get_the_same_findings(capsys: pytest.CaptureFixtur
     assert "1 finding (zones-pinned: 1)." in text
 
 
-def test_pin_cost_is_measured_without_existing_vms(
+def test_advice_about_existing_vms_assumes_no_new_placement(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Six VMs on four machines: two machines run two of them; on eight machines each has its own.
-    (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
-    assert run_command_line(["apply", "-auto-approve"]) == 0
-    capsys.readouterr()
-    assert run_command_line(["advise"]) == 2
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "If all VMs of the site were placed again, 2 machines would run two VMs of a." in text
-    assert "Without the pin all 7 VMs would fit on 7 machines" in text
-    assert "will run" not in text
-    assert "this plan" not in text
-    assert "not fit" not in text
-
-
-def test_creation_order_of_existing_clusters_is_past_tense(
-    lab: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # The larger cluster is first in the file, but was created later.
-    text = MAIN.replace('    availability_zones = ["r0"]\n', "")
+    # Five VMs on four machines: one machine runs two of them.
+    text = MAIN.replace("= 4\n    vm_sku", "= 5\n    vm_sku")
     cluster = text[text.index('resource "nexus_kub') :]
-    large = cluster.replace('"a"', '"larger"').replace("= 4\n", "= 6\n")
     (lab / "main.nf.hcl").write_text(text)
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    (lab / "main.nf.hcl").write_text(text.replace(cluster, large + cluster))
+    larger = cluster.replace('"a"', '"larger"').replace("= 5\n", "= 6\n")
+    (lab / "main.nf.hcl").write_text(text + larger.replace('"r0"', '"r1"'))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "a (924 GiB in all) was created before larger (1,372 GiB)" in told
-    assert "Put larger clusters first when they are created again" in told
-    assert "If all VMs of the site were placed again in the order larger, a," in told
-    assert "is created" not in told
+    assert "p of a is pinned to the rack r0" in told
+    assert "1 machine runs two or more VMs of a" in told
+    assert "placed again" not in told
+    assert "costs nothing" not in told
+    assert "created before" not in told
 
 
 def test_silenced_rule_reports_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Lint of a plan, the state or a configuration with the rules of advice."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -48,46 +48,29 @@ def lint_plan(
 ) -> list[Diagnostic]:
     """Return the findings of the lint rules for the objects placed by a plan.
 
-    With `everything`, the rules evaluate all objects as if created now: existing ones in creation
-    order, then new ones. Advice without a gain of capacity today is then included. With
-    `literal_only`, only rules about arguments run.
+    With `everything`, existing objects are reported, too, and advice without a gain of capacity
+    today. With `literal_only`, only rules about arguments run.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    # With `everything`, the rules start from sites after the plan: its removed VMs are already gone
-    # there.
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())
-    pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
-    evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
-    sites = {
-        site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()
-    }
+    removed_vms = _index_removed_vms(result.sites.values())
+    pools = tuple(_build_lint_pools(result.objects, removed_vms))
+    sites = {site_id: _build_lint_site(site) for site_id, site in result.sites.items()}
     # Such rules simulate no placements.
     if literal_only:
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
-    lint_input = LintInput(pools, sites, skus, includes_costless=everything)
+    lint_input = LintInput(
+        pools, sites, skus, includes_costless=everything, includes_existing=everything
+    )
     return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
 
 
-def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site for the lint rules.
-
-    The rules simulate placements on the site before the plan; with `evaluated_pools`, on the site
-    after the plan, without the VMs of these pools.
-    """
-    # The site before the plan.
-    scheduler = site.base
-    if evaluated_pools:
-        scheduler = site.scheduler.copy()
-        for vm in site.scheduler.list_vms():
-            if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
-                scheduler.release(vm.handle)
-    machines = tuple(site.machines.values())
-    simulate = build_placement_simulator(scheduler)
+def _build_lint_site(site: SitePlan) -> LintSite:
+    """Build the facts of a site for the rules, which simulate placements before the plan."""
     return LintSite(
         site.id,
-        machines,
-        simulate,
+        tuple(site.machines.values()),
+        build_placement_simulator(site.base),
         site.scheduler.count_free_slots,
         build_fit_counter(site.scheduler),
     )
@@ -116,21 +99,10 @@ def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, li
 
 
 def _build_lint_pools(
-    objects: Mapping[Address, VmObject],
-    removed_vms: Mapping[_PoolKey, Mapping[int, Sequence[int]]],
-    *,
-    everything: bool,
+    objects: Mapping[Address, VmObject], removed_vms: Mapping[_PoolKey, Mapping[int, Sequence[int]]]
 ) -> Iterable[LintPool]:
-    """Yield the pools to lint: those with a configurable count.
-
-    With `everything`, they are sorted by age of object.
-    """
-    entries = (
-        sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1]))
-        if everything
-        else objects.items()
-    )
-    for address, vm_object in entries:
+    """Yield the pools to lint: those with a configurable count."""
+    for address, vm_object in objects.items():
         demand = vm_object.request.demand
         # No VMs are requested.
         if demand is None or vm_object.instance.is_removed:
@@ -139,31 +111,16 @@ def _build_lint_pools(
             if pool.count_path:
                 # A pool may have another name in rules.
                 key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
-                lint_pool = _build_lint_pool(
-                    address, vm_object, demand, pool, everything=everything
-                )
+                lint_pool = _build_lint_pool(address, vm_object, demand, pool)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
 
-def _build_age_sort_key(vm_object: VmObject) -> tuple[bool, int]:
-    """Return the sort key of an object.
-
-    Existing ones by creation number, then new and replaced ones.
-    """
-    prior = vm_object.instance.prior
-    if prior is None or vm_object.instance.is_replaced:
-        # True sorts last.
-        return True, 0
-    return False, prior.creation
-
-
 def _build_lint_pool(
-    address: Address, vm_object: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
+    address: Address, vm_object: VmObject, demand: VmDemand, pool: PoolDemand
 ) -> LintPool:
     """Build the facts about a pool for the lint rules.
 
-    A VM is known by its number in the pool. `new_numbers` are those of the VMs placed by this plan;
-    with `everything`, all VMs count as new. The spans of the pool and of its zones are for the
+    A VM is known by its number in the pool. The spans of the pool and of its zones are for the
     findings; an object without configuration has none.
     """
     instance = vm_object.instance
@@ -172,9 +129,7 @@ def _build_lint_pool(
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}
     # keys of the VMs placed by this plan.
     newly_placed = placements.new_handles.keys()
-    new_numbers = tuple(
-        number for number, key in vm_keys.items() if everything or key in newly_placed
-    )
+    new_numbers = tuple(number for number, key in vm_keys.items() if key in newly_placed)
     span = zones_span = None
     # The object is configured.
     if instance.prepared is not None:
@@ -206,6 +161,4 @@ def _build_lint_pool(
         zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
         ignored_rules=frozenset(ignored_rules),
-        # None is placed now.
-        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
     )
