@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Self
 
 from nexusform.configuration.remote_modules.module_sources import ModuleSource
 from nexusform.files.file_trees import TreeEntry, TreeLimits, UnsafeTree
@@ -17,6 +17,15 @@ from nexusform.workflow.module_packages.package_download import DownloadError, s
 # Headers of a tar file are unpacked, too.
 _MAX_UNPACKED_BYTES: Final = TreeLimits().remaining_bytes + (64 << 20)
 _ZIP_HEADER: Final = b"PK\x01\x02"
+# Headers whose content is a text that `tarfile` reads whole.
+_TEXT_HEADERS: Final = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+_MAX_TEXT_MIB: Final = 1
 _UNREADABLE: Final = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -82,7 +91,9 @@ def _read_tar(content: bytes) -> Iterator[TreeEntry]:
     limits = TreeLimits()
     with (
         gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked,
-        tarfile.open(fileobj=_LimitedReader(unpacked), mode="r|") as archive,  # type: ignore[call-overload]
+        tarfile.open(  # type: ignore[call-overload]
+            fileobj=_LimitedReader(unpacked), mode="r|", tarinfo=_LimitedHeader
+        ) as archive,
     ):
         for member in archive:
             if member.isdir():
@@ -98,6 +109,21 @@ def _read_tar(content: bytes) -> Iterator[TreeEntry]:
                     f"{member.name[:80]!a} is neither a file, a directory nor a symbolic link."
                 )
             yield TreeEntry(member.name, file.read())
+
+
+class _LimitedHeader(tarfile.TarInfo):
+    """Header of a file in a tar archive, with texts up to a maximum."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a header.
+
+        Raises UnsafeTree for a text above the maximum.
+        """
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _TEXT_HEADERS and header.size > _MAX_TEXT_MIB << 20:
+            raise UnsafeTree(f"It has a name or comment of more than {_MAX_TEXT_MIB} MiB.")
+        return header
 
 
 class _LimitedReader:

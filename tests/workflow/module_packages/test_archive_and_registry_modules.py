@@ -247,6 +247,19 @@ def test_large_archive_is_rejected(
         assert "more than" in text or "is not a valid" in text, text
 
 
+def test_archive_with_a_large_comment_is_rejected(server: ModuleServer, nf: Run) -> None:
+    """`tarfile` reads such a text whole, in several copies."""
+    content = BytesIO()
+    with tarfile.open(
+        fileobj=content, mode="w:gz", pax_headers={"comment": "x" * (2 << 20)}
+    ) as archive:
+        archive.addfile(tarfile.TarInfo("site"))
+    write_root(add_directory(server.add_file("/a.tar.gz", content.getvalue()), "site"))
+    code, text = nf("init")
+    assert code == 1
+    assert "It has a name or comment of more than 1 MiB." in text, text
+
+
 def test_links_in_a_package_work(server: ModuleServer, nf: Run) -> None:
     content = build_tar(FILES, build_link("link", "site"), build_link("site/rack", "../rack"))
     write_root(add_directory(server.add_file("/a.tar.gz", content), "link"))

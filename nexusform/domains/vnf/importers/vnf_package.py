@@ -33,6 +33,8 @@ _MIB: Final = 2**20
 _MAX_DOCUMENT_BYTES: Final = 4 * _MIB
 _MAX_TOTAL_BYTES: Final = 32 * _MIB
 _MAX_FILES: Final = 20_000
+_ZIP_HEADER: Final = b"PK\x01\x02"
+_MAX_HEADERS: Final = 10 * _MAX_FILES
 
 
 class VnfPackageDocuments(Struct, frozen=True):
@@ -115,6 +117,13 @@ class _PackageZip:
         # The mark of gzip.
         if content.startswith(b"\x1f\x8b"):
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
+        # Before `zipfile` keeps them all: each file and directory has such a header, and a package
+        # in the package, too.
+        header_count = content.count(_ZIP_HEADER)
+        if header_count > _MAX_HEADERS:
+            raise _build_error(
+                f"It contains {header_count:,} files; the maximum is {_MAX_FILES:,}."
+            )
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
         except (zipfile.BadZipFile, ValueError, NotImplementedError):

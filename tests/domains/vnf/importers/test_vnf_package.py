@@ -139,6 +139,14 @@ def test_zip_bomb_is_rejected_before_complete_extraction(tmp_path: Path) -> None
         read_vnf_package(path, "", ConfinedFileAccess())
 
 
+def test_files_are_counted_before_the_list_is_read(tmp_path: Path) -> None:
+    """A list of a million files takes hundreds of megabytes; this one cannot be read at all."""
+    file = tmp_path / "p.zip"
+    file.write_bytes(b"PK\x01\x02" * 200_001)
+    with pytest.raises(DiagnosticsError, match="It contains 200,001 files"):
+        read_vnf_package(str(file), "", ConfinedFileAccess())
+
+
 def test_damaged_files_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "p.zip"
     file.write_bytes(b"PK no zip")
