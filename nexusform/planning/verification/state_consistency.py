@@ -25,6 +25,7 @@ from nexusform.planning.vm_planning.site_plans import (
     build_sites,
     find_sku,
 )
+from nexusform.plans.site_capacity.occupancy import add_unread_facts
 from nexusform.resources.address import Address
 from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -241,8 +242,11 @@ def _check_duplicates(
 
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:
-    """Build the inventory offered by the objects of a state."""
-    return build_object_inventory(state.list_current_objects(), types)
+    """Build the inventory offered by the objects of a state, with its unread facts."""
+    inventory = build_object_inventory(state.list_current_objects(), types)
+    for _, current in state.list_current_objects():
+        add_unread_facts(inventory, current.attributes, current.private)
+    return inventory
 
 
 def index_state_machines(

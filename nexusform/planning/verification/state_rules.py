@@ -5,6 +5,7 @@ A site may legally violate them (a rule moves no existing VM), so all results ar
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.placements.unread_ledger import UnreadLedger, build_ledger
 from nexusform.placements.vm_demands import NO_DEMAND, index_pools, index_vms
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
@@ -76,7 +78,8 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     for vm_object in objects.values():
         _place_existing_vms(vm_object, sites)
     diagnostics = [*check_existing_vms(objects.values()), *check_placement_groups(objects.values())]
-    return [*diagnostics, *_check_separation(state, instances, objects, registries)]
+    ledger = build_ledger(chain.from_iterable(site.unread for site in sites.values()), pools=())
+    return [*diagnostics, *_check_separation(state, instances, objects, registries, ledger)]
 
 
 def _set_demands(
@@ -124,10 +127,11 @@ def _check_separation(
     instances: Sequence[Instance],
     objects: Mapping[Address, VmObject],
     registries: PluginRegistries,
+    ledger: UnreadLedger,
 ) -> Iterator[Diagnostic]:
-    """Yield a warning per violated separation rule, and per problem of a rule.
+    """Yield a warning per violated or unknown separation rule, and per problem of a rule.
 
-    The VMs and pods in state violate it.
+    The VMs and pods in state violate it. `ledger` has the unread facts of the state.
     """
     rules = {
         instance.address: instance
@@ -136,7 +140,9 @@ def _check_separation(
     }
     pods = partial(list_workloads, state, registries)
     # Nothing is placed.
-    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, list_pods=pods)
+    verdicts = evaluate_rules(
+        rules.values(), objects, sites={}, certainty={}, list_pods=pods, ledger=ledger
+    )
     for problem in verdicts.diagnostics:
         # violations have another text for a state, below.
         if problem.id != SEPARATION_VIOLATED:

@@ -10,7 +10,9 @@ import yaml
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.planning.verification.state_rules import check_state_rules
+from nexusform.plans.site_capacity.occupancy import build_unread_note
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks import profile
 from nexusform.state.objects import InstanceState, State
@@ -233,6 +235,20 @@ def test_violated_separation_rules_are_reported() -> None:
     (detail,) = list_warnings_of_state(edit_state(state, "nexus_kubernetes_cluster.b", nodes=nodes))
     assert "nexus_separation_rule.apart does not hold now. Its groups share 1 machine:" in detail
     assert "a-control-plane-0, b-control-plane-0" in detail
+
+
+def test_rule_over_vms_with_unread_facts_is_unknown() -> None:
+    text = RACKS + cluster("a", count=1) + cluster("b", count=1)
+    state = build_state(text + build_rule(build_group("a"), build_group("b")))
+    fact = UnreadFact("VM", "a-control-plane-0", "powerState", "vms.json", 14)
+    where = parse_address("nexus_site.s")
+    current = state.instances[where].current
+    assert current is not None
+    note = {**current.note, **build_unread_note([fact])}
+    state = state.replace_instance(where, InstanceState(replace(current, private=note)))
+    (detail,) = list_warnings_of_state(state)
+    assert "It is unknown whether nexus_separation_rule.apart holds" in detail
+    assert "powerState of VM a-control-plane-0 is not read" in detail
 
 
 WEB = """
