@@ -178,7 +178,8 @@ class PlacementChange(Struct, frozen=True):
     their `group` in it (of a rolling update the wave; from 1, 0: none) and the `waits_for`
     condition. `platform_name` is the platform's own name of an existing VM, "" if unknown.
     `chosen_by` is the platform that chooses which VMs of a pool to remove, "" if the configuration
-    names them: this VM is then one possibility.
+    names them: this VM is then one possibility. A VM that is kept has it, too, if the platform may
+    remove it instead.
     """
 
     address: Address
@@ -207,7 +208,12 @@ class PlacementChange(Struct, frozen=True):
     @property
     def origin(self) -> ObjectLocation | None:
         """Location before the plan for reports; None if the platform chooses the removed VM."""
-        return None if self.chosen_by else self.source
+        return None if self.is_chosen_removal else self.source
+
+    @property
+    def is_chosen_removal(self) -> bool:
+        """Whether it stands for a VM to remove that the platform chooses."""
+        return bool(self.chosen_by) and self.target is None
 
 
 class PlacementTotal(Struct, frozen=True):

@@ -197,6 +197,10 @@ def _build_row_of_current_vm(
         source = vm_object.prior.recorded_placements[key]
         trigger = OBSERVED_ELSEWHERE
     explanation = vm_object.placements.explanations.get(key)
+    # Azure may remove it in place of a VM with a higher number.
+    is_removable = action is PlacementAction.KEEP and any(
+        name == pool.pool for name, _ in vm_object.list_chosen_removals()
+    )
     return PlacementChange(
         address=vm_object.instance.address,
         kind=VM,
@@ -210,12 +214,13 @@ def _build_row_of_current_vm(
         number=vm.number,
         sku=pool.sku.name,
         site_id=demand.site_id,
-        reason=REASONS.get(trigger, ""),
+        reason=_CHOICE_REASON if is_removable else REASONS.get(trigger, ""),
         scores=_collect_deciding_scores(explanation),
         certainty=certainty.vms.get(vm_object.placements.new_handles[key]) if is_placed else None,
         provenance=vm.provenance,
         rejections=explanation.rejections if explanation is not None and everything else (),
         platform_name=vm_object.prior.existing.get(key, vm).platform_name or "",
+        chosen_by=_PLATFORM if is_removable else "",
     )
 
 

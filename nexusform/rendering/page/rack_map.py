@@ -77,7 +77,7 @@ class MapVm(Struct, frozen=True):
     @property
     def is_running_after(self) -> bool:
         """Whether the VM counts after the plan: of possible removals, as many as the plan makes."""
-        return self.after is not None and not (self.row is not None and self.row.chosen_by)
+        return self.after is not None and not (self.row is not None and self.row.is_chosen_removal)
 
     @property
     def trigger(self) -> str:

@@ -113,7 +113,7 @@ class PlacementLine(Struct, frozen=True):
     @property
     def is_platform_choice(self) -> bool:
         """Whether the platform chooses the VMs to remove: the origin has the possible racks."""
-        return any(row.chosen_by for row in self.rows[:1])
+        return any(row.is_chosen_removal for row in self.rows[:1])
 
     @property
     def remark(self) -> str:
@@ -407,7 +407,7 @@ def _build_pool_group(
     ).values():
         is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
-        if run[0].chosen_by:
+        if run[0].is_chosen_removal:
             lines.append(_build_choice_line(run, table))
         elif run[0].trigger in recreation_triggers:
             is_at_once = (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools

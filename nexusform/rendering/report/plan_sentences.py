@@ -454,8 +454,10 @@ def describe_trigger(row: PlacementChange) -> str:
 def format_uncertainty_mark(row: PlacementChange) -> str:
     """Return `uncertain` for a location with an assumption in the score `depends_on`.
 
-    "" for a certain one.
+    For a kept VM of a smaller pool, the platform that may remove it instead. "" for a certain one.
     """
+    if row.chosen_by:
+        return f"{row.chosen_by} may remove it"
     return "uncertain" if row.scores.get("depends_on") else ""
 
 

@@ -32,7 +32,8 @@ resource "nexus_rack" "r" {
 
 def shrink(before: str, after: str) -> Plan:
     state = build_state(RACKS + cluster("a", pools=before))
-    result = require_success(plan(RACKS + cluster("a", pools=after), state))
+    files = RACKS + cluster("a", pools=after)
+    result = require_success(plan(files, state, includes_rejections=True))
     return add_site_capacity(result, build_all_types()).plan
 
 
@@ -82,18 +83,24 @@ def test_capacity_is_the_exact_range_over_all_choices(
 
 def test_rows_name_no_machine_and_racks_have_a_range() -> None:
     made = shrink(pool("p", 6), pool("p", 4))
-    removed = [row for row in made.placements if row.chosen_by]
+    removed = [row for row in made.placements if row.is_chosen_removal]
     assert len(removed) == 2
     assert [row.origin for row in removed] == [None, None]
     (table,) = [table for table in made.placement_tables if table.pool == "p"]
     assert all(low < high for low, high in table.possible_vms_per_rack.values())
-    lines = itertools.chain.from_iterable(
-        group.lines for group in build_placement_groups(made, ShownPlacements.ALL)
-    )
+    groups = build_placement_groups(made, ShownPlacements.ALL)
+    lines = list(itertools.chain.from_iterable(group.lines for group in groups))
     (line,) = [line for line in lines if line.symbol == "-"]
     assert line.label == "a/p: 2 of 6 VMs"
     assert line.origin == "r0, r1"
     assert line.remark == "(scale_in; Azure chooses which)"
+    # The VMs of other pools stay.
+    kept = {line.label: line.remark for line in lines if line.symbol != "-"}
+    remark = "(Azure may remove it)"
+    assert {label for label, text in kept.items() if text == remark} == {
+        f"a-p-{number}" for number in range(4)
+    }
+    assert set(kept.values()) == {remark, ""}
 
 
 def test_removed_pool_is_no_choice() -> None:
