@@ -34,8 +34,11 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_server_sku,
 )
 from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_server_group_hint
+from nexusform.scheduling.racks.layout import NumberedSite
+from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName
+from nexusform.scheduling.racks.rule import DemandFilter
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
 
 NOVA = shutil.which(os.environ.get("NEXUSFORM_NOVA", ""))
 MISSING = (
@@ -378,10 +381,11 @@ def format_cpus(numbers: Sequence[int]) -> str:
     return ",".join(map(str, sorted(numbers)))
 
 
-def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def predict(site: dict[str, Any], *, places: bool = True) -> list[tuple[str, list[str]]]:
     """Return the chosen host of every request ("" = none) and all hosts tied with it.
 
-    The hosts of a request that is rejected as not predicted are [UNPREDICTED].
+    The hosts of a request with an unread fact, or rejected as not predicted, are [UNPREDICTED].
+    `places`: the server of a request runs on its host at the next request.
     """
     hosts = [build_host(name, values) for name, values in site["hosts"].items()]
     flavors = [
@@ -397,7 +401,8 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     nova = NovaSite(hosts, flavors, servers, images)
     settings = build_nova_settings(site["settings"])
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
-    scheduler = RackScheduler(machines, profile=build_nova_profile(nova, settings))
+    profile = build_nova_profile(nova, settings)
+    scheduler = RackScheduler(machines, profile=profile)
     table = nova.build_usage_table(settings.aliases)
     zones = {machine.name: machine.availability_zone for machine in machines}
     for name, server in servers.items():
@@ -407,7 +412,6 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
             VmName(name, name, name, 0), sku, Placement(server.host, zone, zone, (0,))
         )
     skus = nova.build_skus()
-    flavor_requests = nova.parse_requests(settings.aliases)
     members: dict[str, dict[str, int]] = {}
     decisions = []
     for number, request in enumerate(site["requests"]):
@@ -423,15 +427,25 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
         sku = skus.get(build_sku_name(name, str(number))) or skus[name]
         demand = Demand(VmName("v", "v", "p", number), sku, constraints)
         tied = scheduler.find_best_machines(demand).in_all_splits
-        if "not predicted" in flavor_requests[sku.name].problem:
+        if is_unpredicted(profile, machines, demand):
             tied = frozenset({UNPREDICTED})
-        answer = scheduler.try_place(demand)
+        answer = scheduler.try_place(demand) if places else None
         host = answer[1].machine if answer is not None else ""
         if host and group is not None:
             counts = members.setdefault(group["name"], {})
             counts[host] = counts.get(host, 0) + 1
         decisions.append((host, sorted(tied)))
     return decisions
+
+
+def is_unpredicted(profile: SchedulerProfile, machines: Sequence[Machine], demand: Demand) -> bool:
+    """Return whether a fact is unread, or a host is rejected because of an unread property."""
+    if profile.find_unread_fact(demand.sku, demand.constraints) is not None:
+        return True
+    rule = next(rule for rule in profile.filters if rule.name == "flavor")
+    assert isinstance(rule, DemandFilter)
+    check = rule.build_check(NumberedSite(machines), demand)
+    return any("not predicted" in (check(number) or "") for number in range(len(machines)))
 
 
 @contextmanager

@@ -200,6 +200,13 @@ def read_output(capfd: pytest.CaptureFixture[str]) -> str:
         ),
         ({"os:secure_boot": "required"}, "the flavor has os:secure_boot=required"),
         ({"resources1:CUSTOM_A": "1"}, "the flavor has resources1:CUSTOM_A"),
+        ({"hw:locked_memory": "true"}, "hw:locked_memory needs hw:mem_page_size"),
+        ({"vcpus_total": ">= 8"}, "vcpus_total is compared with the state of the host"),
+        ({"hw:virtio_packed_ring": "yes"}, "trait COMPUTE_NET_VIRTIO_PACKED is required"),
+        (
+            {"hw:ephemeral_encryption": "1", "hw:ephemeral_encryption_format": "luks"},
+            "trait COMPUTE_EPHEMERAL_ENCRYPTION is required",
+        ),
         ({"trait_a:CUSTOM_A": "required"}, "the flavor has trait_a:CUSTOM_A"),
         ({"resources:PCPU": "4"}, "resources:PCPU is not the number of its vCPUs"),
         (
@@ -263,6 +270,8 @@ def test_flavor_without_prediction_is_rejected(
             {"hw_tpm_model": "tpm-crb"},
             "the image has hw_tpm_model, and its effect is not predicted",
         ),
+        ({}, {"block_device_mapping": "[{}]"}, "the image has block_device_mapping"),
+        ({}, {"hw_sound_model": "virtio"}, "trait COMPUTE_SOUND_MODEL_VIRTIO is required"),
         (
             {"hw:cpu_policy": "shared"},
             {"hw_cpu_policy": "dedicated"},
@@ -615,6 +624,34 @@ def test_inventory_keeps_each_field_of_servers_and_flavors() -> None:
         fields = {field.name for field in msgspec.structs.fields(record)}
         # The name of a host or flavor is its key.
         assert fields - {"name"} == dict(map_type.element.attributes).keys() - {"name"}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "unread"),
+    [
+        ((), "x", "numa_topology.cells.future of compute node compute01 (compute_nodes.json:1)"),
+        (("mempages", 0), 1, "numa_topology.cells.mempages.future of compute node compute01"),
+        ((), None, ""),
+    ],
+)
+def test_new_field_of_a_numa_cell_is_unread(
+    part: tuple[str | int, ...], value: Any, unread: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    describe_hosts()
+    path = Path("export/compute_nodes.json")
+    rows = json.loads(path.read_text())
+    topology = json.loads(rows[0]["numa_topology"])
+    target = topology["nova_object.data"]["cells"][0]["nova_object.data"]
+    target["network_metadata"] = wrap_nova_object("N", physnets=[], tunneled=False)
+    for step in part:
+        target = target[step]
+    target.get("nova_object.data", target)["future"] = value
+    rows[0]["numa_topology"] = json.dumps(topology)
+    path.write_text(json.dumps(rows))
+    assert run_command_line(["plan", "-details"]) == 0
+    output = read_output(capfd)
+    assert unread in output
+    assert ("Not read:" in output) is bool(unread)
 
 
 def test_class_of_no_host_is_unread(capfd: pytest.CaptureFixture[str]) -> None:

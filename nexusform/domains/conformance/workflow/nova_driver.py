@@ -29,7 +29,7 @@ from jsonschema import Draft202012Validator
 from nova import context, exception, objects
 from nova.conf import CONF
 from nova.pci import request as pci_request
-from nova.scheduler import filters, host_manager, weights
+from nova.scheduler import filters, host_manager, request_filter, weights
 from nova.scheduler.utils import ResourceRequest
 from nova.virt import hardware
 from oslo_config import cfg
@@ -389,6 +389,13 @@ class NovaSiteState:
             spec = build_request_spec(
                 {**flavor, "image": request.get("image")}, str(uuid.uuid4()), instance_group
             )
+            spec.scheduler_hints = {
+                name: [value] for name, value in (request.get("hints") or {}).items()
+            }
+            # Traits for properties as hw:virtio_packed_ring. That of owners reads a database.
+            for add_traits in request_filter.ALL_REQUEST_FILTERS:
+                if add_traits is not request_filter.owner_nova_filter:
+                    add_traits(context.get_admin_context(), spec)
         except (exception.NovaException, ValueError):
             # Nova's API rejects the server.
             return []
@@ -516,6 +523,9 @@ def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None)
         pci_requests=pci_request.get_pci_requests_from_flavor(size, affinity_policy=affinity),
         requested_destination=None,
         requested_resources=[],
+        request_level_params=objects.RequestLevelParams(),
+        availability_zone=None,
+        project_id="p",
     )
 
 

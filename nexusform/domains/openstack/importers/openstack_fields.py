@@ -15,6 +15,11 @@ from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.object_schemas import ObjectSchema, UnreadPart
 from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
 from nexusform.documents.yaml_documents import describe_kind
+from nexusform.domains.openstack.importers.nova_objects import (
+    parse_json_column,
+    unwrap_versioned_object,
+)
+from nexusform.json_data.plain_data import get_mapping, list_mappings
 
 _LABEL: Final = "a label"
 _TIME: Final = "the past of the object"
@@ -24,7 +29,7 @@ _NETWORK: Final = "networks and addresses"
 _USAGE: Final = "use of the host: Placement's figures count"
 _CAPACITY: Final = (Influence.PLACEMENT, Influence.CAPACITY)
 # Kind of a row for messages, and its list, by file.
-LISTS: Final[Mapping[str, tuple[str, FieldList]]] = {
+_LISTS_OF_TABLES: Final[Mapping[str, tuple[str, FieldList]]] = {
     "servers": (
         "server",
         build_field_list(
@@ -138,6 +143,95 @@ LISTS: Final[Mapping[str, tuple[str, FieldList]]] = {
         ),
     ),
 }
+_SHOWN_USAGE: Final = (
+    "vcpus vcpus_used memory_mb memory_mb_used local_gb local_gb_used free_ram_mb free_disk_gb "
+    "disk_available_least running_vms current_workload cpu_info"
+)
+_LISTS_OF_DETAILS: Final[Mapping[str, tuple[str, FieldList]]] = {
+    "hypervisor": (
+        "hypervisor",
+        build_field_list(
+            "hypervisor_version",
+            {
+                _LABEL: "links location",
+                "hypervisors.json has it": (
+                    "id name hypervisor_hostname hypervisor_type host_ip state status"
+                ),
+                "compute_services.json has it": (
+                    "service service_id service_host service_disabled_reason"
+                ),
+                "aggregates.json has them": "aggregates",
+                "servers.json has them": "servers",
+                _USAGE: f"{_SHOWN_USAGE} uptime users host_time load_average",
+            },
+        ),
+    ),
+    "compute_nodes": (
+        "compute node",
+        build_field_list(
+            "hypervisor_hostname numa_topology pci_stats supported_instances",
+            {
+                _LABEL: "id uuid host host_ip service_id mapped",
+                _TIME: "created_at updated_at deleted_at deleted",
+                _USAGE: f"{_SHOWN_USAGE} stats",
+                "Placement has it": (
+                    "ram_allocation_ratio cpu_allocation_ratio disk_allocation_ratio"
+                ),
+                "hypervisor-ID.json has it": "hypervisor_type hypervisor_version",
+                "not used by Nova's scheduler": "extra_resources",
+            },
+            default=_CAPACITY,
+        ),
+    ),
+    # Of `server show --topology`.
+    "topology": (
+        "server",
+        build_field_list(
+            "topology",
+            {
+                "servers.json has it": " ".join(
+                    (
+                        *sorted(_LISTS_OF_TABLES["servers"][1].read),
+                        *sorted(_LISTS_OF_TABLES["servers"][1].without_influence),
+                        "hostid server_groups volumes_attached",
+                        "os_dcf:diskconfig os_extended_volumes:volumes_attached",
+                        "os_ext_az:availability_zone os_ext_srv_attr:host",
+                        "os_ext_srv_attr:hostname os_ext_srv_attr:hypervisor_hostname",
+                        "os_ext_srv_attr:instance_name os_ext_srv_attr:kernel_id",
+                        "os_ext_srv_attr:launch_index os_ext_srv_attr:ramdisk_id",
+                        "os_ext_srv_attr:reservation_id os_ext_srv_attr:root_device_name",
+                        "os_ext_srv_attr:user_data os_ext_sts:power_state os_ext_sts:task_state",
+                        "os_ext_sts:vm_state os_srv_usg:launched_at os_srv_usg:terminated_at",
+                    )
+                )
+            },
+            default=_CAPACITY,
+        ),
+    ),
+}
+LISTS: Final = {**_LISTS_OF_TABLES, **_LISTS_OF_DETAILS}
+# Columns with JSON, often in a text; its parts are escaped after parsing.
+JSON_COLUMNS: Final = frozenset({"numa_topology", "pci_stats", "supported_instances", "topology"})
+# Key of the parts in a column with JSON, and their list. All fields of PCI devices are read.
+_LISTS_OF_PARTS: Final[Mapping[str, tuple[str, FieldList]]] = {
+    "numa_topology": (
+        "cells",
+        build_field_list(
+            "id cpuset pcpuset pinned_cpus siblings mempages memory memory_usage cpu_usage socket",
+            {},
+            default=_CAPACITY,
+        ),
+    ),
+    "topology": (
+        "nodes",
+        build_field_list(
+            "host_node vcpu_set memory_mb cpu_pinning", {_GUEST: "siblings"}, default=_CAPACITY
+        ),
+    ),
+}
+_PAGES: Final = build_field_list("size_kb total used reserved", {}, default=_CAPACITY)
+# Networks of a cell, if none is configured.
+_NO_NETWORKS: Final = {"physnets": [], "tunneled": False}
 # Kinds of the values of read columns, by file; a number ("q") may be a text.
 _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "servers": {"id": "s", "name": "s", "status": "s", "host": "s", "flavor_name": "s"},
@@ -149,6 +243,9 @@ _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "resource_providers": {"uuid": "s", "name": "s"},
     "inventory": dict.fromkeys(LISTS["inventory"][1].read, "q") | {"resource_class": "s"},
     "traits": {"name": "s"},
+    "hypervisor": {"hypervisor_version": "q"},
+    "compute_nodes": {"hypervisor_hostname": "s"},
+    "topology": {},
     "image": {"id": "s", "name": "s"},
 }
 _NUMBER: Final = "q"
@@ -186,17 +283,50 @@ def list_unread_facts(
             for column, value in values.items()
             if value not in _HARMLESS_VALUES.get((name, column), ())
         }
-        wrong_parts = (*_list_wrong_plurals(present), *_list_wrong_numbers(present, kinds))
+        wrong_parts = (
+            *_list_wrong_plurals(present),
+            *_list_wrong_numbers(present, kinds),
+            *_list_unread_parts_of_columns(present),
+        )
         for part in (*schema.list_unread_parts(present, ""), *wrong_parts):
             column = str(part.path[0])
             fact = UnreadFact(
-                kind, subject, column, f"{name}.json", 0, part.influence, reason=part.reason
+                kind, subject, part.field, f"{name}.json", 0, part.influence, reason=part.reason
             )
             located.append(((index, columns[column]), fact))
     if not located:
         return []
     lines = find_json_lines(text.decode("utf-8", "replace"), [path for path, _ in located])
     return [replace(fact, line=lines.get(path, 0)) for path, fact in located]
+
+
+def _list_unread_parts_of_columns(values: Mapping[str, Any]) -> Iterator[UnreadPart]:
+    """List the unread fields of NUMA cells in columns with JSON, each once."""
+    fields: dict[UnreadPart, None] = {}
+    for column, (key, field_list) in _LISTS_OF_PARTS.items():
+        try:
+            document = unwrap_versioned_object(parse_json_column(values.get(column)))
+        except (ValueError, RecursionError):
+            # Reported by the reader of the values.
+            continue
+        for cell in list_mappings(document, key):
+            parts = _select_present(unwrap_versioned_object(cell))
+            if unwrap_versioned_object(parts.get("network_metadata")) == _NO_NETWORKS:
+                del parts["network_metadata"]
+            for name, influence in field_list.list_unread(parts):
+                fields[UnreadPart((column,), f"{column}.{key}.{name}", influence)] = None
+            for page in list_mappings(parts, "mempages"):
+                page_parts = _select_present(unwrap_versioned_object(page))
+                for name, influence in _PAGES.list_unread(page_parts):
+                    fields[UnreadPart((column,), f"{column}.{key}.mempages.{name}", influence)] = (
+                        None
+                    )
+    yield from fields
+
+
+def _select_present(values: Any) -> dict[str, Any]:
+    """Return the fields of an object with a value."""
+    return {name: part for name, part in get_mapping(values).items() if part is not None}
 
 
 def _list_wrong_numbers(

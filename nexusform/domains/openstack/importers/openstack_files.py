@@ -26,7 +26,11 @@ from nexusform.domains.openstack.importers.capture_script import (
     TOPOLOGY,
     TRAITS,
 )
-from nexusform.domains.openstack.importers.openstack_fields import list_unread_facts
+from nexusform.domains.openstack.importers.nova_objects import (
+    parse_json_column,
+    unwrap_versioned_object,
+)
+from nexusform.domains.openstack.importers.openstack_fields import JSON_COLUMNS, list_unread_facts
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     parse_flavor,
     select_image_requests,
@@ -45,8 +49,6 @@ INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
 
 Rows = list[dict[str, Any]]
-# Columns with JSON in a text; its parts are escaped after parsing.
-_JSON_COLUMNS: Final = frozenset({"numa_topology", "pci_stats", "supported_instances", "topology"})
 
 
 class OpenstackFiles(Struct):
@@ -118,7 +120,7 @@ def _parse_table(name: str, text: bytes, reading: OpenstackFiles) -> Rows:
             return []
     normalized_rows = [
         {
-            column: value if column in _JSON_COLUMNS else escape_names(value)
+            column: value if column in JSON_COLUMNS else escape_names(value)
             for column, value in zip(map(_normalize_column, row), row.values(), strict=True)
         }
         for row in rows
@@ -479,13 +481,13 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises KeyError, TypeError, ValueError.
     """
-    topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
-    stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
+    topology = unwrap_versioned_object(parse_json_column(row["numa_topology"]))
+    stored_pools = unwrap_versioned_object(parse_json_column(row["pci_stats"])) or []
     # Of a PciDevicePoolList, or a plain list.
     pools = get_mapping(stored_pools).get("objects", stored_pools)
     return {
         "has_details": True,
-        "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]]
+        "numa_cells": [_parse_cell(unwrap_versioned_object(cell)) for cell in topology["cells"]]
         if topology
         else [],
         # Nova uses pools with few properties first.
@@ -495,7 +497,7 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
         # architecture, hypervisor type and VM mode.
         "supported_instances": [
             [str(part).lower() for part in instance]
-            for instance in _parse(row["supported_instances"]) or ()
+            for instance in parse_json_column(row["supported_instances"]) or ()
         ],
     }
 
@@ -505,7 +507,7 @@ def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Raises KeyError, TypeError, ValueError.
     """
-    topology = _parse(row.get("topology")) or {}
+    topology = parse_json_column(row.get("topology")) or {}
     page_size = topology.get("pagesize_kb")
     return [
         {
@@ -536,22 +538,12 @@ def format_cpus(numbers: Iterable[int]) -> str:
     return ",".join(ranges)
 
 
-def _parse(value: Any) -> Any:
-    """Parse a JSON text; return any other value (parsed before) as it is."""
-    return escape_names(json.loads(value) if isinstance(value, str) and value else value)
-
-
-def _unwrap_versioned_object(value: Any) -> Any:
-    """Return the fields of a serialized object of Nova."""
-    return get_mapping(value).get("nova_object.data", value)
-
-
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a cell of Nova's NUMA topology to the form of the inventory."""
     shared = cell["cpuset"]
     pages = []
     for item in cell.get("mempages") or ():
-        row = _unwrap_versioned_object(item)
+        row = unwrap_versioned_object(item)
         counts = {name: _read_count(row, name) for name in ("total", "used", "reserved")}
         pages.append({"size_kib": int(row["size_kb"]), **counts})
     return {
@@ -574,7 +566,7 @@ def _parse_device_pool(pool: Any) -> dict[str, Any]:
 
     Its tags count as properties.
     """
-    properties = dict(_unwrap_versioned_object(pool))
+    properties = dict(unwrap_versioned_object(pool))
     properties |= properties.pop("tags", None) or {}
     node = properties.pop("numa_node", None)
     return {

@@ -7,7 +7,7 @@ for images, ImagePropertiesFilter of Nova 34.0.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -61,7 +61,24 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     _EMULATOR: (ISOLATE, "share"),
     _AFFINITY: POLICIES,
 }
-_IMAGE_REQUESTS: Final = (_POLICY, _THREADS, _NODES, _CPUS, _MEMORY, _PAGE_SIZE, _AFFINITY)
+_LOCKED_MEMORY: Final = "hw:locked_memory"
+_ENCRYPTION: Final = "hw:ephemeral_encryption"
+_ENCRYPTION_FORMAT: Final = "hw:ephemeral_encryption_format"
+# Trait of a host by a property that needs it, and by the value: None is any true value.
+_TRAITS: Final[Mapping[tuple[str, str | None], str]] = {
+    ("hw:virtio_packed_ring", None): "COMPUTE_NET_VIRTIO_PACKED",
+    ("hw:sound_model", "virtio"): "COMPUTE_SOUND_MODEL_VIRTIO",
+    (_ENCRYPTION, None): "COMPUTE_EPHEMERAL_ENCRYPTION",
+    **{
+        (_ENCRYPTION_FORMAT, name): f"COMPUTE_EPHEMERAL_ENCRYPTION_{name.upper()}"
+        for name in ("plain", "luks", "luksv2")
+    },
+}
+_TRUE_VALUES: Final = frozenset({"1", "t", "true", "on", "y", "yes"})
+_IMAGE_REQUESTS: Final = (
+    *(_POLICY, _THREADS, _NODES, _CPUS, _MEMORY, _PAGE_SIZE, _AFFINITY, _LOCKED_MEMORY),
+    *(name for name, _ in _TRAITS),
+)
 # Properties with an effect on placement that is not predicted.
 _UNPREDICTED: Final = (
     "hw:cpu_realtime",
@@ -186,6 +203,9 @@ def _parse(
         if name in aliases
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
+    traits.update(_list_traits_of_devices(properties, image))
+    if _is_true(_select_property(properties, image, _LOCKED_MEMORY)) and not numa.page_size:
+        raise ValueError(f"{_LOCKED_MEMORY} needs {_PAGE_SIZE}: Nova rejects its servers")
     if affinity == SOCKET:
         traits.add("COMPUTE_SOCKET_PCI_NUMA_AFFINITY")
     dedicated = sum(cell.dedicated_vcpus for cell in numa.cells)
@@ -241,6 +261,29 @@ def _compute_unallocated_size(flavor: Flavor, amounts: Mapping[str, int]) -> Ser
         flavor.memory_mib - allocated.memory_mib,
         flavor.disk_gib - allocated.disk_gib,
     )
+
+
+def _list_traits_of_devices(
+    properties: Mapping[str, str], image: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the traits of hosts for devices and encryption of a flavor or an image.
+
+    Raises ValueError if both conflict.
+    """
+    for (key, value), trait in _TRAITS.items():
+        requested = _select_property(properties, image, key)
+        if image.get(key, requested) != requested:
+            raise ValueError(_format_property_conflict(key))
+        needs_key = key != _ENCRYPTION_FORMAT or _is_true(
+            _select_property(properties, image, _ENCRYPTION)
+        )
+        if needs_key and (_is_true(requested) if value is None else requested == value):
+            yield trait
+
+
+def _is_true(text: str) -> bool:
+    """Return whether a text is one of the true values of Nova."""
+    return text.strip().lower() in _TRUE_VALUES
 
 
 def _select_property(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> str:
@@ -536,6 +579,8 @@ _CANONICAL_VALUES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 # Properties with an effect on placement that is not predicted.
 _UNPREDICTED_IMAGE_PROPERTIES: Final = (
+    "block_device_mapping",
+    "img_block_device_mapping",
     "hw_firmware_stateless",
     "hw_maxphysaddr",
     "hw_mem_encryption",
@@ -561,7 +606,9 @@ def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def find_unpredicted_property(properties: Mapping[str, str]) -> str:
     """Return why no host can be predicted for an image, or ""."""
-    unpredicted = _find_unpredicted(properties, _UNPREDICTED_IMAGE_PROPERTIES, "os_secure_boot")
+    # A snapshot of a server may have an empty list of volumes.
+    filled = {name: value for name, value in properties.items() if value not in ("", "[]")}
+    unpredicted = _find_unpredicted(filled, _UNPREDICTED_IMAGE_PROPERTIES, "os_secure_boot")
     return f"the image has {unpredicted}, and its effect is not predicted" if unpredicted else ""
 
 

@@ -263,12 +263,15 @@ class _NovaRules(NamedTuple):
 
         A property is about a trait of the host ("trait:NAME"), or about the metadata of its
         aggregates (without a prefix, or with the one for them). Properties with other prefixes
-        reject no host here.
+        reject no host here. A property named as a field of Nova's host is about its state.
         """
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
             rejected_value = "forbidden" if trait in host.traits else "required"
             return f"trait {trait} is {value}" if value == rejected_value else ""
+        is_of_host = key in _HOST_STATE_FIELDS or key.startswith(_STATISTICS)
+        if is_of_host and CAPABILITIES in self.enabled:
+            return f"{key} is compared with the state of the host, and its effect is not predicted"
         is_of_aggregates = ":" not in key or key.startswith(_SCOPED_SPEC)
         if AGGREGATES not in self.enabled or not is_of_aggregates:
             return ""
@@ -285,6 +288,18 @@ def _build_unread_fact(subject: tuple[str, str], field: str, reason: str) -> Unr
     return UnreadFact(*subject, field, file="", line=0, reason=reason)
 
 
+# Fields and statistics of a host in Nova: ComputeCapabilitiesFilter compares extra specs without a
+# prefix with them.
+_HOST_STATE_TEXT: Final = (
+    "aggregates allocation_candidates cell_uuid consume_from_request cpu_allocation_ratio "
+    "cpu_info disk_allocation_ratio disk_mb_used failed_builds free_disk_mb free_ram_mb host "
+    "host_ip hypervisor_hostname hypervisor_type hypervisor_version instances io_workload "
+    "limits metrics nodename num_instances num_io_ops numa_topology pci_stats "
+    "ram_allocation_ratio supported_instances total_usable_disk_gb total_usable_ram_mb update "
+    "updated uuid vcpus_total vcpus_used"
+)
+_HOST_STATE_FIELDS: Final = frozenset(_HOST_STATE_TEXT.split())
+_STATISTICS: Final = ("num_task_", "num_vm_", "num_os_type_", "num_proj_")
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
 _HOW_TO_DESCRIBE: Final = (
     "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` "
