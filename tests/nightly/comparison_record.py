@@ -27,6 +27,16 @@ from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 # Names of kinds that decide on a pod, and whether the pod is certain.
 DecisionRecord = tuple[tuple[str, ...], bool]
 VERSIONS = ((1, 34), (1, 35), (1, 36), (1, 37))
+# Why few decisions of a kind are certain: the kinds with less than a tenth on a version.
+RARELY_CERTAIN = {
+    "host ports": "Two workloads of a world may have the same port: the order of arrival decides.",
+    "missing or unusable claims": "The claim or its volume may come at any time.",
+    "devices": "Before 1.36 the order of ResourceSlices is random; later versions: one world.",
+    "Pod Security levels": "Exemptions of an API server are not in its objects.",
+    "ServiceAccounts": "A missing one may come at any time, and then its pods are created.",
+    "autoscaled workloads": "The autoscaler changes the number of pods.",
+}
+_RARE_SHARE = 0.1
 _HEADER = """\
 # Predicted decisions on pods that were compared with kube-scheduler and the controllers, and how
 # many were certain, by kind and minor version. A world with a wrong certain pod has none.
@@ -130,6 +140,28 @@ def build_table(counts: ComparisonCounts) -> str:
             for version in VERSIONS
         ]
         lines.append(" | ".join((f"| {kind.name}", *row)) + " |")
+    return "\n".join(lines)
+
+
+def list_rare_kinds(counts: ComparisonCounts) -> dict[str, str]:
+    """Return the kinds with few certain decisions on a version, with the shares by version."""
+    rare = {}
+    for kind in KINDS:
+        shares = [
+            item.certain / item.compared
+            for item in counts.get(kind.name, {}).values()
+            if item.compared
+        ]
+        if shares and min(shares) < _RARE_SHARE:
+            rare[kind.name] = f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"
+    return rare
+
+
+def build_reasons(counts: ComparisonCounts) -> str:
+    """Return the Markdown table of the kinds with few certain decisions."""
+    lines = ["| rarely certain | certain, by version | why |", "|---|---|---|"]
+    for name, share in list_rare_kinds(counts).items():
+        lines.append(f"| {name} | {share} | {RARELY_CERTAIN.get(name, '')} |")
     return "\n".join(lines)
 
 

@@ -26,6 +26,7 @@ from tests.domains.hub.api_programs import ApiPrograms
 from tests.nightly.live_cluster import PATHS
 from tests.nightly.pod_stories import SERVICE_ACCOUNT, plan_story
 from tests.nightly.pod_worlds import NODE_INFO
+from tests.planning.harness import UnreadableConfigurationError
 
 Body = dict[str, Any]
 LEVELS = ("privileged", "baseline", "restricted")
@@ -98,19 +99,25 @@ def create_pod(programs: ApiPrograms, namespace: str, pod: Body) -> tuple[str, s
     return (names or [INVALID])[0], message
 
 
-def predict(namespace: Body, objects: Sequence[Body], version: str) -> dict[str, tuple[str, str]]:
-    """Return the predicted decision on the pods of each workload by its key, and the reason."""
+def build_node(system: str, version: str) -> Body:
+    """Return a large node with an operating system."""
     amounts = {"cpu": "512", "memory": "4Ti", "pods": "1000", "ephemeral-storage": "9Ti"}
-    node = {
+    return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "n", "labels": {"kubernetes.io/os": "linux"}},
+        "metadata": {"name": system, "labels": {"kubernetes.io/os": system}},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
             "nodeInfo": {**NODE_INFO, "kubeletVersion": f"v{version}"},
         },
     }
+
+
+def predict(namespace: Body, objects: Sequence[Body], version: str) -> dict[str, tuple[str, str]]:
+    """Return the predicted decision on the pods of each workload by its key, and the reason."""
+    # A DaemonSet without an eligible node creates no pods.
+    nodes = [build_node(system, version) for system in ("linux", "windows")]
     name = namespace["metadata"]["name"]
     account = {**SERVICE_ACCOUNT, "metadata": {"name": "default", "namespace": name}}
     priority = {
@@ -119,7 +126,7 @@ def predict(namespace: Body, objects: Sequence[Body], version: str) -> dict[str,
         "metadata": {"name": "system-node-critical"},
         "value": 2000001000,
     }
-    fleet = plan_story([node, namespace, account, priority], objects)
+    fleet = plan_story([*nodes, namespace, account, priority], objects)
     decisions = {}
     for object_pods in fleet.pods._object_pods.values():
         decisions |= {workload.key: (CREATED, "") for workload in object_pods.workloads}
@@ -151,7 +158,7 @@ def compare_source(
             programs.apply(f"{path}/{body['metadata']['name']}", body)
         try:
             predicted = predict(namespace, objects, version)
-        except AssertionError as problem:
+        except (AssertionError, UnreadableConfigurationError) as problem:
             predicted = {}
             differences.append(f"{source.name} {level}: the plan fails: {str(problem)[:300]}")
         for workload in objects:

@@ -849,6 +849,36 @@ def lose_node(draw: Draw) -> Story:
     )
 
 
+def lose_node_in_use(draw: Draw) -> Story:
+    """A node leaves with pods of two workloads between the dump and the apply."""
+    nodes = _build_unequal_nodes(draw)
+    leaving = _build_node("leaving", draw.choice((6, 10)))
+    pod = build_pod_spec(cpu=draw.choice((500, 1500)))
+    web = build_workload("Deployment", "web", pod, replicas=draw.randint(2, 4))
+    before = [build_workload("Deployment", "old", pod, replicas=draw.randint(2, 4)), web]
+    image = draw.choice((_OLD, _NEW))
+    change = build_workload(
+        "Deployment",
+        "web",
+        build_pod_spec(image, draw.choice((500, 1500))),
+        replicas=draw.randint(2, 6),
+    )
+    added = build_workload("StatefulSet", "new", build_pod_spec(cpu=1000), replicas=1)
+
+    def outdate(cluster: LiveCluster) -> None:
+        for item in cluster.list_all("Pod"):
+            if item["spec"].get("nodeName") == "leaving":
+                cluster.delete("Pod", f"{item['metadata']['name']}?gracePeriodSeconds=0")
+        cluster.delete("Node", "leaving")
+
+    return Story(
+        [*nodes, leaving],
+        draw.choice(([change], [added], [change, added])),
+        before,
+        outdate=outdate,
+    )
+
+
 STORIES: Final[dict[str, Callable[[Draw], Story]]] = {
     "keep autoscaled replicas": keep_autoscaled_replicas,
     "apply below autoscaler": apply_below_autoscaler,
@@ -879,4 +909,5 @@ STORIES: Final[dict[str, Callable[[Draw], Story]]] = {
     "miss needs": miss_needs,
     "lose node": lose_node,
     "miss account": miss_account,
+    "lose a used node": lose_node_in_use,
 }

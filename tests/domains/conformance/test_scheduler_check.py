@@ -16,12 +16,15 @@ from msgspec.structs import replace
 from nexusform.cli.main import run_command_line
 from nexusform.domains.conformance.workflow import loopback_programs, scheduler_check
 from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod_manifest
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import assumptions, profile
 from tests.domains.hub.api_programs import PROGRAMS, find_obstacle
+from tests.domains.pods.importers.cluster_objects import build_pod, print_objects
 from tests.domains.pods.planning import test_version_rules as version_rules
-from tests.domains.pods.planning.test_cluster_observation import add_standard_objects
+from tests.domains.pods.planning.test_cluster_observation import add_standard_objects, plan_observed
+from tests.domains.pods.planning.test_dump_doubts import BIG, ONE
 from tests.domains.pods.planning.test_pods import build_deployment
 from tests.kill_points import long_case
 from tests.nightly import pod_worlds, volume_worlds
@@ -52,7 +55,16 @@ FINISHED = {
 }
 
 
-class DroppingServer:
+class StubServer:
+    """Part of an API server for tests: it waits for a condition without a limit."""
+
+    def wait_for(self, _name: str, condition: Any, _seconds: float) -> Any:
+        while not (result := condition()):
+            pass
+        return result
+
+
+class DroppingServer(StubServer):
     """API server that creates each pod without its containers."""
 
     def __init__(self) -> None:
@@ -66,6 +78,9 @@ class DroppingServer:
         if path.endswith("/pods"):
             self.pods.add(body["metadata"]["name"])
             return {**body, "spec": {**body["spec"], "containers": []}}
+        if verb == "GET" and "/pods/" in path:
+            message = f"1 Insufficient {scheduler_check._MARKER}"
+            return {"status": {"conditions": [{"message": message}]}}
         if verb == "DELETE" and "/pods/" in path:
             self.pods.remove(path.rpartition("/")[2])
         return body
@@ -81,6 +96,59 @@ def test_pod_that_was_not_created_whole_is_deleted(tmp_path: Path) -> None:
     assert check.incomplete_pods
     assert not check.checked
     assert server.pods == set()
+
+
+class LateServer(StubServer):
+    """API server of a scheduler that reads the label of a node after some questions.
+
+    It then chooses a node for each pod.
+    """
+
+    def __init__(self, questions: int) -> None:
+        self.questions = questions
+        self.pods: dict[str, dict[str, Any]] = {}
+
+    def call(
+        self, verb: str, path: str, body: dict[str, Any] | None = None, _patch: str = ""
+    ) -> dict[str, Any]:
+        path, _, _ = path.partition("?")
+        if path.endswith("/pods"):
+            assert body is not None
+            self.pods[body["metadata"]["name"]] = body
+        name = path.rpartition("/")[2]
+        if verb == "GET" and name in self.pods:
+            pod = self.pods[name]
+            condition = {"type": "PodScheduled", "message": "0/2 nodes are available"}
+            if "nodeSelector" in pod["spec"]:
+                self.questions -= 1
+                if self.questions < 0:
+                    condition["message"] += f": 1 Insufficient {scheduler_check._MARKER}"
+                return {**pod, "status": {"conditions": [condition]}}
+            assert self.questions < 0, "a decision before the nodes were read"
+            return {**pod, "spec": {**pod["spec"], "nodeName": "a-np-1"}}
+        return body or {}
+
+
+@pytest.mark.parametrize(("questions", "is_late"), [(3, False), (10**9, True)])
+def test_decisions_wait_until_the_scheduler_has_read_the_nodes(
+    questions: int, is_late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy host, the scheduler decided on nodes of an earlier cluster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scheduler_check, "_DECISION_SECONDS", 0.2)
+    objects = add_standard_objects(*BIG)
+    Path("n.json").write_bytes(print_objects(*objects, build_pod("setup", "", phase="Succeeded")))
+    fleet = find_planned_fleet(plan_observed(ONE, *objects))
+    assert fleet is not None
+    server = LateServer(questions)
+    running = cast("loopback_programs.LoopbackPrograms", server)
+    check = scheduler_check.KubeSchedulerCheck(running, "1.36.0", time.monotonic() + 60)
+    (prediction,) = fleet.pods.list_checkable_predictions()
+    check.check_prediction(prediction)
+    assert check.differences == []
+    assert bool(check.checked) == (not is_late)
+    reasons = {"kube-scheduler has not read the nodes of the cluster"} if is_late else set()
+    assert set(check.incomplete_pods.values()) == reasons
 
 
 @pytest.fixture

@@ -66,12 +66,18 @@ _MINOR_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?![0-9])")
 CHECK_ADMISSION: Final = (
     "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseProtection"
 )
-# Until the scheduler has seen new nodes, volumes or Services.
+# Until the scheduler has seen new volumes or Services.
 _SETTLE_SECONDS: Final = 1.0
+# The label of a node, and a resource that no node has, of a pod that no node ever gets. Objects of
+# the cluster do not reach its namespace.
+_MARKER: Final = "scheduler-check/marker"
+_MARKER_NAMESPACE: Final = "nexusform-marker"
+_UNREAD_NODES: Final = f"{PROGRAM} has not read the nodes of the cluster"
 _MAX_DIFFERENCES: Final = 100
 _CONTROLLERS: Final = ("ReplicaSet", "ReplicationController", "StatefulSet")
-# Of a different decision.
+# Of a different decision. After some, the scheduler gets more time to see volumes and Services.
 _REPETITIONS: Final = 12
+_LONG_PAUSES: Final = (1, 2, 4, 8)
 _PENDING: Final = ""
 
 PodKey = tuple[str, int]
@@ -288,7 +294,51 @@ class KubeSchedulerCheck:
                 self._create_object(body)
         except (RejectedRequestError, IncompleteObjectsError) as problem:
             self._obstacle = str(problem)
-        time.sleep(_SETTLE_SECONDS)
+            return
+        if self._originals.others:
+            time.sleep(_SETTLE_SECONDS)
+        self._wait_until_nodes_are_read()
+
+    def _wait_until_nodes_are_read(self) -> None:
+        """Wait until the scheduler knows the nodes and pods of the API server.
+
+        Its watches keep the order: it counts a new label of the last node after every earlier
+        change of nodes, and a new pod after every earlier pod. On a busy host this takes seconds.
+        Without an answer in time, no pod of the cluster is checked.
+        """
+        if not self._nodes:
+            return
+        self._ensure_namespace(_MARKER_NAMESPACE, labels={})
+        value = next(self._names)
+        labels = {"metadata": {"labels": {_MARKER: value}}}
+        node_path = f"/api/v1/nodes/{self._nodes[-1]['metadata']['name']}"
+        self._running.call("PATCH", node_path, labels, "merge-patch")
+        amounts = {_MARKER: "1"}
+        container = {"name": "c", "image": "i", "resources": {"limits": amounts}}
+        spec = {
+            "containers": [container],
+            "nodeSelector": {_MARKER: value},
+            "tolerations": [{"operator": "Exists"}],
+            "preemptionPolicy": "Never",
+        }
+        metadata = {"name": value, "namespace": _MARKER_NAMESPACE}
+        folder = f"/api/v1/namespaces/{_MARKER_NAMESPACE}/pods"
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        self._running.call("POST", folder, pod)
+        end = time.monotonic() + _DECISION_SECONDS
+
+        def read_progress() -> str:
+            """Return whether the nodes are read or late, "" for neither."""
+            marker = self._running.call("GET", f"{folder}/{value}")
+            conditions = marker.get("status", {}).get("conditions", ())
+            messages = [str(condition.get("message")) for condition in conditions]
+            if any(f"Insufficient {_MARKER}" in message for message in messages):
+                return "read"
+            return "late" if time.monotonic() > end else ""
+
+        progress = self._running.wait_for(PROGRAM, read_progress, 2 * _DECISION_SECONDS)
+        self._delete_pod(_MARKER_NAMESPACE, value)
+        self._obstacle = "" if progress == "read" else _UNREAD_NODES
 
     def close_cluster(self) -> None:
         """Delete the pods, objects and nodes of the current cluster."""
@@ -482,8 +532,12 @@ class KubeSchedulerCheck:
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
             self._volumes.reset(body)
-            if len(answers) == 1 or list_claim_names(body):
-                # The scheduler may have missed an event, or has to notice volumes and claims.
+            if len(answers) in _LONG_PAUSES:
+                # The scheduler may be late.
+                self._wait_until_nodes_are_read()
+                self._reject_obstacle()
+                time.sleep(len(answers) * _SETTLE_SECONDS)
+            elif list_claim_names(body):
                 time.sleep(_SETTLE_SECONDS)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))

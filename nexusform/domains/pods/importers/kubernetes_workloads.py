@@ -99,62 +99,111 @@ class ParsedWorkloads(Struct, frozen=True):
         return {workload.key: workload for workload in self.workloads}
 
 
+class WorkloadContext(Struct, frozen=True):
+    """Objects of a cluster that decide on the pods of workloads, read once for all of them.
+
+    `services` are selectors by namespace, `autoscalers` those of a workload by its namespace, kind
+    and name, `device_classes` the classes by resource. `is_complete`: objects missing here do not
+    exist. `version` is the one of Kubernetes, () if unknown.
+    """
+
+    priorities: Priorities
+    rules: AdmissionRules
+    inventory: ClusterInventory
+    storage: Storage
+    services: Mapping[str, Sequence[Mapping[str, str]]]
+    autoscalers: Mapping[tuple[str, str, str], Sequence[Manifest]]
+    device_classes: Mapping[str, str]
+    devices: DeviceObjects
+    is_complete: bool
+    version: tuple[int, ...]
+
+
+def collect_workload_context(
+    manifests: Iterable[Manifest],
+    *,
+    is_complete: bool = True,
+    has_all_classes: bool = False,
+    read_kinds: Collection[str] = (),
+    version: tuple[int, ...] = (),
+) -> WorkloadContext:
+    """Return what the objects of a cluster decide on pods.
+
+    `is_complete`: objects missing here do not exist; `has_all_classes`: StorageClasses missing here
+    do not exist. Objects of `read_kinds` missing here do not exist. `version` is the one of
+    Kubernetes, () if unknown.
+    """
+    objects = _merge_objects(manifests)
+    services: dict[str, list[Mapping[str, str]]] = {}
+    for manifest in select_manifests(objects, "", "Service"):
+        selector = read_silently(manifest, "spec").get_text_mapping("selector")
+        services.setdefault(manifest.namespace, []).append(selector)
+    return WorkloadContext(
+        priorities=kubernetes_pod_spec.collect_priority_classes(objects, is_complete=is_complete),
+        rules=pod_admission.collect_admission_rules(objects, version),
+        inventory=ClusterInventory(
+            (item for item in objects if item.kind in _ABSENCES), read_kinds
+        ),
+        storage=collect_storage(
+            objects,
+            is_complete=is_complete,
+            has_all_classes=has_all_classes,
+            # Without a dump, no DataVolume is expected.
+            has_all_claims=not read_kinds or DATA_VOLUME in read_kinds,
+        ),
+        services=services,
+        autoscalers=_collect_autoscalers(objects),
+        device_classes=_collect_device_classes(objects),
+        devices=device_objects.collect_device_objects(objects),
+        is_complete=is_complete,
+        version=version,
+    )
+
+
 def collect_workloads(
     manifests: Sequence[Manifest],
     context_manifests: Sequence[Manifest] = (),
     *,
     is_complete: bool = True,
     has_all_classes: bool = False,
-    live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
-    previous_manifests: Sequence[Manifest] = (),
-    read_kinds: Collection[str] = (),
-    version: tuple[int, ...] = (),
 ) -> ParsedWorkloads:
     """Return the workloads among `manifests`, the objects of one cluster.
 
     Services, autoscalers and admission rules are also read from `context_manifests`: other objects
-    of the cluster. `is_complete`: objects missing here do not exist; `has_all_classes`:
-    StorageClasses missing here do not exist. `live_workloads` (by key) have the fields of other
-    managers; `previous_manifests` are those applied before. Objects of `read_kinds` missing
-    here do not exist. `version` is the one of Kubernetes, () if unknown.
+    of the cluster. `is_complete` and `has_all_classes` as for `collect_workload_context`.
     """
-    all_manifests = _merge_objects((*manifests, *context_manifests))
-    service_selectors: dict[str, list[Mapping[str, str]]] = {}  # by namespace
-    for manifest in select_manifests(all_manifests, "", "Service"):
-        selector = read_silently(manifest, "spec").get_text_mapping("selector")
-        service_selectors.setdefault(manifest.namespace, []).append(selector)
+    context = collect_workload_context(
+        (*manifests, *context_manifests), is_complete=is_complete, has_all_classes=has_all_classes
+    )
+    return read_workloads(manifests, context)
+
+
+def read_workloads(
+    manifests: Sequence[Manifest],
+    context: WorkloadContext,
+    *,
+    live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
+    previous_manifests: Sequence[Manifest] = (),
+) -> ParsedWorkloads:
+    """Return the workloads among `manifests`, some of the objects of a context.
+
+    `live_workloads` (by key) have the fields of other managers; `previous_manifests` are those
+    applied before.
+    """
     # ReplicaSets of a Deployment: each names it as its owner.
     replica_sets = [workload for workload in live_workloads.values() if workload.owner]
     previous_by_title = {
         (item.kind, item.namespace, item.name): item for item in previous_manifests
     }
     reader = _WorkloadReader(
-        priorities=kubernetes_pod_spec.collect_priority_classes(
-            all_manifests, is_complete=is_complete
-        ),
-        rules=pod_admission.collect_admission_rules(all_manifests, version),
-        inventory=ClusterInventory(
-            (item for item in all_manifests if item.kind in _ABSENCES), read_kinds
-        ),
-        storage=collect_storage(
-            all_manifests,
-            is_complete=is_complete,
-            has_all_classes=has_all_classes,
-            # Without a dump, no DataVolume is expected.
-            has_all_claims=not read_kinds or DATA_VOLUME in read_kinds,
-        ),
-        services=service_selectors,
-        autoscalers=_collect_autoscalers(all_manifests),
+        context=context,
         live_workloads=live_workloads,
         replica_sets=group_by(replica_sets, lambda replica_set: replica_set.owner),
         previous_manifests=previous_by_title,
-        device_classes=_collect_device_classes(all_manifests),
-        devices=device_objects.collect_device_objects(all_manifests),
-        is_complete=is_complete,
     )
     workloads = []
     for manifest in manifests:
-        has_absent_fields = reader.report_absent_fields(manifest, version)
+        has_absent_fields = reader.report_absent_fields(manifest)
         controller = _CONTROLLERS.get((manifest.group, manifest.kind))
         if controller is not None:
             workload = reader.parse_workload(
@@ -214,27 +263,20 @@ def _collect_autoscalers(
 
 
 class _WorkloadReader(Struct):
-    priorities: Priorities
-    rules: AdmissionRules
-    inventory: ClusterInventory
-    storage: Storage
-    services: Mapping[str, Sequence[Mapping[str, str]]]
-    autoscalers: Mapping[tuple[str, str, str], Sequence[Manifest]]
+    context: WorkloadContext
     live_workloads: Mapping[str, LiveWorkload]
     replica_sets: Mapping[str, Sequence[LiveWorkload]]
     previous_manifests: Mapping[tuple[str, str, str], Manifest]
-    device_classes: Mapping[str, str]
-    devices: DeviceObjects
-    is_complete: bool
     findings: list[Problem] = field(default_factory=list)
 
-    def report_absent_fields(self, manifest: Manifest, version: tuple[int, ...]) -> bool:
-        """Report the fields of an object that a version of Kubernetes lacks; return if any."""
+    def report_absent_fields(self, manifest: Manifest) -> bool:
+        """Report the fields of an object that the version of Kubernetes lacks; return if any."""
         api_version = "/".join(filter(None, (manifest.group, manifest.version)))
         if find_kind_type(api_version, manifest.kind) is None:
             # Of a custom resource, or of an old API version: it is converted.
             return False
-        parts = [part for part in list_unread_parts(manifest.body, version) if part.is_absent]
+        all_parts = list_unread_parts(manifest.body, self.context.version)
+        parts = [part for part in all_parts if part.is_absent]
         for part in parts:
             detail = (
                 f"{manifest.title} has {part.field}, but {part.reason}. Its API server drops the "
@@ -256,6 +298,7 @@ class _WorkloadReader(Struct):
 
         Report invalid fields.
         """
+        context = self.context
         manifest, has_unknown_fields = self._merge_live_fields(applied)
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
@@ -267,19 +310,21 @@ class _WorkloadReader(Struct):
         owner = self._build_pod_owner(manifest, controller, spec, metadata, applied_hash)
         _check_restart_policy(pod_fields, controller.restart_policies)
         admitted_fields = pod_admission.apply_pod_admission(
-            manifest.namespace, metadata, pod_fields, self.rules
+            manifest.namespace, metadata, pod_fields, context.rules
         )
         volumes = parse_volumes(
-            manifest, admitted_fields, spec.list_mappings("volumeClaimTemplates"), self.storage
+            manifest, admitted_fields, spec.list_mappings("volumeClaimTemplates"), context.storage
         )
-        pod = kubernetes_pod_spec.parse_pod_spec(metadata, admitted_fields, owner, self.priorities)
+        pod = kubernetes_pod_spec.parse_pod_spec(
+            metadata, admitted_fields, owner, context.priorities
+        )
         has_devices = self._report_device_classes(pod_fields, pod)
         is_gang = manifest.kind == "Job" and "scheduling" in spec
         if is_gang:
             detail = "schedules its pods as a gang: together or not at all, which is not predicted."
             spec.report("scheduling", detail, Severity.WARNING, id=GANGS)
         device_claims = device_objects.parse_device_claims(
-            manifest.namespace, pod_fields, self.devices, is_complete=self.is_complete
+            manifest.namespace, pod_fields, context.devices, is_complete=context.is_complete
         )
         pod = replace(
             device_objects.add_claims(pod, volumes, device_claims),
@@ -320,16 +365,20 @@ class _WorkloadReader(Struct):
         self, namespace: str, metadata: Fields, spec: Fields, needs: Iterable[ObjectNeed]
     ) -> AdmissionRejection:
         """Return the first admission plugin that rejects a pod, and why; both "" if none does."""
-        priority_rejection = kubernetes_pod_spec.find_priority_rejection(spec, self.priorities)
+        context = self.context
+        priority_rejection = kubernetes_pod_spec.find_priority_rejection(spec, context.priorities)
         has_class = not priority_rejection.startswith(kubernetes_pod_spec.NO_CLASS)
         plugin = "Priority" if has_class else "PriorityClass"
         rejections = [AdmissionRejection(plugin, priority_rejection)]
         rejections += [
             AdmissionRejection(need.kind, _ABSENCES[need.kind].format(need=need))
             for need in needs
-            if need.kind in _ABSENCES and self.inventory.find_answer(need) is NeedAnswer.NOT_THERE
+            if need.kind in _ABSENCES
+            and context.inventory.find_answer(need) is NeedAnswer.NOT_THERE
         ]
-        rejections += pod_admission.list_admission_rejections(namespace, metadata, spec, self.rules)
+        rejections += pod_admission.list_admission_rejections(
+            namespace, metadata, spec, context.rules
+        )
         return next((item for item in rejections if item.reason), AdmissionRejection("", ""))
 
     def _build_pod_owner(
@@ -365,9 +414,9 @@ class _WorkloadReader(Struct):
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
         """Report a pod's extended resources from device classes (DRA); return if any."""
         classes = {
-            name: self.device_classes[name]
+            name: self.context.device_classes[name]
             for name, _ in pod.requests.other_resources
-            if name in self.device_classes
+            if name in self.context.device_classes
         }
         for resource, device_class in classes.items():
             detail = (
@@ -455,7 +504,7 @@ class _WorkloadReader(Struct):
         DaemonSet).
         """
         pairs: dict[str, str] = {}
-        for service_selector in self.services.get(manifest.namespace, ()):
+        for service_selector in self.context.services.get(manifest.namespace, ()):
             if all(labels.get(key) == value for key, value in service_selector.items()):
                 pairs |= service_selector
         expressions: tuple[Any, ...] = ()
@@ -474,7 +523,9 @@ class _WorkloadReader(Struct):
         Report its bounds. As no metrics are known, the configured replicas are limited to these
         bounds. 0 configured replicas disable the autoscaler.
         """
-        scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
+        scalers = self.context.autoscalers.get(
+            (manifest.namespace, manifest.kind, manifest.name), ()
+        )
         # If the cluster shows the effect of one, it is reported.
         if not scalers:
             live = self.live_workloads.get(workload.key, LiveWorkload(workload.key))

@@ -13,7 +13,11 @@ from nexusform.domains.pods.importers import appliance_claims
 from nexusform.domains.pods.importers.appliance_claims import Claims
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
-from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.kubernetes_workloads import (
+    WorkloadContext,
+    collect_workload_context,
+    read_workloads,
+)
 from nexusform.domains.pods.importers.live_workloads import REPLICAS_PATH, LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
@@ -100,6 +104,11 @@ class PodsByCluster:
         self._unlocated_manifests: list[tuple[str, tuple[Manifest, ...]]] = []
         # By cluster id, of existing objects outside of this plan.
         self._namespaces: dict[str, set[str]] = {}
+        # By cluster id, until the objects on the cluster change.
+        self._manifests: dict[str, tuple[Manifest, ...]] = {}
+        self._workload_contexts: dict[str, WorkloadContext] = {}
+        # By cluster id and namespace, labels that others have set.
+        self._foreign_labels: dict[str, dict[str, dict[str, str]]] = {}
         # Of objects outside the targets (-target), not removed.
         self._kept_namespaces: dict[ObjectKey, set[str]] = {}
         objects = list(prior)
@@ -210,6 +219,7 @@ class PodsByCluster:
         self._clusters_by_address.setdefault(address, set()).add(cluster_id)
         key = (address, cluster_id)
         if key not in self._object_pods:
+            self._forget_collected_manifests(cluster_id)
             self._object_pods[key] = ObjectPods()
             self._object_pods_by_cluster.setdefault(cluster_id, {})[key] = self._object_pods[key]
         return self._object_pods[key]
@@ -293,12 +303,22 @@ class PodsByCluster:
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
         return set().union(*[item.list_keys() | item.prior_pods.keys() for item in objects])
 
-    def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
-        """Return the objects on a cluster during this plan.
+    def _collect_manifests(self, cluster_id: str) -> Sequence[Manifest]:
+        """Return the objects on a cluster at this point of the plan, collected after each change.
 
         The planned ones, those in state but unchanged so far (or only forgotten), and observed ones
         outside the plan.
         """
+        if cluster_id not in self._manifests:
+            self._manifests[cluster_id] = self._collect_current_manifests(cluster_id)
+        return self._manifests[cluster_id]
+
+    def _forget_collected_manifests(self, cluster_id: str) -> None:
+        """Let the objects on a cluster be collected again: those of an object have changed."""
+        self._manifests.pop(cluster_id, None)
+        self._workload_contexts.pop(cluster_id, None)
+
+    def _collect_current_manifests(self, cluster_id: str) -> tuple[Manifest, ...]:
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
@@ -313,10 +333,10 @@ class PodsByCluster:
             )
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = self._get_observed_cluster(cluster_id).objects
-        return [
+        return (
             *self._add_foreign_labels(manifests, cluster_id),
             *(manifest for manifest in observed_objects if manifest.identity not in planned_keys),
-        ]
+        )
 
     def list_objects(self, cluster_name: str) -> Sequence[Manifest]:
         """Return the known objects on a cluster (id or member), observed ones included."""
@@ -327,28 +347,30 @@ class PodsByCluster:
 
         An apply removes only the labels of its own former manifest.
         """
+        if cluster_id not in self._foreign_labels:
+            self._foreign_labels[cluster_id] = self._find_foreign_labels(cluster_id)
+        labels = self._foreign_labels[cluster_id]
+        return [
+            replace(item, labels={**labels[item.name], **item.labels})
+            if item.is_namespace and item.name in labels
+            else item
+            for item in manifests
+        ]
+
+    def _find_foreign_labels(self, cluster_id: str) -> dict[str, dict[str, str]]:
+        """Return the labels of Namespaces that no manifest in state has set, by namespace."""
         observed = self._get_observed_cluster(cluster_id).objects
-        observed_labels = {
-            item.name: item.labels for item in select_manifests(observed, "", "Namespace")
-        }
-        if not observed_labels:
-            return list(manifests)
         prior = chain.from_iterable(
             item.manifests for item in self._prior_pods_by_cluster.get(cluster_id, ())
         )
-        prior_labels = {item.name: item.labels for item in select_manifests(prior, "", "Namespace")}
-        objects: list[Manifest] = []
-        for item in manifests:
-            labels = observed_labels.get(item.name, {}) if item.is_namespace else {}
-            own_names = prior_labels.get(item.name, {}).keys()
-            foreign_labels = {
-                name: value for name, value in labels.items() if name not in own_names
+        own_labels = {item.name: item.labels for item in select_manifests(prior, "", "Namespace")}
+        labels: dict[str, dict[str, str]] = {}
+        for item in select_manifests(observed, "", "Namespace"):
+            own_names = own_labels.get(item.name, {})
+            labels[item.name] = {
+                name: value for name, value in item.labels.items() if name not in own_names
             }
-            is_labelled = bool(foreign_labels)
-            objects.append(
-                replace(item, labels={**foreign_labels, **item.labels}) if is_labelled else item
-            )
-        return objects
+        return labels
 
     @property
     def findings(self) -> list[tuple[str, Problem]]:
@@ -375,20 +397,29 @@ class PodsByCluster:
             if other_id == cluster_id:
                 # deleted first, so its live fields are lost.
                 live_workloads.pop(name, None)
-        reading = collect_workloads(
+        reading = read_workloads(
             self._add_foreign_labels(object_pods.manifests, cluster_id),
-            self._collect_manifests(cluster_id),
-            is_complete=observed_cluster.is_complete,
-            has_all_classes=observed_cluster.has_all_classes,
+            self._get_workload_context(cluster_id),
             live_workloads=live_workloads,
             previous_manifests=self._prior_pods.get(key, NO_PRIOR_PODS).manifests,
-            read_kinds=self._list_read_kinds(cluster_id),
-            version=self.clusters[cluster_id].version,
         )
         object_pods.findings = reading.findings
         object_pods.workloads = add_previous_maximums(
             reading.workloads, self._prior_workloads.get(cluster_id, {})
         )
+
+    def _get_workload_context(self, cluster_id: str) -> WorkloadContext:
+        """Return what the objects on a cluster decide on the pods of all workloads."""
+        if cluster_id not in self._workload_contexts:
+            observed_cluster = self._get_observed_cluster(cluster_id)
+            self._workload_contexts[cluster_id] = collect_workload_context(
+                self._collect_manifests(cluster_id),
+                is_complete=observed_cluster.is_complete,
+                has_all_classes=observed_cluster.has_all_classes,
+                read_kinds=self._list_read_kinds(cluster_id),
+                version=self.clusters[cluster_id].version,
+            )
+        return self._workload_contexts[cluster_id]
 
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool

@@ -145,6 +145,8 @@ class PodPhase(PodsByCluster):
         Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an
         applied plan are removed, but not returned. `own_pods` are the other pods of the workload.
         """
+        if workload.kind not in template_matching.ADOPTING_KINDS:
+            return []
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods = self._observed_pods[cluster_id]
         observed_cluster = self._observed_clusters[cluster_id]
@@ -252,6 +254,7 @@ class PodPhase(PodsByCluster):
         # Its manifests list its namespaces from now on.
         self._kept_namespaces.pop(key, None)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
+        self._forget_collected_manifests(cluster_id)
         object_pods.overrides_changed = overrides_changed
         object_pods.is_placed = True
         self._read_workloads(object_pods, key)
@@ -284,6 +287,7 @@ class PodPhase(PodsByCluster):
             # Its manifests list its namespaces from now on.
             self._kept_namespaces.pop((address, cluster_id), None)
             object_pods.manifests = unwrap_envelopes(manifests).manifests
+        self._forget_collected_manifests(cluster_id)
         keys: list[ObjectKey] = []
         # Once all manifests are set, as a PriorityClass of one object applies to the pods of all.
         for address, _ in objects:
@@ -325,6 +329,7 @@ class PodPhase(PodsByCluster):
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
+        self._forget_collected_manifests(cluster_id)
         if object_pods is None:
             # It has no pods there.
             return
@@ -341,6 +346,7 @@ class PodPhase(PodsByCluster):
         if keeps_running:
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
+            self._forget_collected_manifests(cluster_id)
         else:
             prior = self._prior_pods.get((placement_address, cluster_id), NO_PRIOR_PODS)
             self._remove_observed_workloads(cluster_id, prior.workloads)

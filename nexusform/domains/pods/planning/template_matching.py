@@ -32,7 +32,7 @@ _RULE_FIELDS: Final = (
     *("affinity", "anti_affinity", "preferred_affinity", "preferred_anti_affinity"),
 )
 # Kinds with pods of their own; those of a Deployment belong to its ReplicaSets.
-_ADOPTING_KINDS: Final = ("ReplicaSet", "DaemonSet", "StatefulSet")
+ADOPTING_KINDS: Final = ("ReplicaSet", "DaemonSet", "StatefulSet")
 # Resources added only by LimitRange defaults; other additions may be unknown.
 _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
@@ -331,7 +331,7 @@ def find_orphan_pods(
     kubernetes pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     manifest = next((item for item in manifests if item.workload_key == workload.key), None)
-    if manifest is None or workload.kind not in _ADOPTING_KINDS:
+    if manifest is None or workload.kind not in ADOPTING_KINDS:
         return
     selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
     prefix = f"{workload.namespace}/Pod/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +134,25 @@ def test_worlds_add_their_decisions(tmp_path: Path) -> None:
     ]
 
 
-def test_page_has_the_recorded_comparisons() -> None:
+@pytest.mark.parametrize(
+    ("start", "build"),
+    [
+        ("| decided by |", comparison_record.build_table),
+        ("| rarely certain |", comparison_record.build_reasons),
+    ],
+)
+def test_page_has_the_recorded_comparisons(
+    start: str, build: Callable[[ComparisonCounts], str]
+) -> None:
     text = PAGE.read_text()
-    head, _, rest = text.partition("| decided by |")
+    head, _, rest = text.partition(start)
     _, _, tail = rest.partition("\n\n")
-    expected = f"{head}{comparison_record.build_table(load_comparisons())}\n\n{tail}"
+    expected = f"{head}{build(load_comparisons())}\n\n{tail}"
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         PAGE.write_text(expected)
     assert PAGE.read_text() == expected
+
+
+def test_kinds_that_are_rarely_certain_have_a_reason() -> None:
+    rare = comparison_record.list_rare_kinds(load_comparisons())
+    assert rare.keys() == comparison_record.RARELY_CERTAIN.keys()
