@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.prepared_body import EvaluationResult
+from nexusform.configuration.prepared_body import EvaluationResult, PreparedBody
 from nexusform.configuration.reference_graph import find_dependent_outputs
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
@@ -23,10 +23,12 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.modules.module_conditions import check_current_conditions
 from nexusform.planning.modules.root_outputs import build_output_state, check_sensitive_output
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.name_resolution.repetition import InstanceView
+from nexusform.planning.name_resolution.repetition import InstanceView, RepetitionData
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, Plan
+from nexusform.resources.address import Address, Key
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import (
     DYNAMIC,
@@ -484,10 +486,17 @@ def evaluate_write_only(
                 change.after, change.sensitive_after, resource_type.schema, resource_type.present
             )
             evaluation.get_resource_view(change.address).items[change.address.key] = view
+    blocks: dict[Address, _WriteOnlyBlock | None] = {}
     values: dict[str, Mapping[str, Any]] = {}
     problems: list[Diagnostic] = []
     for change in changes:
-        arguments = _evaluate_write_only_arguments(change, evaluation)
+        resource = change.address.resource
+        if resource not in blocks:
+            blocks[resource] = _find_write_only_block(resource, evaluation)
+        block_in_module = blocks[resource]
+        if block_in_module is None:
+            continue
+        arguments = block_in_module.evaluate(change.address.key, evaluation)
         if has_unknown_part(arguments):
             detail = (
                 f"A write-only argument of {change.address} is known only after apply. Use "
@@ -505,25 +514,44 @@ def evaluate_write_only(
     return values, problems
 
 
-def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the write-only arguments of one object with a value.
+class _WriteOnlyBlock(Struct, frozen=True):
+    """Block that sets write-only arguments (`names`), in one instance of its module.
 
-    None if its block or instance is missing.
+    `repetitions` are its instances by key.
     """
-    address = change.address
+
+    instance: ModuleInstance
+    body: PreparedBody
+    names: tuple[str, ...]
+    repetitions: Mapping[Key, RepetitionData]
+
+    def evaluate(self, key: Key, evaluation: Evaluation) -> dict[str, Any]:
+        """Return the write-only arguments of one object with a value, {} if it is missing."""
+        if key not in self.repetitions:
+            return {}
+        scope = evaluation.build_scope(self.instance, self.repetitions[key])
+        arguments = self.body.fill(scope, EvaluationResult())
+        return {name: arguments[name] for name in self.names if arguments[name] is not None}
+
+
+def _find_write_only_block(address: Address, evaluation: Evaluation) -> _WriteOnlyBlock | None:
+    """Return the block of objects at an address without a key.
+
+    None if the block or the instance of its module is missing, or sets no write-only argument.
+    """
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):
-        block = instance.module.resources[address.mode, address.type, address.name]
-        prepared = evaluation.settings.get_body(block)
-        assert prepared is not None, "the type of a planned object is known"
-        # Another instance of the module.
         if instance.path != address.module:
             continue
-        for repetition in evaluation.list_repetitions(instance, block):
-            if repetition.key == address.key:
-                arguments = prepared.fill(
-                    evaluation.build_scope(instance, repetition), EvaluationResult()
-                )
-                names = evaluation.settings.schemas["managed"][address.type].write_only_names
-                return {name: arguments[name] for name in names if arguments[name] is not None}
-    return {}
+        block = instance.module.resources[address.mode, address.type, address.name]
+        body = evaluation.settings.get_body(block)
+        assert body is not None, "the type of a planned object is known"
+        write_only_names = evaluation.settings.schemas["managed"][address.type].write_only_names
+        names = tuple(name for name in write_only_names if body.is_configured(name))
+        if not names:
+            return None
+        repetitions = evaluation.list_repetitions(instance, block)
+        return _WriteOnlyBlock(
+            instance, body, names, {repetition.key: repetition for repetition in repetitions}
+        )
+    return None
