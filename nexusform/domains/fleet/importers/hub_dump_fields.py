@@ -59,11 +59,11 @@ _FIELDS_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
         "ResourceOverrideSnapshot.spec.overrideHash "
         "SchedulingPolicySnapshot.spec.policyHash"
     ),
-    "progress of a stage; its clusters and approvals, which are read, decide what remains": (
-        "ClusterStagedUpdateRun.status.deletionStageStatus.conditions "
-        "ClusterStagedUpdateRun.status.stagesStatus.conditions "
-        "StagedUpdateRun.status.deletionStageStatus.conditions "
-        "StagedUpdateRun.status.stagesStatus.conditions"
+    "a time from which a stage waits; no times are predicted": (
+        "ClusterStagedUpdateRun.status.deletionStageStatus.conditions.lastTransitionTime "
+        "ClusterStagedUpdateRun.status.stagesStatus.conditions.lastTransitionTime "
+        "StagedUpdateRun.status.deletionStageStatus.conditions.lastTransitionTime "
+        "StagedUpdateRun.status.stagesStatus.conditions.lastTransitionTime"
     ),
     "a time by which KubeFleet only reports a run as stuck": (
         "ClusterStagedUpdateRun.status.stagesStatus.clusters.conditions.lastTransitionTime "

@@ -116,6 +116,10 @@ def _read_run(
     succeeded = conditions.get("Succeeded", {})
     is_init_failed = initialized.get("status") == "False"
     final_condition = initialized if is_init_failed else succeeded
+    deletion_stage = get_mapping(status, "deletionStageStatus")
+    # Of the last stage, only a failure counts.
+    checked_stages = [*list_mappings(status, "stagesStatus"), {**deletion_stage, "clusters": []}]
+    stage_failure = next(filter(None, map(_find_stage_failure, checked_stages)), "")
     # names of clusters by stage.
     stages: dict[str, tuple[str, ...]] = {}
     # Of all stages.
@@ -126,16 +130,15 @@ def _read_run(
         stages[get_text(stage, "stageName")] = tuple(map(_get_cluster_name, stage_clusters))
         clusters += stage_clusters
         approved.update(_find_granted_approvals(stage))
-    deletion_stage = get_mapping(status, "deletionStageStatus")
     clusters += list_mappings(deletion_stage, "clusters")
     approved.update(_find_granted_approvals(deletion_stage))
     return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
         placement=get_text(manifest.body, "spec", "placementName"),
-        ended=is_init_failed or succeeded.get("status") in ("True", "False"),
+        ended=is_init_failed or succeeded.get("status") in ("True", "False") or bool(stage_failure),
         succeeded=succeeded.get("status") == "True",
-        reason=get_text(final_condition, "message"),
+        reason=get_text(final_condition, "message") or stage_failure,
         policy_snapshot=parse_integer(status.get("policySnapshotIndexUsed")),
         cluster_count=parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=parse_integer(status.get("resourceSnapshotIndexUsed")),
@@ -148,6 +151,23 @@ def _read_run(
         strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
         apply=get_mapping(status, "appliedStrategy") or None,
     )
+
+
+def _find_stage_failure(stage: Mapping[str, Any]) -> str:
+    """Return why KubeFleet ends the run of a stage, "" if it goes on.
+
+    A stage failed, or it succeeded before one of its clusters. Source: validation.go of updaterun.
+    """
+    succeeded = _index_conditions({"status": stage}).get("Succeeded", {})
+    name = get_text(stage, "stageName")
+    if succeeded.get("status") == "False":
+        return get_text(succeeded, "message") or f"stage {name} failed"
+    clusters = list_mappings(stage, "clusters")
+    unfinished = [item for item in clusters if not _has_true_condition(item, "Succeeded")]
+    if succeeded.get("status") == "True" and unfinished:
+        cluster = _get_cluster_name(unfinished[0])
+        return f"cluster {cluster} in the finished stage {name} has not succeeded"
+    return ""
 
 
 def _find_granted_approvals(stage: Mapping[str, Any]) -> Iterator[str]:

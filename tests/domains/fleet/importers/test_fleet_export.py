@@ -148,6 +148,35 @@ def test_run_with_failed_initialization_has_ended() -> None:
     assert not list(read_runs([build_object(kind, "r", spec, {})]))
 
 
+@pytest.mark.parametrize(
+    ("stage", "cluster", "reason"),
+    [
+        ("False", "False", "stuck"),
+        ("True", "False", "cluster a in the finished stage s has not succeeded"),
+        ("True", "True", ""),
+        ("", "False", ""),
+    ],
+)
+@pytest.mark.parametrize("stages", ["stagesStatus", "deletionStageStatus"])
+def test_failed_stage_ends_a_run(stage: str, cluster: str, reason: str, stages: str) -> None:
+    """KubeFleet then ends the run at its next pass, before its own conditions say so."""
+
+    def list_conditions(status: str) -> list[dict[str, str]]:
+        return [{"type": "Succeeded", "status": status, "message": "stuck"}] if status else []
+
+    clusters = [{"clusterName": "a", "conditions": list_conditions(cluster)}]
+    body = {"stageName": "s", "conditions": list_conditions(stage), "clusters": clusters}
+    status = {
+        "conditions": [{"type": "Initialized", "status": "True"}],
+        stages: [body] if stages == "stagesStatus" else body,
+    }
+    run = build_object("ClusterStagedUpdateRun", "r", {"placementName": "w"}, {}, status=status)
+    (shown,) = read_runs([run])
+    # Clusters of the last stage disappear.
+    expected = "" if stages == "deletionStageStatus" and stage == "True" else reason
+    assert (shown.ended, shown.reason) == (bool(expected), expected)
+
+
 @pytest.mark.parametrize(("address", "is_kept"), [("None", True), ("10.0.0.7", False)])
 def test_assigned_address_of_a_service_is_no_content(address: str, *, is_kept: bool) -> None:
     spec = {
