@@ -170,10 +170,6 @@ class Snapshot(Struct, frozen=True):
 
     sites: Mapping[str, SiteSnapshot] = field(default_factory=dict)
 
-    def list_clusters(self) -> tuple[VmOwnerSnapshot, ...]:
-        """Return every cluster of every site."""
-        return tuple(chain.from_iterable(site.clusters for site in self.sites.values()))
-
 
 def build_snapshot(
     objects: Iterable[SiteObject],

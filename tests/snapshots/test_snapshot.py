@@ -6,7 +6,6 @@ from tests.worlds.small_worlds import (
     build_applied_state,
     build_racks,
     build_snapshot_after_plan,
-    build_snapshot_of_state,
     get_site,
     where,
 )
@@ -37,9 +36,7 @@ def test_snapshot_of_plan_equals_snapshot_after_apply() -> None:
     after = build_state_after(result, before)
     seen = build_snapshot_after_plan(result, before)
     assert where(seen.sites["s"]) == list_places(after) == where(get_site(after))
-    assert [c.id for c in seen.list_clusters()] == [
-        c.id for c in build_snapshot_of_state(after).list_clusters()
-    ]
+    assert [c.id for c in seen.sites["s"].clusters] == [c.id for c in get_site(after).clusters]
 
 
 def test_separate_pool_belongs_to_its_cluster() -> None:

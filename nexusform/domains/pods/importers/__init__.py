@@ -2,7 +2,7 @@
 
 # public names of the package, by module.
 PUBLIC = {
-    "pod_admission": "collect_pod_disruption_budgets collect_resource_quotas",
+    "pod_admission": "collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",
     "api_resources": "ApiKinds",
     "live_workloads": "LiveWorkload find_current_revisions",
@@ -18,6 +18,5 @@ PUBLIC = {
     "kubectl_snapshot": "KubectlSnapshot list_objects parse_kubectl_files parse_snapshot",
     "dump_fields": "list_wrong_server_values",
     "kubernetes_schemas": "list_schema_problems",
-    "kubernetes_volumes": "collect_cluster_storage",
     "kubernetes_workloads": "collect_workloads",
 }

@@ -10,16 +10,16 @@ PUBLIC = {
         "list_pod_risk_warnings create_pod_phase "
         "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods"
     ),
-    "object_pods": "parse_pod_number",
+    "cluster_pods": "build_cluster",
+    "object_pods": "PriorPods parse_pod_number",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "node_clusters": "NodeCluster build_existing_clusters",
     "cluster_observation": (
-        "apply_observed_budget_status apply_observed_usage match_cluster_snapshot "
-        "ExternalClusters ObservedCluster "
+        "apply_observed_usage match_cluster_snapshot ExternalClusters ObservedCluster "
         "merge_observed_pods check_unknown_clusters"
     ),
     "pod_phase": "CheckablePrediction PlannedPod PodPhase list_unlocated_pods",
-    "pod_rows": "parse_pod_record REASONS parse_volumes",
+    "pod_rows": "parse_pod_record REASONS",
     "template_matching": "assign_template_specs",
     "pod_feasibility": (
         "find_object_feasibility find_candidate_feasibility ObjectFeasibility ClusterPodCapacity "

@@ -60,6 +60,43 @@ NO_PRIOR_PODS: Final = PriorPods(address="", cluster_id="", workloads={})
 _NOT_OBSERVED: Final = ObservedCluster(NodeCluster("", "", "", ()))
 
 
+def build_cluster(
+    cluster: NodeCluster,
+    manifests: Sequence[Manifest],
+    observed: ObservedCluster,
+    *,
+    quotas: tuple[ResourceQuota, ...],
+    budget_manifests: Sequence[Manifest],
+) -> Cluster:
+    """Return a cluster as read by the scheduler: its nodes, and the effects of the objects on it.
+
+    The budgets are those of `budget_manifests`.
+    """
+    storage = collect_cluster_storage(
+        manifests, is_complete=observed.is_complete, has_all_classes=observed.has_all_classes
+    )
+    return Cluster(
+        name=cluster.name,
+        nodes=cluster.nodes,
+        namespaces={
+            item.name: item.labels for item in select_manifests(manifests, "", "Namespace")
+        },
+        quotas=quotas,
+        budgets=cluster_observation.apply_observed_budget_status(
+            collect_pod_disruption_budgets(budget_manifests), observed
+        ),
+        volumes=storage.volumes,
+        claims=storage.claims,
+        invalid_claims=storage.invalid_claims,
+        attach_limits=storage.attach_limits,
+        devices=collect_device_inventory(manifests, observed.objects),
+        nominated_pods=observed.nominated_pods,
+        version=cluster.version,
+        observation_time=observed.snapshot.observation_time,
+        extreme_image_values=observed.extreme_image_values,
+    )
+
+
 class PodsByCluster:
     """Clusters of one plan with their pods.
 
@@ -248,32 +285,12 @@ class PodsByCluster:
         Its nodes, and the effects of all objects on it.
         """
         manifests = self._collect_manifests(cluster.id)
-        namespaces = {
-            item.name: item.labels for item in select_manifests(manifests, "", "Namespace")
-        }
-        observed_cluster = self._get_observed_cluster(cluster.id)
-        storage = collect_cluster_storage(
+        return build_cluster(
+            cluster,
             manifests,
-            is_complete=observed_cluster.is_complete,
-            has_all_classes=observed_cluster.has_all_classes,
-        )
-        return Cluster(
-            name=cluster.name,
-            nodes=cluster.nodes,
-            namespaces=namespaces,
+            self._get_observed_cluster(cluster.id),
             quotas=self._collect_quotas(manifests, cluster.id),
-            budgets=cluster_observation.apply_observed_budget_status(
-                collect_pod_disruption_budgets(manifests), observed_cluster
-            ),
-            volumes=storage.volumes,
-            claims=storage.claims,
-            invalid_claims=storage.invalid_claims,
-            attach_limits=storage.attach_limits,
-            devices=collect_device_inventory(manifests, observed_cluster.objects),
-            nominated_pods=observed_cluster.nominated_pods,
-            version=cluster.version,
-            observation_time=observed_cluster.snapshot.observation_time,
-            extreme_image_values=observed_cluster.extreme_image_values,
+            budget_manifests=manifests,
         )
 
     def _collect_quotas(

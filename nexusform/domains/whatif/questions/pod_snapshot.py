@@ -5,42 +5,35 @@ from kubectl.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
-from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.domains.pods.importers.pod_admission import (
-    collect_pod_disruption_budgets,
-    collect_resource_quotas,
-)
+from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
-    apply_observed_budget_status,
     apply_observed_usage,
     match_cluster_snapshot,
     merge_observed_pods,
 )
+from nexusform.domains.pods.planning.cluster_pods import build_cluster
 from nexusform.domains.pods.planning.manifest_blocks import (
     collect_hub_objects,
     collect_prior_members,
     list_prior_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
-from nexusform.domains.pods.planning.object_pods import parse_pod_number
-from nexusform.domains.pods.planning.pod_rows import parse_volumes
+from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.template_matching import assign_template_specs
-from nexusform.domains.pods.scheduling.cluster_records import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.resources.address import parse_address
@@ -159,36 +152,30 @@ def _build_unmanaged_workloads(
 
 
 class _PodSources(Struct, frozen=True):
-    """Sources of pods: manifests on the hub.
-
-    `direct` (applied without a placement) and `by_placements` have them by cluster id. `placed` has
-    the pod locations by cluster id and workload.
-    """
+    """Sources of pods: manifests on the hub, and the pods of each object by cluster id."""
 
     hub: tuple[Manifest, ...]
-    direct: dict[str, list[Manifest]] = field(default_factory=dict)
-    by_placements: dict[str, list[Manifest]] = field(default_factory=dict)
-    placed: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    prior_pods: Mapping[str, Sequence[PriorPods]]
 
     def has_pods(self, cluster_id: str) -> bool:
         """Return True if pods of a cluster are known."""
-        return cluster_id in self.direct or cluster_id in self.placed
+        prior_pods = self.prior_pods.get(cluster_id, ())
+        return any(prior.workloads or _is_direct(prior) for prior in prior_pods)
+
+
+def _is_direct(prior: PriorPods) -> bool:
+    """Return whether a manifest applies the pods to their cluster, without a placement."""
+    return parse_address(prior.address).type == MANIFEST_TYPE
 
 
 def _collect_pod_sources(state: State, registries: PluginRegistries) -> _PodSources:
-    """Collect manifests and planned locations of pods, by creation.
-
-    Applied to clusters, to the hub, by placements.
-    """
-    sources = _PodSources(hub=collect_hub_objects(state.instances, registries))
+    """Collect manifests and planned locations of pods, by creation."""
     members = collect_prior_members(state.instances, registries)
-    for prior in list_prior_pods(state.instances, registries, members):
-        is_placement = parse_address(prior.address).type != MANIFEST_TYPE
-        by_cluster = sources.by_placements if is_placement else sources.direct
-        by_cluster.setdefault(prior.cluster_id, []).extend(prior.manifests)
-        if prior.workloads or not is_placement:
-            sources.placed.setdefault(prior.cluster_id, {}).update(prior.workloads)
-    return sources
+    prior_pods = list_prior_pods(state.instances, registries, members)
+    return _PodSources(
+        collect_hub_objects(state.instances, registries),
+        group_by(prior_pods, lambda prior: prior.cluster_id),
+    )
 
 
 def _build_cluster_pods(
@@ -199,14 +186,16 @@ def _build_cluster_pods(
     Those of workloads applied directly or by placements, and those listed by kubectl. If a workload
     has no planned pods in state, pods are placed now.
     """
-    direct = sources.direct.get(cluster.id, [])
-    placed_workloads = sources.placed.get(cluster.id, {})
-    observed = observations.bind_cluster(
-        cluster.id, cluster, placed_workloads.keys()
-    ) or ObservedCluster(cluster)
-    # State does not record the objects applied by an imported placement, so all objects of the hub
-    # are candidates.
-    by_placements = sources.by_placements.get(cluster.id, sources.hub)
+    direct: list[Manifest] = []
+    by_placements: list[Manifest] = []
+    placed_workloads: set[str] = set()
+    prior_pods = sources.prior_pods.get(cluster.id, ())
+    for prior in prior_pods:
+        (direct if _is_direct(prior) else by_placements).extend(prior.manifests)
+        placed_workloads.update(prior.workloads)
+    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads) or ObservedCluster(
+        cluster
+    )
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
     other_objects = [
@@ -221,8 +210,12 @@ def _build_cluster_pods(
     all_objects = [*direct, *by_placements, *other_objects]
     # Without a workload placed here, no placement is known to apply its budgets to this cluster.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
-    model = _build_pod_cluster(cluster.name, observed, all_objects, budget_objects, workloads)
-    existing = _list_existing_pods(workloads, placed_workloads, observed)
+    managed_keys = {workload.key for workload in workloads}
+    quotas = apply_observed_usage(collect_resource_quotas(all_objects), observed, managed_keys)
+    model = build_cluster(
+        observed.cluster, all_objects, observed, quotas=quotas, budget_manifests=budget_objects
+    )
+    existing = _list_existing_pods(workloads, prior_pods, observed)
     # Without planned pods: place them now.
     if any(workload.key not in placed_workloads for workload in workloads):
         existing = predict(model, existing, workloads).list_existing_pods()
@@ -230,56 +223,19 @@ def _build_cluster_pods(
     return ClusterPods(cluster.id, model, workloads, existing)
 
 
-def _build_pod_cluster(
-    name: str,
-    observed: ObservedCluster,
-    all_objects: Sequence[Manifest],
-    budget_objects: Sequence[Manifest],
-    workloads: Sequence[Workload],
-) -> PodCluster:
-    """Build the cluster for scheduling.
-
-    Its nodes (listed ones, if any), quotas, budgets, volumes and namespaces.
-    """
-    storage = collect_cluster_storage(
-        all_objects, is_complete=observed.is_complete, has_all_classes=observed.has_all_classes
-    )
-    managed_keys = {workload.key for workload in workloads}
-    return PodCluster(
-        name,
-        observed.cluster.nodes,
-        quotas=apply_observed_usage(collect_resource_quotas(all_objects), observed, managed_keys),
-        budgets=apply_observed_budget_status(
-            collect_pod_disruption_budgets(budget_objects), observed
-        ),
-        volumes=storage.volumes,
-        claims=storage.claims,
-        invalid_claims=storage.invalid_claims,
-        attach_limits=storage.attach_limits,
-        namespaces={
-            manifest.name: manifest.labels
-            for manifest in all_objects
-            if (manifest.group, manifest.kind) == ("", "Namespace")
-        },
-        nominated_pods=observed.nominated_pods,
-        version=observed.cluster.version,
-    )
-
-
 def _list_existing_pods(
-    workloads: Sequence[Workload], placed_workloads: Mapping[str, Any], observed: ObservedCluster
+    workloads: Sequence[Workload], prior_pods: Iterable[PriorPods], observed: ObservedCluster
 ) -> tuple[ExistingPod, ...]:
-    """List the pods planned in state, and those listed by kubectl.
-
-    `placed_workloads` are locations by workload key.
-    """
+    """List the pods planned in state, and those listed by kubectl."""
     node_names = {node.name for node in observed.cluster.nodes}
+    by_key = {workload.key: workload for workload in workloads}
     existing: dict[PodKey, ExistingPod] = {}
-    for workload in workloads:
-        for pod in _build_planned_pods(
-            workload, get_mapping(placed_workloads, workload.key), node_names
-        ):
-            existing[pod.workload, pod.number] = pod
+    for prior in prior_pods:
+        for _, pod in prior.list_existing_pods(by_key):
+            if pod.workload in by_key:
+                # "": its node is removed.
+                node = pod.node if pod.node in node_names else ""
+                existing[pod.key] = replace(pod, node=node)
     _add_observed_pods(existing, observed, workloads)
     return tuple(existing.values())
 
@@ -298,22 +254,3 @@ def _add_observed_pods(
         own_pods = observed_pods.get(workload.key, ())
         for pod in assign_template_specs(workload, own_pods, is_complete=observed.is_complete):
             existing[pod.workload, pod.number] = pod
-
-
-def _build_planned_pods(
-    workload: Workload, pods: Mapping[str, Any], nodes: set[str]
-) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload.
-
-    `pods`: recorded locations by name; `nodes`: names of existing nodes.
-    """
-    for name, location in pods.items():
-        node = get_text(location, "node")
-        yield ExistingPod(
-            workload.key,
-            parse_pod_number(workload.key, name),
-            # Its node is removed.
-            node if node in nodes else "",
-            workload.pod,
-            volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
-        )

@@ -18,6 +18,7 @@ from nexusform.domains.whatif.questions.pod_outage import (
     ClusterPods,
     WorkloadOutcome,
     WorkloadVerdict,
+    simulate_nodes_down,
 )
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.questions.runtime_upgrade import (
@@ -329,6 +330,17 @@ def test_planned_pod_nodes_are_used_unchanged() -> None:
     pods_of = {"shop/Deployment/web": {"web-0": {"node": "a-p-2"}, "web-1": {"node": "a-p-2"}}}
     _, pods = build_site_and_pods(state, render_web(2), workloads=pods_of)
     assert [(p.number, p.node) for p in pods["s/a"].existing] == [(0, "a-p-2"), (1, "a-p-2")]
+
+
+def test_pod_that_failed_for_good_gets_no_node_in_an_outage() -> None:
+    job = render_web(1).replace("apps/v1", "batch/v1").replace("Deployment", "Job")
+    job = job.replace("  replicas: 1\n  selector: {matchLabels: {app: web}}\n", "")
+    record = {"node": None, "state": "Failed", "reason": "BackoffLimitExceeded"}
+    _, pods = build_site_and_pods(
+        build_small_site(2, 2, 2), job, workloads={"shop/Job/web": {"web-0": record}}
+    )
+    _, after = simulate_nodes_down(pods["s/a"], pods["s/a"].existing, {"a-p-0"}, is_drained=False)
+    assert [pod.node for pod in after] == [""]
 
 
 def test_placement_adds_hub_objects_to_its_members() -> None:
