@@ -8,12 +8,8 @@ difference, and the table of docs/fidelity-pods.md.
 
 from __future__ import annotations
 
-import json
-import ssl
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,15 +82,9 @@ def build_pod(workload: Body, namespace: str) -> Body:
 
 def create_pod(programs: ApiPrograms, namespace: str, pod: Body) -> tuple[str, str]:
     """Create a pod in a dry run; return the decision of the server and its message."""
-    url = f"{programs.url}/api/v1/namespaces/{namespace}/pods?dryRun=All"
-    headers = {"Authorization": "Bearer admin-token", "Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(pod).encode(), headers, method="POST")
-    context = ssl._create_unverified_context()
-    try:
-        with urllib.request.urlopen(request, context=context, timeout=30):
-            return CREATED, ""
-    except urllib.error.HTTPError as problem:
-        message = str(json.loads(problem.read())["message"])
+    message = programs.try_creation(f"/api/v1/namespaces/{namespace}/pods", pod)
+    if not message:
+        return CREATED, ""
     names = [plugin for part, plugin in _PLUGINS.items() if part in message]
     return (names or [INVALID])[0], message
 

@@ -191,6 +191,19 @@ class ApiPrograms:
     def apply(self, path: str, body: Mapping[str, Any], manager: str = "setup") -> dict[str, Any]:
         return self.call("PATCH", f"{path}?fieldManager={manager}&force=true", body, APPLY)
 
+    def try_creation(self, path: str, body: Mapping[str, Any]) -> str:
+        """Create an object in a dry run; return the message of its rejection, "" for none."""
+        headers = {"Authorization": "Bearer admin-token", "Content-Type": "application/json"}
+        request = urllib.request.Request(
+            f"{self.url}{path}?dryRun=All", json.dumps(body).encode(), headers, method="POST"
+        )
+        context = ssl._create_unverified_context()
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=30):
+                return ""
+        except urllib.error.HTTPError as problem:
+            return str(json.loads(problem.read())["message"])
+
 
 def object_of(version: str, kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}

@@ -159,3 +159,14 @@ def run_command(capfd: pytest.CaptureFixture[str]) -> CommandRunner:
         return code, " ".join((said.out + said.err).replace("│", " ").split())
 
     return call
+
+
+@pytest.fixture(scope="module")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
+    """Run an API server with Kubernetes' own kinds."""
+    if not all((PROGRAMS / name).is_file() for name in _NEEDED):
+        pytest.skip("NEXUSFORM_HUB_PROGRAMS names no API server")
+    where = tmp_path_factory.mktemp("api-server")
+    programs = ApiPrograms(PROGRAMS, where / "no-kinds", where)
+    yield programs
+    programs.close()
