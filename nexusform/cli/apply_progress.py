@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from nexusform.applying.answer_comparison import WrongPrediction
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.cli.run_reporter import TextReporter
 from nexusform.cli.terminal_screen import ApplyProgressBar, Screen
 from nexusform.diagnostics.phrases import format_count, select_word_form
@@ -58,7 +58,8 @@ class ApplyReporter(TextReporter):
         """Print the end of a step."""
         if not self._is_concise or event.error:
             self._print_line(progress_text.format_end_line(event, self._paint, self.screen.width))
-        if self._bar is not None:
+        # The bar ends where the work ended: a failed or waiting step remains.
+        if self._bar is not None and event.outcome is StepOutcome.DONE:
             self._bar.increment()
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:

@@ -235,7 +235,7 @@ class ApplyProgressBar:
         self._progress.console.print(Text.from_ansi(text), soft_wrap=True)
 
     def increment(self) -> None:
-        """Count one more finished step."""
+        """Count one more completed step."""
         self._progress.advance(self._task)
 
 

@@ -35,12 +35,12 @@ def nf(
 def test_reports_show_ranges_and_no_machines(nf: Callable[..., str]) -> None:
     Path("main.nf.hcl").write_text(RACKS + cluster("a", pools=pool("p", 3), count=3))
     text = nf("plan", "-report=markdown:c.md", "-report=json:p.json", "-out=p.nfplan")
-    line = "- a/p: 2 of 5 VMs leave r0, r1, r2 (scale_in; Azure chooses which)"
+    line = "- a/p: 2 of 5 VMs removed from r0, r1, r2 (scale_in; Azure chooses which)"
     assert line in " ".join(text.split())
     assert re.search(r"a +p +NC_G6_28_v1 +3 +r0\.\.2 +0\.\.2$", text, re.MULTILINE)
     assert not re.search(r"r\d-bm\d\d", text)
     comment = Path("c.md").read_text()
-    assert "`a/p: 2 of 5 VMs` | leave r0, r1, r2" in comment
+    assert "`a/p: 2 of 5 VMs` removed from r0, r1, r2" in comment
     assert not re.search(r"r\d-bm\d\d", comment.partition("<details>")[0])
     tables = json.loads(Path("p.json").read_text())["placement_tables"]
     [table] = [table for table in tables if table["pool"] == "p"]

@@ -2,20 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from textwrap import dedent, indent
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.names import escape_name
-from nexusform.diagnostics.phrases import (
-    enclose,
-    format_first_items,
-    format_list,
-    group_by,
-    join_texts,
-)
+from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, join_texts
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
@@ -41,9 +34,7 @@ from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.report_tree import (
     UNKNOWN_ORIGIN,
     CodeOrigin,
-    ItemGroup,
     Report,
-    Row,
     Section,
     Style,
     StyledText,
@@ -196,12 +187,14 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     tables and lists.
     """
     blocks = [_render_notes(section)]
-    for full_table in section.all_tables:
-        # few columns, for a phone.
-        table = full_table.compact or full_table
-        # A single table is explained by the title of the section.
-        if len(section.all_tables) > 1:
-            blocks.append([f"{escape_plain_text(full_table.caption)}:"])
+    for table in section.all_tables:
+        # A single table is explained by its headers and the title of the section.
+        if len(section.all_tables) > 1 or table.compact:
+            blocks.append([f"{escape_plain_text(table.caption)}:"])
+        if table.compact:
+            lines = [f"- {render_text(line, origin)}" for line in table.compact]
+            blocks.append(_limit_list(lines, has_all=has_all))
+            continue
         blocks.append(
             _limit_table_rows(_render_table(table, origin), len(table.headers), has_all=has_all)
         )
@@ -236,45 +229,24 @@ def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[
 
 
 def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
-    """Yield a block of lines per table of items, with the name of its group above.
-
-    Items without a group name share the first table. Sections without `item_headers` have one list
-    of all items instead.
-    """
-    if not section.item_headers:
-        lines: list[str] = []
-        for group in section.groups:
-            name = enclose("", format_code(group.name), ": ")
-            for item in group.items:
-                symbol = enclose("", format_code(item.symbol), " ")
-                text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
-                lines.append(f"- {symbol}{name}{text}")
-        hidden_count = len(lines) - _MAX_ITEMS
-        # A line about one hidden item would take as much space as the item.
-        yield (
-            lines
-            if has_all or hidden_count <= 1
-            else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
-        )
-        return
-    # True: with a name.
-    groups_by_naming = group_by(section.groups, lambda group: bool(group.name))
-    unnamed_items = chain.from_iterable(group.items for group in groups_by_naming.get(False, []))
-    unnamed_group = ItemGroup(name="", items=tuple(unnamed_items))
-    if unnamed_group.items:
-        yield _render_item_table(unnamed_group, section.item_headers, origin, has_all=has_all)
-    for group in groups_by_naming.get(True, []):
-        yield [f"{escape_plain_text(group.name)}:"]
-        yield _render_item_table(group, section.item_headers, origin, has_all=has_all)
+    """Yield a list of all items: a table with names of VMs and triggers is too wide for a phone."""
+    lines: list[str] = []
+    for group in section.groups:
+        name = enclose("", format_code(group.name), ": ")
+        for item in group.items:
+            symbol = enclose("", format_code(item.symbol), " ")
+            text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
+            lines.append(f"- {symbol}{name}{text}")
+    yield _limit_list(lines, has_all=has_all)
 
 
-def _render_item_table(
-    group: ItemGroup, headers: tuple[str, ...], origin: CodeOrigin, *, has_all: bool
-) -> list[str]:
-    rows = tuple(Row((StyledText(item.label, Style.CODE), item.text)) for item in group.items)
-    return _limit_table_rows(
-        _render_table(Table(headers, rows), origin), len(headers), has_all=has_all
-    )
+def _limit_list(lines: list[str], *, has_all: bool) -> list[str]:
+    """Return at most `_MAX_ITEMS` lines of a list, then the number of others."""
+    hidden_count = len(lines) - _MAX_ITEMS
+    # A line about one hidden item would take as much space as the item.
+    if has_all or hidden_count <= 1:
+        return lines
+    return [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
 
 
 _MAX_LOCATIONS: Final = 3

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
     enclose,
     format_count,
     format_counts,
@@ -478,6 +479,8 @@ def build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     waiting_state = "" if effect is Effect.RECREATED else state
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
+    if effect is Effect.REMOVED and first_row.kind == VM and len(run) > MAXIMUM_NAMES:
+        origin = _count_by_rack(row.source for row in run)
     target = _format_locations(first_row.kind, [row.target for row in run])
     # Both were shortened to the same racks, or both are empty.
     if origin == target:
@@ -497,6 +500,18 @@ def build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
         doubt=format_uncertainty_mark(first_row),
         rows=tuple(run),
     )
+
+
+def _count_by_rack(sources: Iterable[ObjectLocation | None]) -> str:
+    """Format the racks of many VMs with their numbers: `8 racks, 3..5 per rack`."""
+    counts = Counter(source.rack for source in sources if isinstance(source, Placement))
+    if not counts:
+        return ""
+    racks = sorted(counts, key=compute_natural_sort_key)
+    names = ", ".join(racks) if len(racks) <= MAXIMUM_NAMES else f"{len(racks):,} racks"
+    lowest, highest = min(counts.values()), max(counts.values())
+    each = f"{lowest:,}" if lowest == highest else f"{lowest:,}..{highest:,}"
+    return f"{names}, {each} per rack"
 
 
 def _build_choice_line(
@@ -530,7 +545,11 @@ def build_recreation_line(run: Sequence[PlacementChange], state: str) -> Placeme
     """
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
-    counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]
+    elsewhere = len(run) - in_place
+    noun = select_word_form(elsewhere or in_place, "node", "nodes")
+    counts = [(elsewhere, f"{noun} on other machines"), (in_place, "in place")]
+    if not elsewhere:
+        counts = [(in_place, f"{noun} in place")]
     return PlacementLine(
         symbol=_SYMBOLS[run[0].action],
         action=run[0].action,
@@ -579,7 +598,7 @@ def _get_number_or_key(row: PlacementChange) -> int | str:
 _ORIGIN_EFFECTS = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED, Effect.LOST, Effect.FORGOTTEN)
 # Verbs before the location of departing objects: singular and plural.
 _DEPARTURE_VERBS: Mapping[Effect, tuple[str, str]] = {
-    Effect.REMOVED: ("leaves", "leave"),
+    Effect.REMOVED: ("removed from", "removed from"),
     Effect.LOST: ("loses", "lose"),
     Effect.FORGOTTEN: ("is forgotten and stays on", "are forgotten and stay on"),
 }
@@ -591,8 +610,10 @@ _PENDING_DEPARTURE = ("is forgotten and stays", "are forgotten and stay")
 def get_leaving_verb(line: PlacementLine) -> str:
     """Return the verb for objects removed, lost or forgotten, else "".
 
-    `leaves`, `loses` or `is forgotten and stays on`.
+    `removed from`, `loses` or `is forgotten and stays on`.
     """
+    if line.effect is Effect.REMOVED and not line.origin:
+        return "removed"
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
         # The origin is a state, not a location.

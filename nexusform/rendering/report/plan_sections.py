@@ -440,16 +440,13 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
         table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables
     )
     has_choice = view.placed_vms > 0 or has_removal_choice
-    is_only_site = len(view.plan.sites) < 2
-    tables = tuple(
-        _build_pool_table(site, has_choice=has_choice, is_only_site=is_only_site) for site in sites
-    )
+    tables = tuple(_build_pool_table(site, has_choice=has_choice) for site in sites)
     hidden_count = sum(site.hidden_pools for site in sites)
     lines = (f"and {format_count(hidden_count, 'more pool')}",) if hidden_count else ()
     return Section("Pools", lines, tables=tables, name="pools")
 
 
-def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) -> Table:
+def _build_pool_table(site: SitePools, *, has_choice: bool) -> Table:
     """Build the table of one site with a row per pool.
 
     It has columns of certainty if a row has any. If VMs are placed or a platform picks those to
@@ -461,8 +458,6 @@ def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) 
     caption = f"VM placement on {site.site}"
     if has_choice:
         caption += " (decided by nexusform)" if site.is_decided else " (predicted)"
-    scope = "" if is_only_site else f" on {site.site}"
-    compact_rows = tuple(map(_build_compact_row, site.rows))
     return Table(
         headers,
         rows,
@@ -470,7 +465,8 @@ def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) 
         number_columns=frozenset({3, 5}),
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
-        compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
+        # for comments.
+        compact=tuple(map(_build_pool_line, site.rows)),
         is_grouped=True,  # by cluster
         # Each cell on one line.
         is_unwrapped=True,
@@ -495,10 +491,10 @@ def _build_pool_row(row: PoolRow, columns: int) -> Row:
     return Row(cells[:columns], note=row.note)
 
 
-def _build_compact_row(row: PoolRow) -> Row:
-    """Build the row of a pool for comments.
+def _build_pool_line(row: PoolRow) -> Text:
+    """Build the line of a pool for comments: `web/p: 24 VMs, 3 on rack1..8`.
 
-    `cluster/pool`, number of VMs, and spread with the expected one.
+    An uneven spread is followed by the even one.
     """
     if row.spread:
         # The spread shows the deviating racks.
@@ -509,7 +505,9 @@ def _build_compact_row(row: PoolRow) -> Row:
         spread = f"{row.per_rack} on {row.racks}"
         expected = row.note
     note = enclose(" (", expected, ")")
-    return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{note}"))
+    noun = "VM" if row.count == "1" else "VMs"
+    name = StyledText(f"{row.cluster}/{row.pool}", Style.CODE)
+    return (name, f": {row.count} {noun}, {spread}{note}")
 
 
 def build_vm_section(view: PlanReportData) -> Section:
@@ -518,7 +516,7 @@ def build_vm_section(view: PlanReportData) -> Section:
     Many new VMs appear in the table of pools only.
     """
     groups = _select_listed(view, _select_vm_groups(view.groups))
-    return _build_placement_group_section("VMs", "vm-changes", groups, ("VM", "from → to"))
+    return _build_placement_group_section("VMs", "vm-changes", groups)
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
@@ -634,7 +632,7 @@ def _select_listed(
 
 
 def _build_placement_group_section(
-    title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
+    title: str, name: str, groups: Iterable[PlacementLineGroup]
 ) -> Section:
     """Build an item per line below the names of their groups; equal groups are merged.
 
@@ -650,7 +648,7 @@ def _build_placement_group_section(
     for group_name, members in groupby(merged, _name_group):
         lines = chain.from_iterable(group.lines for group in members)
         item_groups.append(ItemGroup(group_name, tuple(map(_build_item, lines))))
-    return Section(title, groups=tuple(item_groups), item_headers=headers, name=name)
+    return Section(title, groups=tuple(item_groups), name=name)
 
 
 def build_moved_vm_rows(plan: Plan) -> Mapping[str, list[Item]]:
@@ -689,8 +687,8 @@ def _build_item(line: PlacementLine) -> Item:
 def describe_line(line: PlacementLine) -> Text:
     """Return the text of a line after its name.
 
-    `-> target`, `leaves origin`, `origin -> target` or `stays: target`. The trigger and a possible
-    other result follow in brackets.
+    `-> target`, `removed from origin`, `origin -> target` or `stays: target`. The trigger and an
+    uncertain result follow in brackets.
     """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)

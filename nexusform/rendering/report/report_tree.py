@@ -73,9 +73,9 @@ class Row(Struct, frozen=True):
 class Table(Struct, frozen=True):
     """Headers, rows, and the positions of columns with numbers (aligned to the right).
 
-    Narrow screens omit the columns `details`; a comment shows `compact` with at most three columns
-    instead, if there is one. Rows of an `is_grouped` table share their first cell. Cells of an
-    `is_unwrapped` one stay on one line.
+    Narrow screens omit the columns `details`; a comment shows the lines `compact` instead, if there
+    are any, because a phone cuts wide tables off. Rows of an `is_grouped` table share their first
+    cell. Cells of an `is_unwrapped` one stay on one line.
     """
 
     headers: tuple[str, ...]
@@ -83,7 +83,7 @@ class Table(Struct, frozen=True):
     number_columns: frozenset[int] = frozenset()
     caption: str = ""
     details: frozenset[int] = frozenset()
-    compact: Table | None = None
+    compact: tuple[Text, ...] = ()
     is_grouped: bool = False
     is_unwrapped: bool = False
 
@@ -138,8 +138,7 @@ class Section(Struct, frozen=True):
     """A section of a report.
 
     An `is_folded` one is detail: closed at first if the format allows. `commands` are for copying.
-    `notes` are pairs of heading and sentence. A comment shows items as a table with `item_headers`,
-    if there are any. `name` identifies the section on a page.
+    `notes` are pairs of heading and sentence. `name` identifies the section on a page.
     """
 
     title: str
@@ -151,7 +150,6 @@ class Section(Struct, frozen=True):
     name: str = ""
     tables: tuple[Table, ...] = ()
     groups: tuple[ItemGroup, ...] = ()
-    item_headers: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
     code: CodeBlock = _NO_CODE
     entries: FindingEntries | None = None

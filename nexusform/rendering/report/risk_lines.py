@@ -6,8 +6,10 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.plans.impact.risk_assessment import RiskFinding
-from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.folding import format_names, format_range
 
+# Risks with one different word that share a sentence.
+_MIN_DIFFERING: Final = 4
 # In place of the name of the object.
 _SUBJECT: Final = "\0"
 _WORD: Final = re.compile(r"([\w.-]*\w)")
@@ -61,13 +63,16 @@ def _describe_group(findings: Sequence[RiskFinding]) -> Iterator[tuple[str, int]
     """Yield one sentence, or one per different text if more than a word differs."""
     texts = [_WORD.split(_get_pattern(finding)) for finding in findings]
     differing = [i for i, column in enumerate(zip(*texts, strict=True)) if len(set(column)) > 1]
-    if len(differing) > 1:
+    # Few objects that differ are clearer in sentences of their own.
+    if len(differing) > 1 or (differing and len(findings) < _MIN_DIFFERING):
         for group in group_by(findings, _get_pattern).values():
             yield from _describe_group(group)
         return
     words = list(texts[0])
     for i in differing:
-        words[i] = format_names(text[i] for text in texts)
+        values = {text[i] for text in texts}
+        is_number = all(value.isdecimal() for value in values)
+        words[i] = format_range(map(int, values)) if is_number else format_names(sorted(values))
     yield _name_subjects("".join(words), findings), len(findings)
 
 

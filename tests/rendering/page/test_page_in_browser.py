@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.html_page import build_page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
 from tests.kill_points import long_case, select_cases
+from tests.planning.harness import build_all_types, build_state, plan, require_success
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
 from tests.rendering.real_plans import (
     REGISTRIES,
@@ -675,6 +677,54 @@ resource "nexus_kubernetes_cluster" "c" {
   }
 }
 """
+
+
+TWO_SITES = """
+variable "workers" { default = 2 }
+resource "nexus_site" "site" {
+  for_each = toset(["a", "b"])
+  name     = each.key
+}
+resource "nexus_rack" "rack" {
+  for_each      = nexus_site.site
+  site_id       = each.value.id
+  name          = "rack"
+  machine_count = MACHINES
+}
+resource "nexus_kubernetes_cluster" "c" {
+  for_each   = toset(SITES)
+  site_id    = nexus_site.site[each.key].id
+  name       = "c-${each.key}"
+  depends_on = [nexus_rack.rack]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G2_8_v1"
+  }
+  agent_pool "p" {
+    count       = each.key == "a" ? var.workers : 2
+    vm_sku_name = "NC_G2_8_v1"
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("machines", ["8", "250"])
+def test_page_opens_at_the_removal(browser: Browser, tmp_path: Path, machines: str) -> None:
+    """The other site has more changes, but the removed VMs are on b."""
+    before = TWO_SITES.replace("MACHINES", machines).replace("SITES", '["a", "b"]')
+    after = before.replace('["a", "b"])\n  site_id', '["a"])\n  site_id').replace("= 2 }", "= 9 }")
+    result = require_success(plan(after, state=build_state(before)))
+    made = add_site_capacity(result, build_all_types()).plan
+    page = tmp_path / "page.html"
+    page.write_text(render_html(made, {}, build_all_types()), encoding="utf-8")
+    open_page(browser, page)
+    assert "VMs on b." in browser.text("#map-status")
+    legend = browser.text(".legend")
+    assert "removed" in legend
+    # Marks that do not occur.
+    absent = ("placed", "or moved", "chooses", "machine down", "likely")
+    assert [mark for mark in absent if mark in legend] == []
+    assert browser.count("#stage .machine, #stage .rack") > 0
 
 
 def test_changed_clusters_stand_out_among_many(browser: Browser, tmp_path: Path) -> None:

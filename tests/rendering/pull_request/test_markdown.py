@@ -65,7 +65,7 @@ def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
     assert moved.startswith(
         "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!WARNING]\n"
     )
-    assert "| `cluster-d-pool1-2` |" in moved
+    assert "- `~` `cluster-d-pool1-2` " in moved
     nothing = render_markdown(Plan(), {})
     assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
     assert "\n> - Plan: No changes. Your infrastructure matches the configuration.\n" in nothing
@@ -174,7 +174,7 @@ def test_moves_are_reported_with_origin_and_target(examples: Mapping[str, RealPl
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
     first_screen, _, below = text.partition("<details>")
     move = "rack3-bm12 → **rack3-bm13** (machine\\_evacuated; 14 % certain)"
-    assert f"| `cluster-a-pool1-5` | {move} |\n" in first_screen
+    assert f"- `~` `cluster-a-pool1-5` {move}\n" in first_screen
     assert "tie-break" not in first_screen
     assert "cluster-a-pool1-5` |" not in below
     cause = "Cause: [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."
@@ -282,7 +282,7 @@ def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespa
     assert len(text.encode()) <= 65_000
     assert "Plan: 0 to add, 5,000 to change, 0 to destroy." in text
     assert "> - **Placements**: 53 to place, 0 to move, 0 to remove, 125 kept\n" in text
-    assert "| cluster-d/pool1 | 24 |" in text
+    assert "- `cluster-d/pool1`: 24 VMs, " in text
     assert "zones-pinned" in text
     assert re.search(r"_Cut to stay within 65,000 bytes: Every change \(", text)
     assert text == render_markdown(plan, plans.files)
@@ -413,11 +413,11 @@ def test_many_moves_are_grouped_by_pool_and_listed_below(plans: SimpleNamespace)
     many = tuple(replace(move, object=f"vm-{number}", number=number) for number in range(40))
     comment = render_markdown(replace(plan, placements=many), plans.files)
     open_part, _, below = comment.partition("<details>")
-    assert "| `vm-0..39` | rack7" in open_part
-    assert "| `vm-39` |" not in open_part
+    assert "`vm-0..39` rack7" in open_part
+    assert "`vm-39`" not in open_part
     assert "| `vm-39` |" in below
     few = render_markdown(replace(plan, placements=many[:15]), plans.files)
-    assert "| `vm-14` |" in few.split("<details>")[0]
+    assert "- `~` `vm-14` " in few.split("<details>")[0]
     assert "Every VM" not in few
 
 
@@ -487,14 +487,13 @@ def test_many_equal_pools_share_one_row() -> None:
     many = "\n".join(cluster(f"c{number:02}", pools=pool("p", 1)) for number in range(9))
     made = require_success(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
     text = render_markdown(add_site_capacity(made, build_all_types()).plan, {})
-    assert few.count("\n| c0") == 14
-    rows = [
-        line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))
-    ]
+    assert few.count("\n- `c0") == 14
+    visible = text.partition("<details>")[0].splitlines()
+    rows = [line for line in visible if line.startswith(("- `c", "- `other"))]
     assert rows == [
-        "| c00..08, other/control-plane | 10 x 1 | 1 on 1 rack each |",
-        "| c00..08/p | 9 x 1 | 1 on 1 rack each |",
-        "| other/p | 3 | 1 on r0..2 |",
+        "- `c00..08, other/control-plane`: 10 x 1 VMs, 1 on 1 rack each",
+        "- `c00..08/p`: 9 x 1 VMs, 1 on 1 rack each",
+        "- `other/p`: 3 VMs, 1 on r0..2",
     ]
 
 
@@ -504,7 +503,7 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
     recreated = require_success(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
     comment = render_markdown(recreated.plan, build_all_types())
     assert re.search(
-        r"^\| `a-p-0` \| re-created, probably on the same machine: \*\*r\S+\*\*",
+        r"^- `~` `a-p-0` re-created, probably on the same machine: \*\*r\S+\*\*",
         comment,
         re.MULTILINE,
     )
@@ -512,7 +511,7 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
         plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]"))
     )
     comment = render_markdown(rebuilt.plan, build_all_types())
-    assert re.search(r"^\| `a-p-0` \| to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)
+    assert re.search(r"^- `~` `a-p-0` to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)
 
 
 def test_rejected_change_is_among_every_change(plans: SimpleNamespace) -> None:

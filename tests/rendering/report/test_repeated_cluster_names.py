@@ -77,7 +77,7 @@ def test_rows_name_the_site(capsys: pytest.CaptureFixture[str]) -> None:
     assert "+ par/core-w-4 ->" in text
     comment = Path("plan.md").read_text()
     for name in ("lon/core-w-4", "lon/core-w-5", "par/core-w-4"):
-        assert f"| `{name}` | →" in comment
+        assert f"`{name}` →" in comment
 
 
 def test_equal_rows_of_several_sites_name_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_equal_rows_of_several_sites_name_none(capsys: pytest.CaptureFixture[str
 
 def test_losses_name_the_site(capsys: pytest.CaptureFixture[str]) -> None:
     text = plan_sites(capsys, "-var=planes={lon=1,par=3}", "-report=markdown:plan.md")
-    assert "- lon/core/control-plane: 2 of 3 VMs leave" in text
+    assert "- lon/core/control-plane: 2 of 3 VMs removed from" in text
     assert (
         "lon/core keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum"
         in Path("plan.md").read_text()
