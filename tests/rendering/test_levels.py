@@ -116,7 +116,8 @@ def test_plan_with_only_preexisting_findings_is_no_warning(plan: Plan) -> None:
 def test_moves_and_smaller_counts_get_a_warning_verdict(plans: SimpleNamespace) -> None:
     page = render_html(plans.changed_placements(), {}, PluginRegistries())
     assert 'class="decision look"' in page
-    assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
+    headline = "1 VM is re-created on another machine, 3 VMs are removed from cluster-d/pool2"
+    assert f"<h1>Plan: {headline}</h1>" in page
 
 
 def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:

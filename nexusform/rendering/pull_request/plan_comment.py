@@ -248,7 +248,7 @@ _COMMENT: Final = (
     _CommentSection(plan_sections.build_listed_section, 96, has_title=True),
     _CommentSection(plan_sections.build_rename_section, 98),
     _CommentSection(plan_sections.build_site_section, 93),
-    _CommentSection(plan_sections.build_listed_vm_section, 92),
+    _CommentSection(plan_sections.build_listed_vm_section, 92, has_title=True),
     _CommentSection(plan_sections.build_cause_section, 91),
     _CommentSection(plan_sections.build_new_pool_section, 88),
     _CommentSection(plan_sections.build_workload_section, 87),

@@ -15,6 +15,7 @@ from nexusform.diagnostics.phrases import (
     format_count,
     format_counts,
     format_first_items,
+    format_list,
     format_ranges,
     group_by,
     join_texts,
@@ -508,7 +509,7 @@ def _count_by_rack(sources: Iterable[ObjectLocation | None]) -> str:
     if not counts:
         return ""
     racks = sorted(counts, key=compute_natural_sort_key)
-    names = ", ".join(racks) if len(racks) <= MAXIMUM_NAMES else f"{len(racks):,} racks"
+    names = format_list(racks) if len(racks) <= MAXIMUM_NAMES else f"{len(racks):,} racks"
     lowest, highest = min(counts.values()), max(counts.values())
     each = f"{lowest:,}" if lowest == highest else f"{lowest:,}..{highest:,}"
     return f"{names}, {each} per rack"

@@ -14,9 +14,11 @@ from nexusform.diagnostics.phrases import (
     format_counts,
     format_first_items,
     format_list,
+    group_by,
     join_texts,
     select_word_form,
 )
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
 from nexusform.plans.impact.guard_rails import (
     NOTHING_TO_PREDICT,
@@ -58,7 +60,7 @@ from nexusform.rendering.report.decision_lines import (
     select_unnamed_rows,
 )
 from nexusform.rendering.report.finding_entries import Finding, list_destructive_renames
-from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.plan_sentences import (
     count_resource_changes,
     describe_inventory,
@@ -97,9 +99,8 @@ def build_headline(plan: Plan) -> str:
             else "no changes"
         )
     # upgrades have their own clauses.
-    outside_upgrades = count_content_effects(
-        count_effects(_select_rows_of_headline(plan)), plan.content_changes
-    )
+    rows = _select_rows_of_headline(plan)
+    outside_upgrades = count_content_effects(count_effects(rows), plan.content_changes)
     # Also in upgrades.
     waiting = format_effect_clauses(count_plan_effects(plan), [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
@@ -108,7 +109,7 @@ def build_headline(plan: Plan) -> str:
     moving = [
         *describe_upgrades(plan.upgrades),
         *describe_left_clusters(plan, has_objects=False),
-        *format_effect_clauses(outside_upgrades, LOSS_EFFECTS),
+        *_name_pools(format_effect_clauses(outside_upgrades, LOSS_EFFECTS), rows),
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
@@ -131,6 +132,24 @@ def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
         for row in select_unnamed_rows(plan)
         if not (compute_effect(row) is Effect.REMOVED and str(row.address) in named_addresses)
     ]
+
+
+def _name_pools(clauses: Sequence[str], rows: Sequence[PlacementChange]) -> list[str]:
+    """Return the clauses, with the pools of removed VMs: `3 VMs are removed from web/workers`.
+
+    Many pools are not named.
+    """
+    removed = [row for row in rows if row.kind == VM and compute_effect(row) is Effect.REMOVED]
+    clusters = group_by((row for row in removed if row.pool), lambda row: row.pool)
+    if not clusters or len(clusters) > _MAX_TITLE_OBJECTS:
+        return list(clauses)
+    names = format_list(
+        format_part_names((row.cluster for row in pool_rows), pool)
+        for pool, pool_rows in clusters.items()
+    )
+    verb = select_word_form(len(removed), "is removed", "are removed")
+    clause = f"{format_count(len(removed), 'VM')} {verb}"
+    return [f"{text} from {names}" if text == clause else text for text in clauses]
 
 
 def _describe_ended_objects(plan: Plan) -> list[str]:

@@ -63,7 +63,8 @@ def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
     assert "\n> - Plan: 1 to add, 0 to change, 0 to destroy.\n" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
     assert moved.startswith(
-        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!WARNING]\n"
+        "### nexusform: 1 VM is re-created on another machine, "
+        "3 VMs are removed from cluster-d/pool2\n> [!WARNING]\n"
     )
     assert "- `~` `cluster-d-pool1-2` " in moved
     nothing = render_markdown(Plan(), {})
