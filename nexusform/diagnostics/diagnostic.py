@@ -158,14 +158,15 @@ class Problem(Struct, frozen=True):
     def position_text(self) -> str:
         """Position for people: `line 3, column 5`, or a path such as `[4].rackId`.
 
-        "" for all of it.
+        A path may follow the line: `line 3, [4].rackId`. "" for all of it.
         """
-        if self.line:
+        if self.line and self.column:
             return f"line {self.line}, column {self.column}"
         steps = (
             f"[{step}]" if isinstance(step, int) else f".{escape_name(step)}" for step in self.path
         )
-        return "".join(steps).removeprefix(".")
+        line = f"line {self.line}" if self.line else ""
+        return join_texts((line, "".join(steps).removeprefix(".")))
 
     def prepend_path(self, *steps: str | int) -> Problem:
         """Return the same problem with these steps before its path."""

@@ -31,7 +31,7 @@ from nexusform.domains.azure.importers.az_changes import (
     AzAction,
     ToolChange,
 )
-from nexusform.domains.azure.importers.az_documents import parse_json
+from nexusform.domains.azure.importers.az_documents import locate_problems, parse_json
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, get_value_at_path
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
@@ -77,7 +77,8 @@ def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...],
     if problem is not None:
         return (), [problem]
     reader = _WhatIfChangeReader(file, content, (*place, "changes"), is_stack=False)
-    return _read_changes(reader, document, "changes", _WHAT_IF_COMMAND)
+    changes, problems = _read_changes(reader, document, "changes", _WHAT_IF_COMMAND)
+    return changes, locate_problems(problems, content, {"changes": (*place, "changes")})
 
 
 def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -95,7 +96,8 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
         list_name = "resourceChanges"
         list_place = (*place, "changes", list_name)
         reader = _WhatIfChangeReader(file, content, list_place, is_stack=True)
-        return _read_changes(reader, {**document, **changes}, list_name, command)
+        tool_changes, problems = _read_changes(reader, {**document, **changes}, list_name, command)
+        return tool_changes, locate_problems(problems, content, {list_name: list_place})
     if "actionOnUnmanage" in document or "deletedResources" in document:
         reason = (
             "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."

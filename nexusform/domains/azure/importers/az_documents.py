@@ -37,6 +37,8 @@ NODES: Final = "nodes"
 _MAX_NAMES: Final = 4
 NOT_READ: Final = "resources-not-read"
 _WARNING: Final = Severity.WARNING
+# Step of a path in a text: an index, or a key.
+_STEP: Final = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 KINDS: Final = tuple(standard.kind for standard in STANDARD_FILES if standard.kind != EXPORTED_AT)
 # Kind by resource type without the provider's name.
 KIND_OF_TYPE: Final[Mapping[str, str]] = {
@@ -101,10 +103,50 @@ class AzResources(Struct, frozen=True):
                 ).line
                 for path in paths
             }
-        text = content.decode(_find_encoding(content), "replace")
-        prefixes = {path[:length] for path in paths for length in range(len(path) + 1)}
-        lines = find_json_lines(text, prefixes)
-        return {path: _find_nearest_line(lines, path) for path in paths}
+        return _find_lines_of_json(content, paths)
+
+
+def locate_problems(
+    problems: Sequence[Problem], content: bytes, places: Mapping[str, Path]
+) -> list[Problem]:
+    """Return the problems of a JSON document with their lines.
+
+    A problem has a path in one text, such as `changes[2].after.name`, or begins with a name in
+    `places`, such as the address of a resource.
+    """
+    paths = [
+        _find_place(str(problem.path[0]), places) if problem.path else () for problem in problems
+    ]
+    # The document as a whole is no position of a part.
+    lines = _find_lines_of_json(content, paths, shortest=1) if any(paths) else {}
+    return [
+        replace(problem, line=lines[path]) if path and not problem.line else problem
+        for problem, path in zip(problems, paths, strict=True)
+    ]
+
+
+def _find_place(text: str, places: Mapping[str, Path]) -> Path:
+    """Return the path of a text: that of a name in `places`, and the steps after it."""
+    name = max(
+        (name for name in places if re.match(rf"{re.escape(name)}(?![^.\[])", text)),
+        key=len,
+        default="",
+    )
+    steps = _STEP.finditer(text[len(name) :])
+    return (*places.get(name, ()), *(int(step[1]) if step[1] else step[0] for step in steps))
+
+
+def _find_lines_of_json(
+    content: bytes, paths: Collection[Path], shortest: int = 0
+) -> Mapping[Path, int]:
+    """Return the line of each part of a JSON text, or of its nearest existing ancestor, by path.
+
+    The path of an ancestor has at least `shortest` steps; 0 without any.
+    """
+    text = content.decode(_find_encoding(content), "replace")
+    prefixes = {path[:length] for path in paths for length in range(shortest, len(path) + 1)}
+    lines = find_json_lines(text, prefixes)
+    return {path: _find_nearest_line(lines, path) for path in paths}
 
 
 def _find_nearest_line(lines: Mapping[Path, int], path: Path) -> int:

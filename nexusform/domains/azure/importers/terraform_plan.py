@@ -31,7 +31,7 @@ from nexusform.domains.azure.importers.az_changes import (
     AzAction,
     ToolChange,
 )
-from nexusform.domains.azure.importers.az_documents import parse_json
+from nexusform.domains.azure.importers.az_documents import locate_problems, parse_json
 from nexusform.json_data.plain_data import (
     Path,
     format_path,
@@ -107,7 +107,14 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ..
     if reason:
         return (), [Problem((), _NOT_A_PLAN, f"{reason} {_SHOW_HINT}", file=file)]
     reader = _PlanReader(file, document, content)
-    return reader.build_changes(), reader.findings
+    changes = reader.build_changes()
+    places: dict[str, Path] = {
+        get_text(value, "address"): ("resource_changes", number)
+        for number, value in enumerate(document.get("resource_changes", []))
+    }
+    # Malformed rows have no address.
+    places.pop("", None)
+    return changes, locate_problems(reader.findings, content, places)
 
 
 def _explain_invalid_plan(document: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites
 from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
 from nexusform.domains.azure.providers.azure_export import read_files
@@ -113,6 +114,34 @@ def test_malformed_resource_of_a_plan_is_rejected(
     document = json.loads((CASES / "terraform_plan.json").read_text())
     told = list_errors(replace_part(document, path, new))
     assert any(words in one for one in told), told
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "line"),
+    [
+        ((*CHANGE, "after"), "x", '"address": "azapi_resource.agentpool1"'),
+        (("resource_changes", 2), [], "[]"),
+        (("configuration", "root_module", "resources", 0, "address"), 5.5, '"address": 5.5'),
+        (("configuration", "root_module", "resources", 0, "expressions"), 7.5, "7.5"),
+    ],
+)
+def test_finding_about_a_plan_has_its_line(path: tuple[Any, ...], new: Any, line: str) -> None:
+    document = json.loads((CASES / "terraform_plan.json").read_text())
+    text = json.dumps(replace_part(document, path, new), indent=1)
+    _, problems = read_terraform_plan("terraform_plan.json", text.encode())
+    (problem, *_) = problems
+    lines = text.splitlines()
+    assert problem.line
+    # A resource change is at the line of its bracket.
+    assert line in "".join(lines[problem.line - 1 : problem.line + 1])
+
+
+def test_finding_about_a_what_if_has_its_line() -> None:
+    changes = [{"resourceId": 5, "changeType": "Create"}]
+    text = json.dumps({"properties": {"status": "Succeeded", "changes": changes}}, indent=1)
+    _, problems = read_arm_what_if("w.json", text.encode())
+    (problem, *_) = problems
+    assert '"resourceId": 5' in "".join(text.splitlines()[problem.line - 1 : problem.line + 1])
 
 
 def test_resource_forgotten_by_terraform_is_kept() -> None:
