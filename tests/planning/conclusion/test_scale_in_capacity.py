@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import pytest
 
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, build_placement_groups
-from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
+from nexusform.scheduling.racks.vms import Interval, ScheduledVm, build_standalone_demand
 from tests.planning.harness import (
     build_all_types,
     build_state,
@@ -37,6 +39,52 @@ def shrink(before: str, after: str) -> Plan:
     return add_site_capacity(result, build_all_types()).plan
 
 
+class SkuChoices(NamedTuple):
+    """Capacity for a SKU: the ranges of the plan, and a figure of each choice of removed VMs."""
+
+    free: Interval
+    free_after_rack_loss: Interval
+    counts: set[int]
+    counts_after_loss: set[int]
+
+
+def measure_choices(
+    sku: str,
+    count: int,
+    removed_count: int,
+    select_choices: Callable[[list[ScheduledVm]], Iterable[Sequence[ScheduledVm]]],
+) -> dict[str, SkuChoices]:
+    """Shrink a pool, remove the VMs of each selected choice by hand, and count what fits then."""
+    small = pool("p", count, sku)
+    big = pool("big", 1, "NC_P46_224_v1")
+    state = build_state(RACKS + cluster("a", pools=small + big))
+    fewer = pool("p", count - removed_count, sku) + big
+    result = require_success(plan(RACKS + cluster("a", pools=fewer), state))
+    made = add_site_capacity(result, build_all_types())
+    assert made.occupied_before is not None
+    before = made.occupied_before["s"].site.scheduler
+    vms = [vm for vm in before.list_vms() if vm.vm.pool == "p"]
+    skus = {pool.sku.name: pool.sku for _, pool in made.occupied_before["s"].pools}
+    rows = {row.sku: row.after for row in made.plan.capacity if row.after}
+    measured = {}
+    choices = list(select_choices(vms))
+    for name, vm_sku in skus.items():
+        counts = set()
+        counts_after_loss = set()
+        for removed in choices:
+            scheduler = before.copy()
+            for vm in removed:
+                scheduler.release(vm.handle)
+            by_rack = scheduler.count_free_slots_by_rack(build_standalone_demand(vm_sku))
+            numbers = [count.minimum for count in by_rack.values()]
+            counts.add(sum(numbers))
+            counts_after_loss.add(sum(numbers) - max(numbers))
+        free = rows[name].free_interval
+        after_loss = rows[name].free_interval_after_rack_loss
+        measured[name] = SkuChoices(free, after_loss, counts, counts_after_loss)
+    return measured
+
+
 @pytest.mark.parametrize(
     ("sku", "count", "removed_count"),
     [
@@ -50,35 +98,13 @@ def shrink(before: str, after: str) -> Plan:
 def test_capacity_is_the_exact_range_over_all_choices(
     sku: str, count: int, removed_count: int
 ) -> None:
-    """Remove each combination of VMs by hand, and count what fits then."""
-    small = pool("p", count, sku)
-    big = pool("big", 1, "NC_P46_224_v1")
-    state = build_state(RACKS + cluster("a", pools=small + big))
-    fewer = pool("p", count - removed_count, sku) + big
-    result = require_success(plan(RACKS + cluster("a", pools=fewer), state))
-    made = add_site_capacity(result, build_all_types())
-    assert made.occupied_before is not None
-    before = made.occupied_before["s"].site.scheduler
-    vms = [vm for vm in before.list_vms() if vm.vm.pool == "p"]
-    skus = {pool.sku.name: pool.sku for _, pool in made.occupied_before["s"].pools}
-    ranges = {row.sku: row.after.free_interval for row in made.plan.capacity if row.after}
-    after_loss = {
-        row.sku: row.after.free_interval_after_rack_loss for row in made.plan.capacity if row.after
-    }
-    for name, vm_sku in skus.items():
-        counts = set()
-        counts_after_loss = set()
-        for removed in itertools.combinations(vms, removed_count):
-            scheduler = before.copy()
-            for vm in removed:
-                scheduler.release(vm.handle)
-            by_rack = scheduler.count_free_slots_by_rack(build_standalone_demand(vm_sku))
-            numbers = [count.minimum for count in by_rack.values()]
-            counts.add(sum(numbers))
-            counts_after_loss.add(sum(numbers) - max(numbers))
-        assert ranges[name] == Interval(min(counts), max(counts)), name
-        assert after_loss[name].minimum <= min(counts_after_loss)
-        assert after_loss[name].maximum >= max(counts_after_loss)
+    measured = measure_choices(
+        sku, count, removed_count, lambda vms: itertools.combinations(vms, removed_count)
+    )
+    for name, row in measured.items():
+        assert row.free == Interval(min(row.counts), max(row.counts)), name
+        assert row.free_after_rack_loss.minimum <= min(row.counts_after_loss)
+        assert row.free_after_rack_loss.maximum >= max(row.counts_after_loss)
 
 
 def test_rows_name_no_machine_and_racks_have_a_range() -> None:
