@@ -44,8 +44,9 @@ class RebalanceArguments(Struct, frozen=True, kw_only=True):
 def simulate_rebalance(arguments: RebalanceArguments) -> int:
     """Find the fewest evictions to let the pods of all placements run, with a proof.
 
-    Plans the configuration of the directory with evictions, from the state. Budgets count. Changes
-    nothing and contacts no hub. Exit code 2 if no evictions help, or if nodes are not known.
+    Plans the configuration of the directory with evictions, from the state. Budgets count. Only
+    data blocks read servers, and nothing is written. Exit code 2 if no evictions help, or if nodes
+    are not known.
     """
     from nexusform.domains.whatif.questions.placement_trials import RebalanceRequest
     from nexusform.domains.whatif.rendering.trial_reports import (
@@ -108,8 +109,8 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     """Predict if a new placement runs: per cluster now, after more nodes, or never.
 
     Plans the configuration of the directory with one more placement of the manifests. Pods of all
-    placements count together. Changes nothing and contacts no hub. Exit code 2 if it does not run
-    on every selected cluster, or if fewer clusters match than requested.
+    placements count together. Only data blocks read servers, and nothing is written. Exit code 2
+    if it does not run on every selected cluster, or if fewer clusters match than requested.
     """
     # The parser takes the rest of `-f=FILE` as the value.
     path = arguments.file.removeprefix("=")

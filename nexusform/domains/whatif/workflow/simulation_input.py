@@ -47,7 +47,7 @@ from nexusform.snapshots.snapshot import (
     list_recorded_machines,
     list_state_objects,
 )
-from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.objects import State
 from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
@@ -73,8 +73,8 @@ _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 class SimulationInput(Struct, frozen=True):
     """Input of a what-if question.
 
-    `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all objects,
-    with the SKU `catalogue`. `observations`: clusters observed by data blocks. `diagnostics`:
+    `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all objects.
+    `observations`: clusters observed by data blocks. `diagnostics`:
     warnings. `start`: start point of hypothetical plans.
     """
 
@@ -84,7 +84,6 @@ class SimulationInput(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
     pods: Mapping[str, ClusterPods]
     objects: tuple[SiteObject, ...]
-    catalogue: str
     observations: ClusterObservations
     start: StartPoint
 
@@ -159,7 +158,9 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
     # Nothing to compare.
     if not source.observations.clusters:
         return
-    clusters = build_existing_clusters(source.objects, build_registries(), source.catalogue)
+    clusters = build_existing_clusters(
+        source.objects, build_registries(), source.start.request.state.catalogue
+    )
     for cluster_id in source.observations.clusters:
         observed_cluster = source.observations.bind_cluster(
             cluster_id, clusters.get(cluster_id), own_workloads=()
@@ -285,7 +286,7 @@ def _build_input(
     )
     pods = build_pods(start.request.state, registries, observations)
     return SimulationInput(
-        snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations, start
+        snapshot, origin, tuple(problems), sources, pods, objects, observations, start
     )
 
 
@@ -329,13 +330,9 @@ def _read_planned_clusters(
     # No data block lists nodes.
     if not _has_node_data(configuration):
         return {}, []
-    instances = {
-        site_object.address: InstanceState(
-            ObjectState(site_object.attributes, site_object.creation)
-        )
-        for site_object in objects
-    }
-    state = State(catalogue=saved.plan.catalogue, instances=instances)
+    state = build_snapshot_request(
+        objects, build_registries(), saved.plan.catalogue, saved.plan.timestamp
+    ).state
     values = get_planned_variables(saved.plan)
     observed, problems = _read_observed_nodes(
         location, configuration, values, state, saved.plan.timestamp
