@@ -5,6 +5,8 @@ checks by real programs ask the ledger of a plan about them.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from heapq import merge
 from typing import Final
 
 from msgspec import Struct
@@ -28,7 +30,7 @@ class PlacedPool(Struct, frozen=True):
     is_decided: bool
 
 
-class UnreadLedger(Struct, frozen=True):
+class UnreadLedger(Struct, frozen=True, dict=True):
     """Unread facts of a plan, and the sites with an uncertain VM that the platform places.
 
     The other VMs placed there depend on its host, so theirs are uncertain, too.
@@ -48,7 +50,7 @@ class UnreadLedger(Struct, frozen=True):
 
     def explain_uncertain_hosts(self, pool: PlacedPool) -> str:
         """Return a clause on why the hosts of a pool are uncertain, "" if they are certain."""
-        fact = next(_select_facts_of_pool(self.facts, pool), None)
+        fact = self.find_fact_of_pool(pool)
         if fact is not None:
             return fact.cause
         if not pool.is_decided and pool.site_id in self.differing_sites:
@@ -56,6 +58,18 @@ class UnreadLedger(Struct, frozen=True):
         if not pool.is_decided and pool.site_id in self.uncertain_sites:
             return "the host of another VM of the site is uncertain"
         return ""
+
+    def find_fact_of_pool(self, pool: PlacedPool) -> UnreadFact | None:
+        """Return the first fact that may change the hosts of a pool's VMs, None without any."""
+        addresses = dict.fromkeys(("", pool.address))
+        positions = merge(*(self._positions_by_address.get(address, ()) for address in addresses))
+        facts = (self.facts[position] for position in positions)
+        return next((fact for fact in facts if _is_about_pool(fact, pool)), None)
+
+    @cached_property
+    def _positions_by_address(self) -> Mapping[str, Sequence[int]]:
+        """Positions of the facts by the address of their object, "" without one, ascending."""
+        return group_by(range(len(self.facts)), lambda position: self.facts[position].address)
 
     def may_move(self, created: Container[str]) -> bool:
         """Return whether an unread fact may move or remove an existing VM.
@@ -103,20 +117,13 @@ class UnreadLedger(Struct, frozen=True):
         return f"{join_texts(texts)}; {' and '.join(clauses)}"
 
 
-def _select_facts_of_pool(facts: Iterable[UnreadFact], pool: PlacedPool) -> Iterator[UnreadFact]:
-    """Yield the facts that may change the hosts of a pool's VMs."""
-    for fact in facts:
-        is_about_pool = (
-            fact.site_id in ("", pool.site_id)
-            and fact.address in ("", pool.address)
-            and fact.pool in ("", pool.pool)
-        )
-        # The order matters only to a platform that places one VM after another.
-        is_relevant = fact.may_change is not Influence.CAPACITY and not (
-            fact.may_change is Influence.ORDER and pool.is_decided
-        )
-        if is_about_pool and is_relevant:
-            yield fact
+def _is_about_pool(fact: UnreadFact, pool: PlacedPool) -> bool:
+    """Return whether a fact without an address, or of the pool's, may change the hosts of VMs."""
+    # The order matters only to a platform that places one VM after another.
+    is_relevant = fact.may_change is not Influence.CAPACITY and not (
+        fact.may_change is Influence.ORDER and pool.is_decided
+    )
+    return is_relevant and fact.site_id in ("", pool.site_id) and fact.pool in ("", pool.pool)
 
 
 def _concerns_existing(
@@ -166,14 +173,14 @@ def build_ledger(
 
     `listed` are the sites that differ from what their platform lists.
     """
-    known_facts = tuple(dict.fromkeys(facts))
+    ledger = UnreadLedger(tuple(dict.fromkeys(facts)))
     uncertain_sites = frozenset(
         pool.site_id
         for pool in pools
-        if not pool.is_decided and any(_select_facts_of_pool(known_facts, pool))
+        if not pool.is_decided and ledger.find_fact_of_pool(pool) is not None
     )
     return UnreadLedger(
-        known_facts,
+        ledger.facts,
         uncertain_sites,
         frozenset(site.site_id for site in listed if site.changes_capacity),
         lacks_capacity_data=any(map(hides_capacity, diagnostic_ids)),

@@ -1,10 +1,11 @@
 """Benchmark of growth: plans of six shapes in four sizes, with the exponent of each shape.
 
-Run: python tests/benchmarks/bench_growth.py [--write]
+Run: python tests/benchmarks/bench_growth.py [--write | --large]
 
 Processor time of `plan -out` without the start of the program, in seconds, with 100 samples in each
 size. The exponent is the slope of a line through the logarithms of sizes and times. `--write`
-replaces the table in docs/benchmarks.md.
+replaces the table in docs/benchmarks.md. `--large` prints one pool of up to 100,000 VMs instead,
+without samples, as such plans have by default.
 """
 
 import os
@@ -12,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import log
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from bench_start import ROOT, RUN
 from msgspec import Struct
 
 SIZES = (1_000, 2_000, 4_000, 8_000)
+LARGE_SIZES = (25_000, 50_000, 100_000)
 SAMPLES = 100
 PAGE = ROOT / "docs/benchmarks.md"
 HEADING = "## Growth\n"
@@ -152,7 +154,7 @@ SHAPES = (
 )
 
 
-def measure_plan(files: dict[str, str]) -> tuple[float, float, float]:
+def measure_plan(files: dict[str, str], samples: int = SAMPLES) -> tuple[float, float, float]:
     """Return the processor seconds of a plan, its peak memory in MB, and its file in MB."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
@@ -162,7 +164,7 @@ def measure_plan(files: dict[str, str]) -> tuple[float, float, float]:
         usages = []
         commands = [["init"]] if len(files) > 1 else []
         # Without the option large plans have fewer samples.
-        for words in [*commands, ["plan", "-input=false", "-out=p", f"-samples={SAMPLES}"]]:
+        for words in [*commands, ["plan", "-input=false", "-out=p", f"-samples={samples}"]]:
             process = subprocess.Popen(
                 [sys.executable, "-c", RUN, *words],
                 cwd=directory,
@@ -177,29 +179,29 @@ def measure_plan(files: dict[str, str]) -> tuple[float, float, float]:
     return usages[-1].ru_utime + usages[-1].ru_stime, usages[-1].ru_maxrss / 1024, size
 
 
-def compute_exponent(values: list[float]) -> float:
+def compute_exponent(sizes: Sequence[int], values: list[float]) -> float:
     """Return the slope of the line through the logarithms of sizes and values."""
-    return statistics.linear_regression([log(size) for size in SIZES], [log(v) for v in values])[0]
+    return statistics.linear_regression([log(size) for size in sizes], [log(v) for v in values])[0]
 
 
-def build_table() -> list[str]:
-    """Measure all shapes; return the table."""
+def build_table(shapes: Sequence[Shape], all_sizes: Sequence[int], samples: int) -> list[str]:
+    """Measure shapes in all sizes; return the table."""
     start = min(measure_plan({"main.nf.hcl": SITE.replace("RACKS", "1")})[0] for _ in range(3))
-    sizes = " / ".join(f"{size:,}" for size in SIZES)
+    sizes = " / ".join(f"{size:,}" for size in all_sizes)
     lines = [
         f"| shape | seconds for {sizes} VMs | growth | largest plan | growth of the file |",
         "|---|---:|---:|---:|---:|",
     ]
-    for shape in SHAPES:
-        runs = [measure_plan(shape.build_files(size)) for size in SIZES]
+    for shape in shapes:
+        runs = [measure_plan(shape.build_files(size), samples) for size in all_sizes]
         times = [max(seconds - start, 0.01) for seconds, _, _ in runs]
         _, memory, size = runs[-1]
         cells = [
             shape.name,
             " / ".join(f"{seconds:.1f}" for seconds in times),
-            f"n^{compute_exponent(times):.2f}",
+            f"n^{compute_exponent(all_sizes, times):.2f}",
             f"{memory:.0f} MB, file {size:.1f} MB",
-            f"n^{compute_exponent([file for _, _, file in runs]):.2f}",
+            f"n^{compute_exponent(all_sizes, [file for _, _, file in runs]):.2f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)
@@ -207,7 +209,10 @@ def build_table() -> list[str]:
 
 
 def main() -> None:
-    table = build_table()
+    if "--large" in sys.argv:
+        build_table(SHAPES[:1], LARGE_SIZES, samples=0)
+        return
+    table = build_table(SHAPES, SIZES, SAMPLES)
     if "--write" in sys.argv:
         before, heading, section = PAGE.read_text().partition(HEADING)
         start = section.index("| shape")

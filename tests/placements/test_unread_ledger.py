@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.documents.unread_facts import UnreadFact
-from nexusform.placements.unread_ledger import UnreadLedger
+from nexusform.documents.unread_facts import Influence, UnreadFact
+from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,26 @@ def test_templates_of_several_resources_are_counted() -> None:
         for address in ("tacker_vnf.a", "tacker_vnf.b")
     )
     assert UnreadLedger(facts).describe().startswith("heat_template_version of 2 templates (")
+
+
+def build_fact(field: str, address: str, influence: Influence = Influence.PLACEMENT) -> UnreadFact:
+    return UnreadFact("server", "s", field, "hot.yaml", 3, influence, address=address)
+
+
+@pytest.mark.parametrize(
+    ("facts", "field"),
+    [
+        ([("a", "v.one"), ("b", "")], "a"),
+        ([("b", ""), ("a", "v.one")], "b"),
+        ([("x", "v.two"), ("b", "")], "b"),
+        ([("x", "v.two")], ""),
+        ([("c", "v.one", Influence.CAPACITY), ("a", "v.one")], "a"),
+        ([("o", "v.one", Influence.ORDER), ("b", "")], "b"),
+    ],
+)
+def test_first_fact_of_the_object_or_of_all_explains_a_pool(
+    facts: list[tuple[str, str]], field: str
+) -> None:
+    ledger = UnreadLedger(tuple(build_fact(*fact) for fact in facts))
+    fact = ledger.find_fact_of_pool(PlacedPool("lab", "v.one", "p", is_decided=True))
+    assert (fact.field if fact is not None else "") == field

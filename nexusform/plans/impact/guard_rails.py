@@ -453,7 +453,8 @@ def _measure_temporary_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _find_unknown_hosts(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Yield an unknown figure if an unread fact may change the host of a VM."""
-    if not all(plan.ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
+    ledger = plan.ledger
+    if not all(ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
         yield GuardRailMeasurement(
             None, f"risks are unknown because {_describe_missing_data(plan)}"
         )

@@ -438,6 +438,9 @@ def _list_unmet_problems(
 
     warnings.
     """
+    # Most VNFs have none, and a site may have many machines.
+    if not vnf.rules:
+        return
     machines = context.list_machines(str(attributes["site_id"]))
     # A site without machines is an error of its own.
     if not machines:
