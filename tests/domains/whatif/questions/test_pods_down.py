@@ -332,6 +332,12 @@ def test_planned_pod_nodes_are_used_unchanged() -> None:
     assert [(p.number, p.node) for p in pods["s/a"].existing] == [(0, "a-p-2"), (1, "a-p-2")]
 
 
+def test_planned_pod_on_a_removed_node_has_no_node() -> None:
+    pods_of = {"shop/Deployment/web": {"web-0": {"node": "a-p-99"}, "web-1": {"node": "a-p-2"}}}
+    _, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(2), workloads=pods_of)
+    assert [pod.node for pod in pods["s/a"].existing] == ["", "a-p-2"]
+
+
 def test_pod_that_failed_for_good_gets_no_node_in_an_outage() -> None:
     job = render_web(1).replace("apps/v1", "batch/v1").replace("Deployment", "Job")
     job = job.replace("  replicas: 1\n  selector: {matchLabels: {app: web}}\n", "")
