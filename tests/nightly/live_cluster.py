@@ -19,6 +19,7 @@ Body = dict[str, Any]
 _CONTROLLERS = (
     "deployment",
     "replicaset",
+    "replicationcontroller",
     "statefulset",
     "daemonset",
     "job",
@@ -26,8 +27,11 @@ _CONTROLLERS = (
     "resourceclaim",
 )
 DEVICE_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
-# Controllers of scenarios: of autoscalers, quotas and evictions by taints.
-_STORY_CONTROLLERS = ("horizontal-pod-autoscaler", "resourcequota", "taint-eviction")
+# Controllers of scenarios: of autoscalers, quotas, evictions by taints, and volumes.
+_STORY_CONTROLLERS = (
+    *("horizontal-pod-autoscaler", "resourcequota", "taint-eviction"),
+    *("persistentvolume-binder", "ephemeral-volume"),
+)
 _SHORT_TIMES = ("--horizontal-pod-autoscaler-sync-period=1s", "--resource-quota-sync-period=2s")
 _POLICY_FLAGS = (
     "--feature-gates=MutatingAdmissionPolicy=true",
@@ -39,6 +43,7 @@ _ADMISSION = "/apis/admissionregistration.k8s.io"
 PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "ReplicationController": "/api/v1/namespaces/{}/replicationcontrollers",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "ControllerRevision": "/apis/apps/v1/namespaces/{}/controllerrevisions",
     "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
@@ -161,7 +166,8 @@ class LiveCluster:
 
     def clear(self) -> None:
         """Delete all workloads, pods and nodes, and wait until none is left."""
-        for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet"):
+        kinds = ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
+        for kind in (*kinds, "ReplicaSet"):
             self._programs.call(
                 "DELETE", f"{PATHS[kind].format('default')}?propagationPolicy=Background"
             )
@@ -267,6 +273,7 @@ class LiveCluster:
         """Return whether each controller reports all of its pods as ready."""
         counts = {
             "Deployment": ("replicas", "readyReplicas"),
+            "ReplicationController": ("replicas", "readyReplicas"),
             "StatefulSet": ("replicas", "readyReplicas"),
             "Job": ("parallelism", "ready"),
         }
@@ -380,8 +387,9 @@ def start_cluster(
 ) -> Iterator[LiveCluster]:
     """Start the programs in a directory, and stop them afterwards."""
     flags = _POLICY_FLAGS if has_stories else ()
-    # Stories have ServiceAccounts.
-    disabled = "TaintNodesByCondition" if has_stories else "ServiceAccount,TaintNodesByCondition"
+    # Stories have ServiceAccounts, and no controller that ends the protection of volumes.
+    other = "StorageObjectInUseProtection" if has_stories else "ServiceAccount"
+    disabled = f"{other},TaintNodesByCondition"
     programs = ApiPrograms(
         programs_directory, CRDS, directory, f"--disable-admission-plugins={disabled}", *flags
     )

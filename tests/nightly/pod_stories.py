@@ -55,6 +55,7 @@ _OWN_KINDS = (
     "MutatingAdmissionPolicy",
     "PersistentVolumeClaim",
     "PersistentVolume",
+    "StorageClass",
     "ConfigMap",
     "Secret",
     "RuntimeClass",
@@ -141,7 +142,10 @@ def run_story(cluster: LiveCluster, story: Story) -> StoryResult:
     return result
 
 
-_WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Pod")
+_WORKLOADS = (
+    *("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"),
+    "Pod",
+)
 
 
 def clear_story(cluster: LiveCluster) -> None:

@@ -879,6 +879,64 @@ def lose_node_in_use(draw: Draw) -> Story:
     )
 
 
+def scale_replication_controller(draw: Draw) -> Story:
+    """A ReplicationController with other replicas, or a new one beside a Deployment."""
+    labels = {"app": "web"}
+    pod = {"metadata": {"labels": labels}, "spec": build_pod_spec(cpu=draw.choice((500, 1500)))}
+
+    def build_controller(replicas: int) -> Body:
+        spec = {"replicas": replicas, "selector": labels, "template": pod}
+        return _build_object("v1", "ReplicationController", "web", spec=spec)
+
+    other = build_workload("Deployment", "other", build_pod_spec(), replicas=draw.randint(1, 2))
+    existing = draw.choice((build_controller(draw.randint(1, 4)), other))
+    return Story(
+        _build_unequal_nodes(draw), [build_controller(draw.randint(1, 5))], before=[existing]
+    )
+
+
+def create_ephemeral_claims(draw: Draw) -> Story:
+    """Pods with a local volume each, by an ephemeral claim."""
+    nodes = _build_unequal_nodes(draw)
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    volumes = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        requirement = {"key": _HOST, "operator": "In", "values": [name]}
+        terms = [{"matchExpressions": [requirement]}]
+        volumes += [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"{name}-{number}"},
+                "spec": {
+                    "capacity": {"storage": f"{draw.choice((5, 20))}Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "local",
+                    "local": {"path": "/x"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+                },
+            }
+            for number in range(draw.choice((0, 1, 3)))
+        ]
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "resources": {"requests": {"storage": f"{draw.choice((2, 10))}Gi"}},
+    }
+    pod = build_pod_spec(cpu=draw.choice((500, 1500)))
+    pod["volumes"] = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]
+    change = build_workload("Deployment", "web", pod, replicas=draw.randint(1, 2))
+    before = [storage_class, *volumes, build_pod("old", "old")]
+    return Story(nodes, [change], before, quiet_seconds=4)
+
+
 STORIES: Final[dict[str, Callable[[Draw], Story]]] = {
     "keep autoscaled replicas": keep_autoscaled_replicas,
     "apply below autoscaler": apply_below_autoscaler,
@@ -910,4 +968,6 @@ STORIES: Final[dict[str, Callable[[Draw], Story]]] = {
     "lose node": lose_node,
     "miss account": miss_account,
     "lose a used node": lose_node_in_use,
+    "scale replication controller": scale_replication_controller,
+    "create ephemeral claims": create_ephemeral_claims,
 }
