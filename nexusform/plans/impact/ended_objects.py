@@ -101,12 +101,15 @@ def _build_ended_object(
         name = get_text(change.before, "name") or address
     if change.deposed:
         name = f"{name} (deposed object)"
+    # A placement is on clusters; other objects have a number of VMs and pods.
+    clusters = [row.object for row in rows if KINDS[row.kind].by_resource]
+    location = format_list(clusters, _MAX_CLUSTERS)
     return EndedObject(
         name=name,
         address=address,
         vms=counts[VM],
         pods=counts.total() - counts[VM],
-        text=f"{name}{enclose(' (', format_kind_counts(counts), ')')}",
+        text=name + (enclose(" on ", location) or enclose(" (", format_kind_counts(counts), ")")),
         is_workload=bool(counts),
     )
 

@@ -695,7 +695,9 @@ def describe_line(line: PlacementLine) -> Text:
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
     if line.is_left_cluster:
-        return f"deleted{remark}"
+        # A folded label only counts the clusters.
+        names = enclose(": ", format_names(row.object for row in line.rows[1:] and line.rows))
+        return f"deleted{names}{remark}"
     # "" if the object is not removed, lost or forgotten.
     leaving_verb = get_leaving_verb(line)
     if leaving_verb:

@@ -252,3 +252,17 @@ def test_object_that_another_placement_keeps_is_not_deleted_on_a_left_cluster(ru
     assert code == 0, printed
     assert "p leaves b" in join_lines(printed)
     assert "p leaves b:" not in join_lines(printed)
+
+
+def test_destroyed_placement_names_its_clusters(run: Runner) -> None:
+    content = build_content(CONTENT)
+    write_files({"main.nf.hcl": MEMBERS + PLACEMENT, "content.nf.hcl": content})
+    assert run("apply", "-auto-approve")[0] == 0
+    write_files({"main.nf.hcl": MEMBERS})
+    code, printed = run("plan", "-no-color", "-report=markdown:p.md")
+    assert code == 0, printed
+    name = "fleet_cluster_resource_placement.p on a and b"
+    assert f"Destroys: {name} " in join_lines(printed)
+    assert "- 2 clusters deleted: a, b (placement_removed)" in join_lines(printed)
+    comment = Path("p.md").read_text(encoding="utf-8").replace("\\", "")
+    assert comment.startswith(f"### nexusform: destroys {name}\n> [!CAUTION]\n")
