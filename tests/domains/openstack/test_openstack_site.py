@@ -588,6 +588,16 @@ def test_allocations_of_a_custom_class_count(capfd: pytest.CaptureFixture[str]) 
     assert "No host has 8 VCPU, 1 CUSTOM_CARD" in read_output(capfd)
 
 
+def add_resource_provider(name: str, resource_class: str) -> None:
+    """Add a resource provider that is no host."""
+    path = Path("export/resource_providers.json")
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([*rows, {**rows[0], "uuid": "9", "name": name}]))
+    row = {"resource_class": resource_class, "total": 4, "used": 0, "reserved": 0}
+    row |= {"allocation_ratio": 1.0, "min_unit": 1, "max_unit": 4, "step_size": 1}
+    Path("export/inventory-9.json").write_text(json.dumps([row]))
+
+
 @pytest.mark.parametrize(
     ("resource_class", "unread"),
     [
@@ -602,12 +612,7 @@ def test_resources_of_a_provider_without_a_host_are_unread(
     change_row("flavors", 0, Properties={"resources:CUSTOM_CARD": "1"})
     for host in (1, 2, 3):
         offer_resources(host, CUSTOM_CARD=2)
-    path = Path("export/resource_providers.json")
-    rows = json.loads(path.read_text())
-    path.write_text(json.dumps([*rows, {**rows[0], "uuid": "9", "name": "storage"}]))
-    row = {"resource_class": resource_class, "total": 4, "used": 0, "reserved": 0}
-    row |= {"allocation_ratio": 1.0, "min_unit": 1, "max_unit": 4, "step_size": 1}
-    Path("export/inventory-9.json").write_text(json.dumps([row]))
+    add_resource_provider("storage", resource_class)
     assert run_command_line(["plan", "-details"]) == 0
     output = read_output(capfd)
     assert unread in output
@@ -667,6 +672,10 @@ def test_pci_devices_by_count_select_the_host(capfd: pytest.CaptureFixture[str])
     change_row("flavors", 0, Properties={"pci_passthrough:alias": "nic:2"})
     describe_hosts(compute01={"devices": 3}, compute02={"devices": 1}, compute03={"devices": 2})
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
+    # Nova then takes the devices from Placement.
+    add_resource_provider("compute01_0000:81:00.0", "CUSTOM_PCI_8086_154C")
+    assert run_command_line(["plan"]) == 0
+    assert "Not read: PCI devices in Placement of flavor worker.large" in read_output(capfd)
 
 
 def test_image_selects_hosts_of_its_architecture(

@@ -93,7 +93,7 @@ _UNPREDICTED: Final = (
 # A group of resources or traits with a name of its own: of one resource provider.
 _GROUP: Final = re.compile("(resources|trait)[a-zA-Z0-9_-]{1,64}:")
 _RESOURCES: Final = "resources:"
-_CUSTOM: Final = "CUSTOM_"
+CUSTOM: Final = "CUSTOM_"
 # Classes of os_resource_classes 1.1 besides those with this prefix. Nova ignores all others.
 _STANDARD_CLASSES: Final = frozenset(
     {
@@ -237,7 +237,7 @@ def _parse_amounts(properties: Mapping[str, str]) -> dict[str, int]:
     for key, text in properties.items():
         name = key.removeprefix(_RESOURCES)
         amount = parse_integer(text.strip())
-        is_class = name.startswith(_CUSTOM) or name in _STANDARD_CLASSES
+        is_class = name.startswith(CUSTOM) or name in _STANDARD_CLASSES
         if name != key and is_class and amount is not None:
             amounts[name] = amount
     return amounts

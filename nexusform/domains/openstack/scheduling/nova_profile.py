@@ -13,6 +13,7 @@ import msgspec
 
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.openstack.scheduling.flavor_requests import (
+    CUSTOM,
     TRAIT,
     FlavorRequest,
     find_image_rejection,
@@ -148,8 +149,8 @@ _COMPUTE: Final = MachineFilter(
 class _NovaRules(NamedTuple):
     """Hosts, flavors and images by name, with their requests and uses.
 
-    There are also the requests of the flavors, the uses of the hosts, the enabled filters, and the
-    resource classes that only listed hosts offer.
+    There are also the requests of the flavors, the uses of the hosts, the enabled filters, the
+    resource classes that only listed hosts offer, and those of other resource providers.
     """
 
     hosts: Mapping[str, NovaHost]
@@ -159,6 +160,7 @@ class _NovaRules(NamedTuple):
     table: UsageTable
     enabled: frozenset[str]
     host_classes: frozenset[str]
+    other_classes: Sequence[str]
 
     def get_request(self, sku: VmSku) -> FlavorRequest:
         """Return the requests of a flavor; those of other SKUs are empty."""
@@ -187,6 +189,13 @@ class _NovaRules(NamedTuple):
                 "of hosts does not decide on this class. List all resource providers."
             )
             return _build_unread_fact(subject, f"resources:{unknown_class}", reason)
+        device_class = next((name for name in self.other_classes if name.startswith(CUSTOM)), "")
+        if request.devices and device_class:
+            reason = (
+                f'The flavor "{sku.name}" has PCI devices, and resource providers without a host '
+                f"have {device_class}: Nova may take its devices from them."
+            )
+            return _build_unread_fact(subject, "PCI devices in Placement", reason)
         needed_filters = ((NUMA, request.numa.cells), (PCI, request.devices))
         disabled = [
             name for name, objects in needed_filters if objects and name not in self.enabled
@@ -685,6 +694,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         enabled=enabled,
         host_classes=frozenset(chain.from_iterable(host.resources for host in site.hosts))
         - frozenset(site.other_classes),
+        other_classes=site.other_classes,
     )
     filters: tuple[tuple[Filter, bool], ...] = (
         (_COMPUTE, COMPUTE in enabled),
