@@ -9,7 +9,7 @@ PUBLIC = {
         "ExternalQueryProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey "
         "PermissionedProvider "
         "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest "
-        "ReadResult "
+        "ReadResult SiteCapture "
         "PluginRegistries "
         "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader "
         "StateUser "

@@ -588,12 +588,23 @@ class PermissionedProvider(Protocol):
         """
 
 
+class SiteCapture(Struct, frozen=True):
+    """Captured site with the time of the capture, RFC 3339.
+
+    "" if it is unknown; `is_newest_change`: that of the newest change in it.
+    """
+
+    site: str
+    time: str
+    is_newest_change: bool = False
+
+
 @runtime_checkable
 class CaptureProvider(Protocol):
     """Provider of captured sites."""
 
-    def list_captures(self) -> list[tuple[str, str]]:
-        """List the captured sites, with the time of each capture (RFC 3339, "" if unknown)."""
+    def list_captures(self) -> list[SiteCapture]:
+        """List the captured sites."""
 
 
 @runtime_checkable

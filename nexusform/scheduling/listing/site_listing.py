@@ -396,10 +396,9 @@ def _compare_roles(
     names: list[str] = []
     for machine in listing.machines:
         before = sorted(recorded_roles.get(machine.name, ()))
-        if machine.roles and before and before != sorted(machine.roles):
-            clauses.append(
-                f"{machine.name} {format_list(before)} -> {format_list(sorted(machine.roles))}"
-            )
+        if before and before != sorted(machine.roles):
+            roles = format_list(sorted(machine.roles)) or "none"
+            clauses.append(f"{machine.name} {format_list(before)} -> {roles}")
             names.append(machine.name)
     if clauses:
         yield ListedDifference(

@@ -13,7 +13,9 @@ PUBLIC = {
         "find_backend open_backend prepare_backend open_project OpenResult Project create_project "
         "select_variable_values"
     ),
-    "provider_setup": "list_managed_objects list_objects check_provider_addresses",
+    "provider_setup": (
+        "build_capture_address list_managed_objects list_objects check_provider_addresses"
+    ),
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (
         "read_file ConfinedFileAccess SystemClock explain_unwritable_file write_output "

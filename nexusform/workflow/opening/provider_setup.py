@@ -22,6 +22,7 @@ from nexusform.interfaces.plugins import (
     PermissionedProvider,
     Provider,
     ProviderProblem,
+    SiteCapture,
     StateUser,
 )
 from nexusform.json_data.plain_data import format_path, get_text, has_unknown_part
@@ -296,9 +297,15 @@ def list_captured_inventories(
     inventories: list[InventoryRead] = []
     for key, provider in sorted(providers.items()):
         captures = provider.list_captures() if isinstance(provider, CaptureProvider) else ()
-        for site, taken in captures:
-            inventories.append(build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now))
+        for capture in captures:
+            inventory = build_inventory_read(build_capture_address(key, capture), capture.time, now)
+            inventories.append(replace(inventory, is_newest_change=capture.is_newest_change))
     return tuple(inventories)
+
+
+def build_capture_address(provider: str, capture: SiteCapture) -> str:
+    """Return the address of a captured site among the inventories of a plan."""
+    return f"{PROVIDER_PREFIX}{provider} ({capture.site})"
 
 
 CREATION_REJECTED: Final = "creation-rejected-by-azure"

@@ -722,7 +722,9 @@ def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:
     return [
         item
         for item in plan.inventories
-        if item.exported_at and (has_time_file or item.address.startswith(PROVIDER_PREFIX))
+        if item.exported_at
+        and not item.is_newest_change
+        and (has_time_file or item.address.startswith(PROVIDER_PREFIX))
     ]
 
 

@@ -163,6 +163,9 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
     """Return why the value of a read field is not read, "" if it is."""
     if wrong := next(_find_wrong_scalars(kind, value, (), is_deep=False), None):
         return f"it is {describe_type(wrong[2])}"
+    if isinstance(value, list):
+        reasons = (_explain_unread_value(kind[1:], part, full_name) for part in value)
+        return next(filter(None, reasons), "")
     enum = KNOWN_VALUES.get(full_name) or read_azure_schema()["enums"].get(kind)
     if enum is None or value.casefold() in {known.casefold() for known in enum}:
         return ""

@@ -42,6 +42,7 @@ from nexusform.domains.azure.importers.az_records import (
 )
 from nexusform.domains.azure.importers.az_site_listing import UnmanagedAzVm, build_site_listing
 from nexusform.domains.azure.importers.azure_request_bodies import omit_members
+from nexusform.interfaces.plugins import SiteCapture
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.occupancy import build_unread_note
@@ -99,6 +100,7 @@ class ImportedSite(Struct, frozen=True):
     """
 
     name: str
+    capture: SiteCapture
     objects: tuple[ImportedSiteObject, ...]
     imported: int
     occupied: int
@@ -206,6 +208,9 @@ class _SiteImport:
         ]
         return ImportedSite(
             name=self.name,
+            capture=SiteCapture(
+                self.name, self.site.exported_at or "", not self.site.is_age_certain
+            ),
             objects=tuple(objects),
             imported=self.counts["adopted"],
             occupied=self.counts["occupied"],

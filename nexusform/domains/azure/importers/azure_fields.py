@@ -316,6 +316,12 @@ FIELDS: Final[Mapping[str, FieldList]] = {
 
 # Values that nexusform knows, of fields with more values in the SDK.
 KNOWN_VALUES: Final[Mapping[str, frozenset[str]]] = {
+    "BareMetalMachineProperties.machineRoles": frozenset(
+        f"{prefix}{role}{flag}"
+        for prefix in ("", "platform.afo-nc.microsoft.com/")
+        for role in ("compute-plane", "control-plane", "management-plane")
+        for flag in ("", "=true", "=false")
+    ),
     # A VM that is off may start on another machine.
     "VirtualMachineProperties.powerState": frozenset({"On"}),
     "KubernetesClusterNode.powerState": frozenset({"On"}),

@@ -37,6 +37,7 @@ from nexusform.interfaces.plugins import (
     ProviderProblem,
     ReadRequest,
     ReadResult,
+    SiteCapture,
 )
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path
 from nexusform.providers.clock import read_clock
@@ -480,16 +481,17 @@ class ObservedSites(FixedIdentity):
         ]
         return [*warnings, *dict.fromkeys(future_times)]  # each once
 
-    def list_captures(self) -> list[tuple[str, str]]:
-        """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
+    def list_captures(self) -> list[SiteCapture]:
+        """List the captured sites."""
         if self._sites is None or not self._is_captured:
             # Nothing was read, or it is current.
             return []
-        captures: list[tuple[str, str]] = []
+        captures: list[SiteCapture] = []
         for name, site in self._sites.items():
             # A time in the future.
             is_wrong = bool(self._build_future_time_warnings(site))
-            captures.append((name, "" if is_wrong else site.inventory.exported_at or ""))
+            time = "" if is_wrong else site.inventory.exported_at or ""
+            captures.append(SiteCapture(name, time, not site.inventory.is_age_certain))
         return captures
 
     def _build_future_time_warnings(self, site: AzSite) -> list[Problem]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.applying.events import StepListener
 from nexusform.configuration.body_preparation import build_prepared_body
@@ -47,7 +48,7 @@ from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
-from nexusform.plans.plan import Action
+from nexusform.plans.plan import Action, InventoryRead
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import build_registries
@@ -56,7 +57,10 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.provider_setup import check_provider_addresses
+from nexusform.workflow.opening.provider_setup import (
+    build_capture_address,
+    check_provider_addresses,
+)
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.import_execution import import_with_new_file
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
@@ -460,7 +464,21 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
             "imported. Please report this with the export."
         )
         return [*problems, build_error("import-with-changes", detail)]
+    plan = replace(plan, inventories=(*plan.inventories, *_list_inventories(site_import)))
     return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
+
+
+def _list_inventories(site_import: SiteImportPlan) -> Iterator[InventoryRead]:
+    """Yield the export of each site, as if the plan had read it; none for Azure itself."""
+    provider = site_import.provider
+    if provider.partition(".")[0] != PROVIDER:
+        return
+    for site in site_import.sites:
+        yield InventoryRead(
+            build_capture_address(provider, site.capture),
+            site.capture.time,
+            is_newest_change=site.capture.is_newest_change,
+        )
 
 
 def _check_target_file(path: str, root: str) -> Diagnostic | None:

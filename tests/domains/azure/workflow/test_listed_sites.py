@@ -217,6 +217,10 @@ DIFFERENCES: dict[str, tuple[Callable[[Bodies], None], str]] = {
         swap_roles,
         "the roles of 2 machines changed: r1m1 control-plane -> compute-plane; r1m3 compute-plane",
     ),
+    "no role": (
+        set_machine("r1m3", machineRoles=[]),
+        "the roles of 1 machine changed: r1m3 compute-plane -> none",
+    ),
     "upgrade": (
         set_status("Updating", rack2="Provisioning"),
         "a runtime upgrade is in progress (status Updating); now rack2; next rack3, rack4",

@@ -12,6 +12,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "inventory"
+REAL_SITE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "sites-163"
 RECORDED = "2026-02-28T06:00:00Z"
 OLDER = "2026-02-27T06:00:00Z"
 NEWER = "2026-03-01T06:00:00Z"
@@ -77,6 +78,47 @@ def test_newest_change_is_no_time_of_an_export(run: Run) -> None:
 def test_same_or_newer_export_is_planned(time: str, run: Run) -> None:
     change_export(time)
     code, text = run("plan")
+    assert code == 0, text
+
+
+@pytest.fixture
+def run_on_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Return a function for commands on a real site, captured but not imported."""
+    shutil.copytree(REAL_SITE, tmp_path / "export")
+    monkeypatch.chdir(tmp_path)
+
+    def run_command(*arguments: str) -> tuple[int, str]:
+        code = run_command_line(arguments)
+        captured = capsys.readouterr()
+        return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+    return run_command
+
+
+def test_import_records_the_time_of_its_export(run_on_import: Run) -> None:
+    change_export(RECORDED)
+    assert run_on_import("import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    assert run_on_import("plan")[0] == 0
+    change_export(OLDER)
+    code, text = run_on_import("plan")
+    assert code == 1
+    assert f"the export is from {OLDER}, older than that of the last apply from {RECORDED}" in text
+
+
+def test_newest_change_of_an_imported_site_is_no_time_of_an_export(run_on_import: Run) -> None:
+    """Azure deletes the machine that changed last."""
+    path = Path("export/bare_metal_machines.json")
+    document = json.loads(path.read_text())
+    for day, body in enumerate(document["value"], 10):
+        body["systemData"] = {"lastModifiedAt": f"2026-02-{day}T00:00:00Z"}
+    path.write_text(json.dumps(document))
+    assert run_on_import("import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    document["value"].pop()
+    path.write_text(json.dumps(document))
+    code, text = run_on_import("plan")
+    assert "older than" not in text
     assert code == 0, text
 
 
