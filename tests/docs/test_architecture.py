@@ -123,7 +123,8 @@ def build_profiler(seen: set[str]) -> Callable[[FrameType, str, Any], None]:
             return
         code = frame.f_code
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if any(is_traced(frame.f_locals.get(name)) for name in names):
+        # A property of its record is no module that it passes.
+        if any(is_traced(frame.f_locals.get(name)) for name in names if name != "self"):
             seen.add(module)
 
     return record_call
