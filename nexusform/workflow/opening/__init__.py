@@ -14,7 +14,8 @@ PUBLIC = {
         "select_variable_values"
     ),
     "provider_setup": (
-        "build_capture_address list_managed_objects list_objects check_provider_addresses"
+        "build_capture_address check_provider_addresses is_capture_of_site list_managed_objects "
+        "list_objects"
     ),
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (

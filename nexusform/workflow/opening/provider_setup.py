@@ -308,6 +308,11 @@ def build_capture_address(provider: str, capture: SiteCapture) -> str:
     return f"{PROVIDER_PREFIX}{provider} ({capture.site})"
 
 
+def is_capture_of_site(address: str, site: str) -> bool:
+    """Return whether an address among the inventories of a plan is that of a captured site."""
+    return address.startswith(PROVIDER_PREFIX) and address.endswith(f" ({site})")
+
+
 CREATION_REJECTED: Final = "creation-rejected-by-azure"
 
 

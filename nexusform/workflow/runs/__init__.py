@@ -13,6 +13,9 @@ PUBLIC = {
     "evaluation_record": "build_plan_origin find_backend_origin find_plan_origin",
     "saved_plan_checks": "check_saved_plan",
     "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site has_conditions",
-    "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",
+    "run": (
+        "build_base_request begin_run find_older_exports get_plan_options RunCallbacks PlanOptions "
+        "Run"
+    ),
     "state_refresh": "refresh_objects",
 }

@@ -682,10 +682,14 @@ def check_exports(plan: Plan, state: State) -> list[Diagnostic]:
 
     [] if the plan accepts older ones.
     """
+    if plan.basis.allows_older_export or not state.exports:
+        return []
+    return find_older_exports(_list_dated_inventories(plan), state)
+
+
+def find_older_exports(inventories: Sequence[InventoryRead], state: State) -> list[Diagnostic]:
+    """Return an error for each dated inventory that is older than the recorded one."""
     problems: list[Diagnostic] = []
-    if plan.basis.allows_older_export:
-        return problems
-    inventories = _list_dated_inventories(plan) if state.exports else []
     if not inventories:
         return problems
     # Most plans read no inventory.

@@ -35,6 +35,9 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
     )
     allow_other_hub: str = declare_migration_flag()
     replay: bool = declare_switch_flag("Re-place every VM in creation order, score the rule")
+    allow_older_export: bool = declare_switch_flag(
+        "Accept an export older than that of the last apply"
+    )
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
@@ -76,6 +79,7 @@ def reconcile_(arguments: ReconcileArguments) -> int:
         arguments.lock.build_options(),
         notices,
         replays=arguments.replay,
+        allows_older_export=arguments.allow_older_export,
     )
     if has_errors(result.diagnostics):
         screen.print_diagnostics(result.diagnostics, result.sources)

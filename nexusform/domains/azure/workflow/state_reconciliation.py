@@ -55,7 +55,7 @@ from nexusform.placements.prediction_scores import (
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
-from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
+from nexusform.plans.plan import PREDICTION_KEY, InventoryRead, SeparationVerdict
 from nexusform.providers.clock import read_clock
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.listing.site_listing import ListedSite
@@ -64,8 +64,14 @@ from nexusform.state import state_codec
 from nexusform.state.objects import ObjectState, State, iterate_current_objects
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.opening.provider_setup import list_managed_objects
-from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base_request
+from nexusform.workflow.opening.provider_setup import is_capture_of_site, list_managed_objects
+from nexusform.workflow.runs.run import (
+    Run,
+    RunCallbacks,
+    begin_run,
+    build_base_request,
+    find_older_exports,
+)
 from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
@@ -104,6 +110,7 @@ def reconcile_site(
     notices: RunCallbacks,
     *,
     replays: bool,
+    allows_older_export: bool = False,
 ) -> ReconcileResult:
     """Compare state with a site, and write the observations to state.
 
@@ -124,7 +131,11 @@ def reconcile_site(
         answer = ReconcileResult(diagnostics=opened.diagnostics)
         run.diagnostics += run.check_identities() if run.is_ready else []
         if run.is_ready:
-            answer = _Reconciler(run, *observed).reconcile_state(with_replays=replays)
+            reconciler = _Reconciler(run, *observed)
+            older = [] if allows_older_export else reconciler.find_older_exports()
+            if older:
+                return ReconcileResult(diagnostics=tuple(older), sources=opened.sources)
+            answer = reconciler.reconcile_state(with_replays=replays)
     return replace(
         answer, diagnostics=(*answer.diagnostics, *run.diagnostics), sources=opened.sources
     )
@@ -217,6 +228,19 @@ class _Reconciler:
         self.provider = provider
         self.provider.set_state_objects(recorded, list_managed_objects(self.state))
         self.types = run.project.registries.resource_types
+
+    def find_older_exports(self) -> list[Diagnostic]:
+        """Return an error for each site whose export is older than that of the last apply."""
+        return find_older_exports(self._list_inventories(), self.state)
+
+    def _list_inventories(self) -> list[InventoryRead]:
+        """List the exports of the sites that an earlier export recorded, by its reader."""
+        return [
+            InventoryRead(address, site.inventory.exported_at or "")
+            for site in self.sites
+            for address in self.state.exports
+            if site.inventory.is_age_certain and is_capture_of_site(address, site.name)
+        ]
 
     def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
         """Compare state with observed objects; write it if changed.
@@ -478,8 +502,16 @@ class _Reconciler:
             if scores and current.note.get(PREDICTION_KEY) != scores:
                 updated = replace(current, private={**current.note, PREDICTION_KEY: scores})
                 instances[address] = replace(instances[address], current=updated)
-        if instances == self.state.instances:
+        times = {item.address: item.exported_at for item in self._list_inventories()}
+        exports = {**self.state.exports, **times}
+        if instances == self.state.instances and exports == self.state.exports:
             return self.state
         serial = self.state.serial + 1
         version = nexusform.__version__
-        return replace(self.state, instances=instances, serial=serial, nexusform_version=version)
+        return replace(
+            self.state,
+            instances=instances,
+            exports=exports,
+            serial=serial,
+            nexusform_version=version,
+        )

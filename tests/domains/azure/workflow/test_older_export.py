@@ -104,7 +104,17 @@ def test_import_records_the_time_of_its_export(run_on_import: Run) -> None:
     change_export(OLDER)
     code, text = run_on_import("plan")
     assert code == 1
-    assert f"the export is from {OLDER}, older than that of the last apply from {RECORDED}" in text
+    sentence = f"the export is from {OLDER}, older than that of the last apply from {RECORDED}"
+    assert sentence in text
+    # Reconciliation writes what it observes to the state.
+    before = Path("state/nexusform.nfstate").read_bytes()
+    code, text = run_on_import("reconcile", "-from=export")
+    assert code == 1
+    assert sentence in text
+    assert Path("state/nexusform.nfstate").read_bytes() == before
+    code, text = run_on_import("reconcile", "-from=export", "-allow-older-export")
+    assert code == 0, text
+    assert run_on_import("plan")[0] == 0
 
 
 def test_newest_change_of_an_imported_site_is_no_time_of_an_export(run_on_import: Run) -> None:
