@@ -21,14 +21,15 @@ from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import select_without_new_sharing
+from nexusform.resources.address import Address
 
 
 class _PlanActions(Struct, frozen=True):
-    """Actions of a plan, as addresses of resources.
+    """Actions of a plan, as addresses of resources and of their blocks.
 
-    Changed ones, those with changed texts (documents), with added bindings or pods, with newly
-    waiting pods, and with any changed pod. `adds_vms` and `removes_vms` cover all sites.
-    `has_predecessor`: an earlier apply wrote the state.
+    A finding may be about either. Changed ones, those with changed texts (documents), with added
+    bindings or pods, with newly waiting pods, and with any changed pod. `adds_vms` and
+    `removes_vms` cover all sites. `has_predecessor`: an earlier apply wrote the state.
     """
 
     has_predecessor: bool
@@ -100,7 +101,11 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 
     The key is the address (text) of their resource.
     """
-    rows = [(row, compute_effect(row), str(row.address)) for row in plan.placements]
+    rows = [
+        (row, compute_effect(row), address)
+        for row in plan.placements
+        for address in _list_addresses(row.address)
+    ]
     vm_effects = {effect for row, effect, _ in rows if row.kind == VM}
     bindings = [
         (effect, address) for row, effect, address in rows if KINDS[row.kind].by_resource
@@ -120,9 +125,16 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
     }
     return _PlanActions(
         has_predecessor=plan.serial > 0,
-        changed_resources={str(change.address) for change in plan.reported_changes},
+        changed_resources={
+            address
+            for change in plan.reported_changes
+            for address in _list_addresses(change.address)
+        },
         changed_documents={
-            str(change.address) for change in plan.changes if _has_changed_text(change)
+            address
+            for change in plan.changes
+            if _has_changed_text(change)
+            for address in _list_addresses(change.address)
         },
         resources_with_bindings={
             address for effect, address in bindings if effect in _ADDING_EFFECTS
@@ -137,6 +149,16 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
     )
+
+
+def _list_addresses(address: Address) -> tuple[str, ...]:
+    """List the addresses of a resource: with and without its key, and that of its block.
+
+    `module.m["x"].a.b[0]`, `module.m["x"].a.b` and `module.m.a.b`.
+    """
+    if address.key is None and not address.module:
+        return (str(address),)
+    return tuple({str(address), str(address.resource), str(address.config_address)})
 
 
 def _has_changed_text(change: Change) -> bool:

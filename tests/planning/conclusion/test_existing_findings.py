@@ -5,6 +5,7 @@ A warning the plan would give without its changes is not caused by it.
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
@@ -37,3 +38,15 @@ def test_even_control_plane_is_new_only_if_its_cluster_changes() -> None:
     assert _list_preexisting(plan) == (True,)
     change = Change(WEB, Action.UPDATE, {}, {}, "simulated", 1, 1)
     assert _list_preexisting(replace(plan, changes=(change,))) == (False,)
+
+
+@pytest.mark.parametrize(
+    "changed", ["WEB[0]", 'WEB["a"]', "module.m[0].WEB", 'module.m["a"].WEB[1]']
+)
+def test_finding_about_a_block_is_caused_by_each_of_its_objects(changed: str) -> None:
+    module = "module.m." if changed.startswith("module") else ""
+    even = build_warning("even-control-plane", "Text.", None, address=f"{module}{WEB}")
+    address = parse_address(changed.replace("WEB", str(WEB)))
+    change = Change(address, Action.UPDATE, {}, {}, "simulated", 1, 1)
+    plan = Plan(serial=1, diagnostics=(even,), changes=(change,))
+    assert _list_preexisting(plan) == (False,)
