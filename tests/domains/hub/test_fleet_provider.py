@@ -679,6 +679,7 @@ def test_unreachable_hub_is_reported_quickly(hub: Front, run_command: CommandRun
     assert "no-member-cluster" not in said
 
 
+@pytest.mark.our_hub_alone("a slow server is asked more often")
 def test_many_new_placements_need_few_requests(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     with Path("main.nf.hcl").open("a") as configuration:
