@@ -11,11 +11,13 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
+from nexusform.files import sandbox
+from nexusform.files.regular_files import Confinement
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -39,6 +41,28 @@ def find_obstacle(*programs: str) -> str:
     return ""
 
 
+# Ports of the servers of tests on this machine.
+_TEST_PORTS: set[int] = set()
+
+
+def _let_sandboxes_use(ports: set[int]) -> None:
+    """Let the sandbox of each command in this process use servers of a test.
+
+    Threads of the test use them, too, while a command runs: the front that forwards its requests,
+    and the agents of members.
+    """
+    if not _TEST_PORTS:
+        create = sandbox._create_sandbox
+
+        def create_with_servers(confinement: Confinement, paths: Iterable[str]) -> sandbox.Sandbox:
+            created = create(confinement, paths)
+            created.servers.update(("127.0.0.1", port) for port in _TEST_PORTS)
+            return created
+
+        sandbox._create_sandbox = create_with_servers
+    _TEST_PORTS.update(ports)
+
+
 class ApiPrograms:
     """Start both programs in a directory; `close` ends them."""
 
@@ -52,6 +76,7 @@ class ApiPrograms:
         self.url = f"https://127.0.0.1:{self._port}"
         self.authority = f"{where}/certs/apiserver.crt"
         self._etcd = f"http://127.0.0.1:{client}"
+        _let_sandboxes_use({self._port, client})
         try:
             self._begin(peer, crds, flags)
         except BaseException:
