@@ -72,7 +72,7 @@ from nexusform.workflow.runs.object_import import (
     render_resource_block,
     write_new_file,
 )
-from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, find_older_exports
 from nexusform.workflow.runs.state_locking import LockOptions
 
 PROVIDER: Final = "azure_export"
@@ -464,7 +464,11 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
             "imported. Please report this with the export."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    plan = replace(plan, inventories=(*plan.inventories, *_list_inventories(site_import)))
+    # An older export adds objects, and the newer time stays recorded.
+    inventories = [
+        item for item in _list_inventories(site_import) if not find_older_exports([item], state)
+    ]
+    plan = replace(plan, inventories=(*plan.inventories, *inventories))
     return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 

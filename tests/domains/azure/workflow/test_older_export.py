@@ -117,6 +117,21 @@ def test_import_records_the_time_of_its_export(run_on_import: Run) -> None:
     assert run_on_import("plan")[0] == 0
 
 
+def test_import_of_an_older_export_keeps_the_newer_time(run_on_import: Run) -> None:
+    change_export(RECORDED)
+    path = Path("export/bare_metal_machines.json")
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({"value": document["value"][:-1]}))
+    assert run_on_import("import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    path.write_text(json.dumps(document))
+    change_export(OLDER)
+    code, text = run_on_import("import", "-from=export", "-generate-config-out=new.nf.hcl")
+    assert code == 0, text
+    code, text = run_on_import("plan")
+    assert code == 1
+    assert f"older than that of the last apply from {RECORDED}" in text
+
+
 def test_newest_change_of_an_imported_site_is_no_time_of_an_export(run_on_import: Run) -> None:
     """Azure deletes the machine that changed last."""
     path = Path("export/bare_metal_machines.json")
