@@ -58,6 +58,7 @@ _ADVICE: Final = (
     "sku-mismatch",
     "small-before-large",
     "local-only-state",
+    "too-few-racks-for-quorum",
     "value-for-undeclared-variable",
     "zones-pinned",
     "zones-too-small",

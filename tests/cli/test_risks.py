@@ -168,7 +168,9 @@ def strip_markup(text: str) -> str:
 
 def test_every_risk_has_a_case() -> None:
     source = Path(risk_assessment.__file__).read_text()
-    known = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', source)) - {"control-plane"}
+    # A name of a pool, and advice about a site: no guard rail counts it.
+    others = {"control-plane", "too-few-racks-for-quorum"}
+    known = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', source)) - others
     assert set(CASES) == known
 
 

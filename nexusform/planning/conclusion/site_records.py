@@ -7,12 +7,12 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import format_list, group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.vm_demands import (
@@ -50,8 +50,14 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     find_configured_node_network,
     format_shortage,
 )
+
+if TYPE_CHECKING:
+    from nexusform.plans.impact.risk_assessment import RiskFinding
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
+
+# Names of clusters in one finding.
+_MAX_NAMES: Final = 4
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
@@ -130,7 +136,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
         plan = mark_existing_findings(plan)
     # Shortages come last, because check_shortages marks pre-existing ones itself.
-    diagnostics = (*plan.diagnostics, *check_shortages(plan), *_list_existing_risks(plan))
+    diagnostics = (*plan.diagnostics, *check_shortages(plan), *_list_risk_diagnostics(plan))
     plan = replace(plan, diagnostics=diagnostics)
     return replace(result, plan=plan)
 
@@ -144,15 +150,19 @@ def _list_configured_machines(sites: Mapping[str, SiteWithVms]) -> frozenset[tup
     )
 
 
-def _list_existing_risks(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning for each risk that the state had before the plan."""
+def _list_risk_diagnostics(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning for each risk that the state had before the plan, and advice about sites."""
     # Without VMs there is none.
     if not any(site.pools for site in plan.sites):
         return
     from nexusform.plans.impact.risk_assessment import RiskCause, assess_plan
 
+    unavoidable_risks: dict[bool, list[RiskFinding]] = {}
     for risk in assess_plan(plan):
-        if risk.since is RiskCause.STATE:
+        is_preexisting = risk.since is RiskCause.STATE
+        if not risk.is_avoidable:
+            unavoidable_risks.setdefault(is_preexisting, []).append(risk)
+        elif is_preexisting:
             yield build_warning(
                 risk.risk,
                 f"{risk.text}. Re-place a node on another rack: -replace={risk.address}:NODE.",
@@ -160,6 +170,16 @@ def _list_existing_risks(plan: Plan) -> Iterator[Diagnostic]:
                 brief=risk.text,
                 is_preexisting=True,
             )
+    for is_preexisting, risks in unavoidable_risks.items():
+        names = format_list([risk.subject for risk in risks], _MAX_NAMES)
+        texts = format_list([risk.text for risk in risks], _MAX_NAMES)
+        yield build_warning(
+            risks[0].risk,
+            f"{texts}. No placement on the racks of the site avoids it. Add a rack.",
+            address=risks[0].address if len(risks) == 1 else "",
+            brief=f"losing one rack breaks etcd quorum of {names}",
+            is_preexisting=is_preexisting,
+        )
 
 
 def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> SiteVms:

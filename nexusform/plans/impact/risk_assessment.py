@@ -26,7 +26,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import Action, Change, PlacementChange, Plan
-from nexusform.plans.site_capacity.occupancy import PoolVms, SiteVms, group_outages_by_pool
+from nexusform.plans.site_capacity.occupancy import PoolVms, group_outages_by_pool
 
 _CONTROL_PLANE: Final = "control-plane"
 _RULE: Final = "nexus_separation_rule"
@@ -62,7 +62,8 @@ class RiskFinding(Struct, frozen=True, kw_only=True):
 
     `risk` is its id, `subject` the name of the object, `address` that of its resource ("" for
     several). `before` and `after` are numbers of its VMs or pods: up before the plan, and up at the
-    worst moment or afterwards. `since` is the cause.
+    worst moment or afterwards. `since` is the cause. No placement on the site avoids a risk that
+    is not `is_avoidable`.
     """
 
     risk: str
@@ -73,6 +74,7 @@ class RiskFinding(Struct, frozen=True, kw_only=True):
     text: str
     address: str = ""
     since: RiskCause = RiskCause.PLAN
+    is_avoidable: bool = True
 
 
 def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
@@ -92,8 +94,12 @@ def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
 
 
 def list_plan_risks(plan: Plan) -> list[RiskFinding]:
-    """Return the risks that the plan causes."""
-    return [finding for finding in assess_plan(plan) if finding.since is RiskCause.PLAN]
+    """Return the risks that the plan causes, and that another placement avoids."""
+    return [
+        finding
+        for finding in assess_plan(plan)
+        if finding.since is RiskCause.PLAN and finding.is_avoidable
+    ]
 
 
 def _find_lost_unmanaged_vms(plan: Plan) -> Iterator[RiskFinding]:
@@ -192,11 +198,16 @@ def _find_empty_pools(cluster: str, pools: Sequence[PoolVms]) -> Iterator[RiskFi
 def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
     """Yield the risk of each control plane that loses its quorum with one rack.
 
-    A site with too few racks for another placement has no such risk: it says nothing of the plan.
+    A site of one rack has no such risk: without that rack, it has no machine at all.
     """
     has_several_sites = len(plan.sites) > 1
     for site in plan.sites:
-        rack_count = _count_open_racks(site)
+        machines = [machine for machine in site.machines if machine.exists_after]
+        if len({machine.facts.rack for machine in machines}) == 1:
+            continue
+        open_racks = {
+            machine.facts.rack for machine in machines if not machine.facts.unschedulable_reasons
+        }
         planes = [pool for pool in site.pools if pool.pool == _CONTROL_PLANE]
         for (address, cluster), rows in group_by(
             planes, lambda pool: (pool.address, pool.cluster)
@@ -205,14 +216,18 @@ def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
                 vm for row in rows for vm in row.before
             )
             rack, on_rack, total = _find_fullest_rack(vm for row in rows for vm in row.after)
-            if not _depends_on_rack(on_rack, total, rack_count):
+            if not _depends_on_rack(on_rack, total):
                 continue
-            was_dependent = _depends_on_rack(on_rack_before, total_before, rack_count)
+            was_dependent = _depends_on_rack(on_rack_before, total_before)
             is_worse = on_rack * total_before > on_rack_before * total
+            was_redundant = total_before > _MAX_FRAGILE and not was_dependent
+            # The fullest rack of an even spread.
+            best = -(-total // len(open_racks)) if open_racks else total
+            is_avoidable = best < on_rack or was_redundant
             name = f"{site.id}/{cluster}" if has_several_sites else cluster
             share = f"all {total}" if on_rack == total else f"{on_rack} of {total}"
             yield RiskFinding(
-                risk="control-plane-on-one-rack",
+                risk="control-plane-on-one-rack" if is_avoidable else "too-few-racks-for-quorum",
                 severity=RiskSeverity.LASTING,
                 subject=name,
                 address=str(address),
@@ -223,18 +238,8 @@ def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
                     "quorum"
                 ),
                 since=RiskCause.STATE if was_dependent and not is_worse else RiskCause.PLAN,
+                is_avoidable=is_avoidable,
             )
-
-
-def _count_open_racks(site: SiteVms) -> int:
-    """Return the number of racks with a machine that takes new VMs after the plan."""
-    return len(
-        {
-            machine.facts.rack
-            for machine in site.machines
-            if machine.exists_after and not machine.facts.unschedulable_reasons
-        }
-    )
 
 
 def _find_fullest_rack(vms: Iterable[PlacedVm]) -> tuple[str, int, int]:
@@ -247,16 +252,12 @@ def _find_fullest_rack(vms: Iterable[PlacedVm]) -> tuple[str, int, int]:
     return rack, counts[rack], counts.total()
 
 
-def _depends_on_rack(on_rack: int, total: int, rack_count: int) -> bool:
-    """Return whether a control plane loses its quorum with a rack, and could be spread wider.
+def _depends_on_rack(on_rack: int, total: int) -> bool:
+    """Return whether a control plane loses its quorum with a rack.
 
     One or two VMs lose it with any of them.
     """
-    if total <= _MAX_FRAGILE or total - on_rack >= compute_quorum(total):
-        return False
-    # The fullest rack of an even spread.
-    best = -(-total // rack_count) if rack_count else total
-    return best < on_rack
+    return total > _MAX_FRAGILE and total - on_rack < compute_quorum(total)
 
 
 def _find_upgrade_losses(plan: Plan) -> Iterator[RiskFinding]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.impact import risk_assessment
 from nexusform.plans.impact.risk_assessment import (
@@ -259,9 +260,34 @@ def test_control_plane_on_one_rack_is_a_risk_once() -> None:
     assert finding.is_preexisting
 
 
-def test_even_control_plane_on_two_racks_is_no_risk_of_the_plan() -> None:
+def test_control_plane_on_two_racks_is_advice_and_then_an_existing_finding() -> None:
+    """No placement avoids the loss: it is no risk of the plan, but its report says so once."""
     racks = RACKS.replace("count         = 3", "count         = 2", 1)
-    assert assess(racks + cluster("a", count=3), EMPTY) == []
+    configuration = racks + cluster("a", count=3)
+    for state, is_preexisting in ((EMPTY, False), (build_state(configuration), True)):
+        result = add_site_capacity(plan(configuration, state), build_all_types())
+        assert list_plan_risks(result.plan) == []
+        [finding] = [
+            problem for problem in result.diagnostics if problem.id == "too-few-racks-for-quorum"
+        ]
+        assert finding.brief == "losing one rack breaks etcd quorum of a"
+        assert finding.detail.startswith(
+            "a has 2 of 3 control-plane VMs on r1; losing that rack breaks etcd quorum. No "
+        )
+        assert get_diagnostic_level(finding) is Level.ADVICE
+        assert finding.is_preexisting is is_preexisting
+
+
+def test_control_plane_that_loses_its_third_rack_is_a_risk_of_the_plan() -> None:
+    configuration = RACKS + cluster("a", count=3)
+    fewer_racks = configuration.replace("count         = 3", "count         = 2", 1)
+    risks = [risk.risk for risk in assess(fewer_racks, build_state(configuration))]
+    assert "control-plane-on-one-rack" in risks
+
+
+def test_control_plane_on_a_site_of_one_rack_says_nothing() -> None:
+    one_rack = RACKS.replace("count         = 3", "count         = 1", 1)
+    assert assess(one_rack + cluster("a", count=3), EMPTY) == []
 
 
 @pytest.mark.parametrize(
