@@ -49,9 +49,10 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     words that replace them. `export_scripts`: values of `inventory script -for=`, to functions that
     build the script from the name of its directory. `phases`: its `Phases` (planning/phases.py), ""
     for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
-    computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
-    (rendering/page/page_data.py). `providers` and `backends`: configured names, to their
-    `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
+    computed attributes with such placements, and their kind. `plan_sections`: builders of its
+    sections in the report of a plan, by their place (rendering/report/domain_sections.py).
+    `providers` and `backends`: configured names, to their `ProviderDefinition` or
+    `BackendDefinition`. `exports`: forms of `export` to their writers
     (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`.
     `installed_modules`: a function that loads further modules for `init`
     (workflow/initialization.py). `explainer`: the `Explainer` of objects of its types.
@@ -77,7 +78,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     phases: str = ""
     placement_kinds: Mapping[str, str] = field(default_factory=dict)
     placement_maps: Mapping[str, str] = field(default_factory=dict)
-    page_parts: str = ""
+    plan_sections: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, str] = field(default_factory=dict)
     backends: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
@@ -237,7 +238,7 @@ _ALL: Final = (
         phases="planning.fleet_phases:PHASES",
         placement_kinds={"binding": "binding_kind:KIND"},
         placement_maps={"bindings": "binding"},
-        page_parts="rendering.fleet_parts:PARTS",
+        plan_sections={"map": "rendering.fleet_section:build_fleet_section"},
         explainer="workflow.explain_workloads:explain_fleet",
         losses={"member": "planning.member_loss:MEMBER"},
         show_renderers={
@@ -280,6 +281,7 @@ _ALL: Final = (
         export_scripts={"kubernetes": "importers.kubectl_kind_files:build_export_script"},
         placement_kinds={"pod": "pod_kind:KIND"},
         placement_maps={"workloads": "pod"},
+        plan_sections={"vms": "rendering.pod_section:build_pod_section"},
         diagnostic_traits={
             "unsatisfiable-pod-anti-affinity": DiagnosticTraits(cause="waiting"),
             "ignored-envelope": DiagnosticTraits(cause="document"),

@@ -16,7 +16,7 @@ from nexusform.diagnostics.phrases import enclose
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
-from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
+from nexusform.rendering.page.page_data import build_page_data
 from nexusform.rendering.page.page_elements import (
     build_script_placeholder,
     build_section,
@@ -66,9 +66,7 @@ def build_page_content(
     maps = build_rack_maps(plan)
     report = build_plan_report(view)
     main = join_markup(_build_sections(view, report, maps))
-    return PageContent(
-        report.title, main, build_page_data(plan, () if plan.errored else view.stanzas, maps)
-    )
+    return PageContent(report.title, main, build_page_data(view, maps))
 
 
 def render_html(
@@ -135,8 +133,6 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         return [verdict, findings, rules, map_part]
     # They destroy VMs: findings come first.
     has_renames = plan_sections.build_rename_section(view).has_content
-    # builders of sections of domains, such as fleet.
-    domain_parts = load_domain_parts(plan)
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
     drift = "\n\n".join(map(render_stanza, view.drift_stanzas))
@@ -152,7 +148,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         build_plan_section(plan_sections.build_listed_section(view)),
         build_plan_section(plan_sections.build_site_section(view)),
         map_part,
-        [part.after_map(plan) for part in domain_parts],
+        _build_domain_sections(view, "map"),
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
         build_element("div", capacity_and_counts, class_="parts")
@@ -160,7 +156,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         else None,
         build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
-        [part.after_vms(plan) for part in domain_parts],
+        _build_domain_sections(view, "vms"),
         build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
         rules,
         _build_changes(view),
@@ -173,6 +169,11 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         ),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
+
+
+def _build_domain_sections(view: PlanReportData, place: str) -> list[Part]:
+    """Build the sections that domains add at a place of the page."""
+    return list(map(build_plan_section, view.domain_sections.get(place, ())))
 
 
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:

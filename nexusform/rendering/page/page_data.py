@@ -4,20 +4,17 @@ Rows are lists in the order of FIELDS, which is part of the document. Secrets ar
 are rendered differences without values.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, json
 
 from nexusform.diagnostics.phrases import join_texts
-from nexusform.domain_table import find_domains
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
-from nexusform.plans.plan import Change, PlacementChange, Plan
+from nexusform.plans.plan import Change, PlacementChange
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
-from nexusform.rendering.notation.markup import Part
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import (
     MAY_BE_REMOVED,
@@ -30,6 +27,7 @@ from nexusform.rendering.page.rack_map import (
 )
 from nexusform.rendering.report.change_stanzas import ChangeStanza
 from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_placement_effect
+from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_sections import build_moved_vm_rows
 from nexusform.rendering.report.plan_sentences import (
     SYMBOLS,
@@ -74,15 +72,14 @@ _MARK_NUMBERS: Final = {
 }
 
 
-def build_page_data(
-    plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]
-) -> dict[str, Any]:
+def build_page_data(view: PlanReportData, maps: Sequence[SiteMap]) -> dict[str, Any]:
     """Build the data of the scripts of the page.
 
     Sites with racks and VMs, changes, and placements of bindings and pods. For a plan with errors
     leave out its changes and placements.
     """
-    changes = () if plan.errored else pair_stanzas(plan, stanzas)
+    plan = view.plan
+    changes = () if plan.errored else pair_stanzas(plan, view.stanzas)
     placements = () if plan.errored else plan.placements
     # members of separation rules on one rack or machine.
     violations: list[dict[str, Any]] = []
@@ -110,9 +107,7 @@ def build_page_data(
         "sites": sites,
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
-        "members": [
-            list(member) for part in load_domain_parts(plan) for member in part.members(plan)
-        ],  # of fleets
+        "members": list(map(list, view.cluster_names)),  # of fleets
         "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,
@@ -425,31 +420,3 @@ def _compress_change(
         runs if position == _TEXT_INDEX else values.assign_number(value)
         for position, value in enumerate(change)
     ]
-
-
-class DomainPageParts(Struct, frozen=True):
-    """Page contents of a domain.
-
-    Sections after the map and after the VMs, the member clusters (name and id of the NKS cluster,
-    "" = none), and `picture(plan, verdict)` for plans without racks ("" = no picture).
-    """
-
-    after_map: Callable[[Plan], Part]
-    after_vms: Callable[[Plan], Part]
-    members: Callable[[Plan], Iterable[tuple[str, str]]]
-    picture: Callable[[Plan, str], str]
-
-
-def load_domain_parts(plan: Plan) -> Sequence[DomainPageParts]:
-    """Load the page parts of the domains with resource types in the plan."""
-    types = {change.address.type for change in plan.changes} | {
-        row.address.type for row in plan.placements
-    }
-    parts: list[DomainPageParts] = []
-    for domain in find_domains().values():
-        if domain.page_parts and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.build_object_reference(domain.page_parts).partition(
-                ":"
-            )  # MODULE:NAME
-            parts.append(cast("DomainPageParts", getattr(import_module(module), name)))
-    return parts

@@ -6,7 +6,7 @@ data is JSON in the page (`page_data.py`); styles and scripts are files in `asse
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import resources
 from itertools import groupby
@@ -50,28 +50,11 @@ def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) 
 
 
 _MAX_ROWS: Final = 20  # rows
-_NO_COLUMNS: Final[frozenset[int]] = frozenset()
 _HIDDEN_HEADER: Final = build_element("span", "note", class_="unseen")
 # letters of all headers that fit on a phone.
 _MAX_HEADER_LENGTH: Final = 40
 # columns that fit on a phone, at most two of them with text.
 _MAX_COLUMNS: Final = 5
-
-
-def build_table(
-    caption: str,
-    headers: Sequence[str],
-    rows: Iterable[Sequence[Part]],
-    *,
-    is_unwrapped: bool = False,
-) -> Markup:
-    """Build a table of texts with a caption.
-
-    With `is_unwrapped` no cell is wrapped.
-    """
-    head = build_element("caption", caption, class_="quiet")
-    lines = [build_row(headers, cells, _NO_COLUMNS) for cells in rows]
-    return build_framed_table(caption, headers, lines, _NO_COLUMNS, head, is_unwrapped=is_unwrapped)
 
 
 def build_framed_table(

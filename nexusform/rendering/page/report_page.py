@@ -3,6 +3,7 @@
 It has the style and map of a plan page.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
@@ -32,7 +33,9 @@ from nexusform.rendering.page.page_elements import (
     render_page,
 )
 from nexusform.rendering.report.decision_lines import DecisionLine
+from nexusform.rendering.report.domain_sections import fold_equal_rows
 from nexusform.rendering.report.report_tree import (
+    ActionText,
     CodeBlock,
     Item,
     ItemGroup,
@@ -45,6 +48,11 @@ from nexusform.rendering.report.report_tree import (
     list_spans,
 )
 
+# A matrix with more columns lists the cells that changed only on narrow screens.
+_MAX_MATRIX_COLUMNS: Final = 12
+_MAX_MATRIX_ROWS: Final = 2000
+# `module.m.TYPE.` and `NAME["KEY"]`.
+_ADDRESS: Final = re.compile(r"(.*\.)([^.\[\]\"]+(?:\[.*)?)", re.DOTALL)
 # Of code that is not folded.
 _MAX_LINES: Final = 20
 _MAX_ITEMS: Final = 60
@@ -158,9 +166,17 @@ def _build_body(section: Section) -> list[Part]:
 
     Tables, lines, commands, items, findings and code, without absent ones.
     """
-    tables: list[Part] = [_build_table(table, section.title) for table in section.all_tables]
+    tables: list[Part] = []
+    folded_tables: list[Part] = []
+    for table in section.all_tables:
+        content = _build_matrix(table) if table.is_matrix else _build_table(table, section.title)
+        if table.fold_title:
+            folded_tables.append(_fold(table.fold_title, content))
+        else:
+            tables.append(content)
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]
+    tables += folded_tables
     lines = [build_element("p", build_text(line)) for line in section.lines]
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
@@ -191,6 +207,8 @@ def _build_inline_text(span: StyledText) -> Part:
     """Build a part of a text with a style; a site is a link to its map."""
     text = escape_name(span.text)
     match span.style:
+        case Style.ACTION:
+            return _build_action_text(span)
         case Style.ARROW:
             return "→"
         case Style.CODE | Style.LOCATION:
@@ -225,6 +243,71 @@ def _build_table(table: Table, title: str) -> Markup:
     )
 
 
+def _build_action_text(span: StyledText) -> Part:
+    """Build the text of an action in its colour, with its figures below it."""
+    if not isinstance(span, ActionText) or not span.action:
+        return escape_name(span.text) or "\N{EN DASH}"
+    text = build_element("span", span.text, class_=f"mark-{span.action}")
+    return [text, build_element("div", span.detail, class_="quiet small") if span.detail else None]
+
+
+def _build_matrix(table: Table) -> list[Part]:
+    """Build a matrix; equal rows are one row, and its instances of a block share one name."""
+    rows = fold_equal_rows(table.rows)
+    lines = []
+    for names, cells in rows[:_MAX_MATRIX_ROWS]:
+        name_parts = list(map(_build_address, names))
+        parts = name_parts[:1] + [build_element("div", name) for name in name_parts[1:]]
+        cell_parts = [
+            _build_matrix_cell(header, cell)
+            for header, cell in zip(table.headers[1:], cells, strict=True)
+        ]
+        lines.append(build_element("tr", build_element("th", parts, scope="row"), cell_parts))
+    heads = [build_element("th", header, scope="col") for header in table.headers]
+    is_wide = len(table.headers) - 1 > _MAX_MATRIX_COLUMNS
+    matrix = build_element(
+        "table",
+        build_element("caption", table.caption, class_="quiet"),
+        build_element("thead", build_element("tr", heads)),
+        build_element("tbody", lines),
+        class_="matrix wide" if is_wide else "matrix",
+    )
+    box = build_element(
+        "div", matrix, class_="scroll", tabindex="0", role="region", aria_label=table.caption
+    )
+    limit = f"The first {_MAX_MATRIX_ROWS:,} of {len(rows):,} are listed."
+    return [build_element("p", limit) if len(rows) > _MAX_MATRIX_ROWS else None, box]
+
+
+def _build_address(address: str) -> Part:
+    """Build an address with its name in bold below the small type."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return build_element("code", build_breakable_name(address), class_="name")
+    front, name = map(build_breakable_name, match.groups())
+    return [
+        build_element("code", front, class_="quiet small front"),
+        build_element("code", name, class_="name"),
+    ]
+
+
+def _build_matrix_cell(header: str, cell: Text) -> Markup:
+    """Build a cell with its reason as a tooltip, and its header in a narrow layout."""
+    action, reason = (cell.action, cell.reason) if isinstance(cell, ActionText) else ("", "")
+    return build_element(
+        "td",
+        build_text(cell),
+        class_=f"picked {action}" if action else "not",
+        data_tip=reason or None,
+        data_head=header,
+    )
+
+
+def _fold(title: str, content: Part) -> Markup:
+    """Build a part that is closed at first."""
+    return build_element("details", build_element("summary", title), content, class_="reasons")
+
+
 def _build_item_group(group: ItemGroup) -> Markup:
     """Build a list of items; a named one is folded."""
     items = list(map(_build_list_item, group.items[:_MAX_ITEMS]))
@@ -235,9 +318,7 @@ def _build_item_group(group: ItemGroup) -> Markup:
     item_list = build_element("ul", items, class_="objects")
     if not group.name:
         return item_list
-    return build_element(
-        "details", build_element("summary", group.name), item_list, class_="reasons"
-    )
+    return _fold(group.name, item_list)
 
 
 def _build_list_item(item: Item) -> Markup:

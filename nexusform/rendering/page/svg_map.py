@@ -15,16 +15,16 @@ from msgspec import Struct
 from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_count, format_counts, join_texts
 from nexusform.plans.plan import Plan
-from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
+from nexusform.rendering.notation.markup import Markup, build_svg_element
 from nexusform.rendering.page.map_legend import (
-    STYLE,
     ClusterStyle,
     build_cluster_styles,
     build_pattern_definitions,
     render_cluster_legend,
     render_mark_legend,
 )
-from nexusform.rendering.page.page_data import format_optional_location, load_domain_parts
+from nexusform.rendering.page.matrix_picture import render_matrix_picture
+from nexusform.rendering.page.page_data import format_optional_location
 from nexusform.rendering.page.rack_map import (
     MAY_BE_REMOVED,
     ChangeMark,
@@ -34,16 +34,22 @@ from nexusform.rendering.page.rack_map import (
     SiteMap,
     build_rack_maps,
 )
+from nexusform.rendering.page.svg_elements import (
+    MARGIN,
+    MAX_BYTES,
+    render_document,
+    render_text,
+    translate_parts,
+)
+from nexusform.rendering.report.domain_sections import build_domain_sections
 from nexusform.rendering.report.plan_sentences import describe_assumptions
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
 
 LARGE: Final = 1000
-MARGIN: Final = 16
-_HEADING_HEIGHT: Final = 26
-_HEADING_LETTER_WIDTH: Final = 9  # pixels
 _MIN_VM_BYTES: Final = 60  # bytes
 # Sizes in pixels.
+_HEADING_HEIGHT: Final = 26
 _CELL_GAP: Final = 2
 _RACK_GAP: Final = 10
 _RACK_NAME_HEIGHT: Final = 22
@@ -82,7 +88,7 @@ _CONDENSED_SCALE: Final = _MapSizes(
 def render_svg(plan: Plan) -> str:
     """Render the rack map of a plan as an SVG document.
 
-    Without sites, use the picture of a domain such as fleet.
+    Without sites, draw the matrix of a domain such as fleet.
     """
     maps = build_rack_maps(plan)
     rejection = enclose("Blocked by ", describe_rejection(plan))
@@ -93,8 +99,8 @@ def render_svg(plan: Plan) -> str:
             maps, f"{verdict}. No changes were made", empty_text="The site has no VMs."
         )
     # A plan without sites.
-    for part in () if maps else load_domain_parts(plan):
-        picture = part.picture(plan, verdict)
+    for section in () if maps else chain.from_iterable(build_domain_sections(plan).values()):
+        picture = render_matrix_picture(section, verdict)
         if picture:
             return picture
     return render_maps(maps, verdict)
@@ -156,39 +162,6 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
     return render_document(
         _format_title(maps), _describe_maps(maps), [patterns, *drawings], width, top, verdict
     )
-
-
-def render_document(
-    title: str, description: str, drawings: Sequence[Markup], width: int, height: int, verdict: str
-) -> str:
-    """Render a whole file: drawings with margins on a white page.
-
-    Of this size, below the verdict if there is one.
-    """
-    if verdict:
-        width = max(width, round(len(verdict) * _HEADING_LETTER_WIDTH))
-        description = f"{verdict}. {description}"
-        drawings = [
-            render_text(MARGIN, MARGIN + 14, verdict, "heading"),
-            translate_parts(drawings, 0, _HEADING_HEIGHT),
-        ]
-        height += _HEADING_HEIGHT
-    page_width = width + 2 * MARGIN
-    picture = build_svg_element(
-        "svg",
-        build_svg_element("title", title, id="map-title"),
-        build_svg_element("desc", description, id="map-desc"),
-        STYLE,
-        build_svg_element("rect", class_="page", width=page_width, height=height),
-        drawings,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {page_width} {height}",
-        width=page_width,
-        height=height,
-        role="img",
-        aria_labelledby="map-title map-desc",
-    )
-    return f"{picture}\n"
 
 
 def _format_title(maps: Sequence[SiteMap]) -> str:
@@ -436,11 +409,6 @@ class _SiteDrawing:
         return build_svg_element("g", parts)
 
 
-def translate_parts(parts: Sequence[Markup], left: int, top: int) -> Markup:
-    """Return drawings moved to another position."""
-    return build_svg_element("g", parts, transform=f"translate({left} {top})")
-
-
 _MARK_SIGNS: Final = {
     ChangeMark.PLACED: "+",
     ChangeMark.MOVED: "~",
@@ -516,12 +484,6 @@ def describe_vm(vm: MapVm) -> str:
     return "\n".join(map(escape_name, lines))
 
 
-def render_text(left: float, top: float, text: str, kind: str) -> Markup:
-    """Render text at a position in the CSS class `kind`."""
-    return build_svg_element("text", join_markup(text), class_=kind, x=round(left, 2), y=top)
-
-
-MAX_BYTES: Final = 5_000_000
 NOTE: Final = (
     "Racks alone, with their VMs; the bar is the memory that they take. With all machines this "
     "picture "

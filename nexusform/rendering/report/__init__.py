@@ -3,15 +3,18 @@
 # public names of the package, by module.
 PUBLIC = {
     "decision_lines": "describe_expiry",
+    "domain_sections": "ACTION_SIGNS limit_rows",
     "finding_entries": "Finding collect_findings",
-    "folding": "fold_instances format_instances format_names",
+    "folding": "format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
     "upgrade_sentences": "build_upgrade_runbook",
     "plan_sentences": (
         "describe_plan_evaluation describe_plan_origin format_prediction_accuracy HYPOTHETICAL_PLAN"
     ),
-    "report_tree": "CodeBlock CodeOrigin Section Table Report Row",
+    "report_tree": (
+        "ActionText CodeBlock CodeOrigin Item ItemGroup Section Style Table Report Row"
+    ),
     "plan_verdict": "compute_impact format_current_verdict",
     "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",
 }

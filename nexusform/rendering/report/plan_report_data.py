@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.diagnostic import SourceFile
@@ -44,7 +45,7 @@ from nexusform.rendering.report.plan_verdict import (
     compute_impact,
     describe_rejection,
 )
-from nexusform.rendering.report.report_tree import Report
+from nexusform.rendering.report.report_tree import Report, Section
 
 if TYPE_CHECKING:
     from nexusform.rendering.report.change_stanzas import ChangeStanza
@@ -156,6 +157,19 @@ class PlanReportData:
         from nexusform.rendering.report.site_rows import build_site_rows
 
         return build_site_rows(self.plan)
+
+    @cached_property
+    def domain_sections(self) -> Mapping[str, tuple[Section, ...]]:
+        """The sections of domains by their place on a page."""
+        from nexusform.rendering.report.domain_sections import build_domain_sections
+
+        return build_domain_sections(self.plan)
+
+    @property
+    def cluster_names(self) -> Iterator[tuple[str, str]]:
+        """The names of clusters in sections of domains, with their ids."""
+        for section in chain.from_iterable(self.domain_sections.values()):
+            yield from section.cluster_names
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

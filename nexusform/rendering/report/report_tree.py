@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class Style(StrEnum):
     """Style of a part of a text.
 
-    A LOCATION (`file:line`) and a SITE of the map are links if possible.
+    A LOCATION (`file:line`) and a SITE of the map are links if possible. The ACTION of an
+    `ActionText` has a colour.
     """
 
+    ACTION = "action"
     ARROW = "arrow"
     CODE = "code"
     LOCATION = "location"
@@ -39,6 +41,18 @@ class StyledText(Struct, frozen=True):
 
     text: str
     style: Style
+
+
+class ActionText(StyledText, frozen=True):
+    """What a plan does at a place, such as `+ Bound`.
+
+    `action` is the action of a placement, "" for a place that takes nothing. The figures `detail`
+    are below the text, and `reason` is its tooltip.
+    """
+
+    action: str = ""
+    detail: str = ""
+    reason: str = ""
 
 
 # A string is a sentence; its parts in backticks are code.
@@ -75,7 +89,9 @@ class Table(Struct, frozen=True):
 
     Narrow screens omit the columns `details`; a comment shows the lines `compact` instead, if there
     are any, because a phone cuts wide tables off. Rows of an `is_grouped` table share their first
-    cell. Cells of an `is_unwrapped` one stay on one line.
+    cell. Cells of an `is_unwrapped` one stay on one line. Cells of an `is_matrix` are `ActionText`,
+    but for the first one of a row, its name; `summary` describes a picture of it. A table with a
+    `fold_title` is closed at first.
     """
 
     headers: tuple[str, ...]
@@ -86,6 +102,9 @@ class Table(Struct, frozen=True):
     compact: tuple[Text, ...] = ()
     is_grouped: bool = False
     is_unwrapped: bool = False
+    is_matrix: bool = False
+    summary: str = ""
+    fold_title: str = ""
 
     @property
     def has_findings(self) -> bool:
@@ -138,7 +157,8 @@ class Section(Struct, frozen=True):
     """A section of a report.
 
     An `is_folded` one is detail: closed at first if the format allows. `commands` are for copying.
-    `notes` are pairs of heading and sentence. `name` identifies the section on a page.
+    `notes` are pairs of heading and sentence. `name` identifies the section on a page, and
+    `cluster_names` are the names of clusters in it, each with the id of the cluster.
     """
 
     title: str
@@ -154,6 +174,7 @@ class Section(Struct, frozen=True):
     code: CodeBlock = _NO_CODE
     entries: FindingEntries | None = None
     findings: Findings = _NO_FINDINGS
+    cluster_names: tuple[tuple[str, str], ...] = ()
 
     @property
     def all_tables(self) -> tuple[Table, ...]:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.plans.plan import PlacementAction, Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.html_page import build_page_content, render_html
+from nexusform.rendering.page.report_page import build_plan_section
 from nexusform.rendering.page.svg_map import render_svg
+from nexusform.rendering.report.report_tree import ActionText, Row, Section, Style, Table
 from tests.kill_points import long_case, select_cases
 from tests.planning.harness import build_all_types, build_state, plan, require_success
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
@@ -76,6 +77,14 @@ def choose_view(browser: Browser, view: str) -> None:
     browser.click(f"input[name=view][value={view}]")
 
 
+def open_matrix(browser: Browser, directory: Path, matrix: Table, width: int) -> None:
+    """Open a page with the matrix alone."""
+    page = render_html(Plan(), {}, REGISTRIES)
+    drawn = str(build_element("main", build_plan_section(Section("M", table=matrix, name="m"))))
+    (directory / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
+    browser.open(directory / "page.html", width)
+
+
 WORDS = """const name = document.querySelector(".matrix .name");
   const texts = document.createTreeWalker(name, NodeFilter.SHOW_TEXT), broken = [];
   while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/[^ -]+/g)) {
@@ -87,54 +96,28 @@ WORDS = """const name = document.querySelector(".matrix .name");
   return broken"""
 
 
-@pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_names_of_a_wide_fleet_break_only_between_words(
+def test_names_of_a_wide_matrix_break_only_between_words(
     browser: Browser, width: int, tmp_path: Path
 ) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import (
-        FleetMatrix,
-        MatrixCell,
-        render_placement_grid,
-    )
-
     keys = ("northernregioncustomer0011720", "southern9851020", "a")
     names = tuple(f'fleet_cluster_resource_placement.p["{key}"]' for key in keys)
     clusters = tuple(f"member-{number}" for number in range(30))
-    squares = {
-        (name, cluster): MatrixCell(None, "", "no label") for name in names for cluster in clusters
-    }
-    page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(
-        build_element("main", render_placement_grid(FleetMatrix(names, clusters, squares), ""))
-    )
-    (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
-    browser.open(tmp_path / "page.html", width)
+    rejected = ActionText("not picked", Style.ACTION, reason="no label")
+    rows = tuple(Row((name, *(rejected for _ in clusters))) for name in names)
+    open_matrix(browser, tmp_path, Table(("Placement", *clusters), rows, is_matrix=True), width)
     assert browser.count(".matrix td") == 30
     assert browser.run(WORDS) == []
 
 
-@pytest.mark.of_domains("fleet")
 def test_phone_lists_clusters_below_their_placement_changed_first(
-    browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
+    browser: Browser, tmp_path: Path
 ) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import (
-        FleetMatrix,
-        MatrixCell,
-        render_placement_grid,
-    )
-
-    rows = [row for row in examples["fleet"].saved.plan.placements if row.kind == "binding"][:2]
-    new = replace(rows[0], object="new")
-    kept = replace(rows[1], object="kept", action=PlacementAction.KEEP)
-    clusters = ("kept", "not", "new")
-    squares = {("p", "new"): MatrixCell(new), ("p", "kept"): MatrixCell(kept)}
-    page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(
-        build_element("main", render_placement_grid(FleetMatrix(("p",), clusters, squares), ""))
-    )
-    (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
-    browser.open(tmp_path / "page.html", 390)
+    new = ActionText("+ Bound", Style.ACTION, action="place")
+    kept = ActionText("Bound", Style.ACTION, action="keep")
+    rows = (Row(("p", kept, ActionText("", Style.ACTION), new)),)
+    matrix = Table(("Placement", "kept", "not", "new"), rows, is_matrix=True)
+    open_matrix(browser, tmp_path, matrix, 390)
     cells = "[...document.querySelectorAll('.matrix tbody th, .matrix tbody td')]"
     place = "each.getBoundingClientRect().top * 1000 + each.getBoundingClientRect().left"
     words = "each.dataset.head || each.innerText.trim()"

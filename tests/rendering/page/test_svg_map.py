@@ -26,7 +26,7 @@ from tests.rendering.real_plans import RealPlan, plan_many_objects
 from tests.worlds.small_worlds import build_racks
 
 SVG = "{http://www.w3.org/2000/svg}"
-DRAWING = "nexusform.domains.fleet.rendering.fleet_parts"
+DRAWING = "nexusform.rendering.page.matrix_picture"
 
 
 def render_and_parse(real: RealPlan) -> ET.Element:

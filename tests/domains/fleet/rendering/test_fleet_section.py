@@ -1,4 +1,4 @@
-"""Tests of the matrix of placements and clusters: picked and changed ones first.
+"""Tests of the section of placements and clusters: picked and changed ones first.
 
 All others are folded.
 """
@@ -6,14 +6,13 @@ All others are folded.
 from __future__ import annotations
 
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.rendering.fleet_parts import (
-    build_fleet_matrix,
-    render_fleet_part,
-    render_fleet_svg,
-)
+from nexusform.domains.fleet.rendering.fleet_section import build_fleet_section
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, RejectedCluster
 from nexusform.rendering.notation.markup import build_element
+from nexusform.rendering.page.report_page import build_plan_section
+from nexusform.rendering.page.svg_map import render_svg
+from nexusform.rendering.report.report_tree import Table
 from nexusform.resources.address import parse_address
 
 WEB = parse_address("fleet_cluster_resource_placement.web")
@@ -40,29 +39,33 @@ def build_plan(clusters: int) -> Plan:
     )
 
 
+def build_matrix(plan: Plan) -> Table:
+    matrix = build_fleet_section(plan).all_tables[0]
+    assert matrix.is_matrix
+    return matrix
+
+
 def test_picked_clusters_and_changed_placements_come_first() -> None:
-    matrix = build_fleet_matrix(build_plan(12))
-    assert matrix.placements == (str(API), str(WEB))
-    assert matrix.clusters[:3] == ("c2", "c10", "c0")
-    assert len(matrix.clusters) == 12
-    assert matrix.unpicked == ()
+    matrix = build_matrix(build_plan(12))
+    assert [row.cells[0] for row in matrix.rows] == [str(API), str(WEB)]
+    assert matrix.headers[1:4] == ("c2", "c10", "c0")
+    assert len(matrix.headers) == 1 + 12
+    assert build_fleet_section(build_plan(12)).groups == ()
 
 
 def test_many_unpicked_clusters_are_folded() -> None:
     plan = build_plan(50)
-    matrix = build_fleet_matrix(plan)
-    assert matrix.clusters == ("c2", "c10")
-    assert len(matrix.unpicked) == 48
-    page = str(build_element("div", render_fleet_part(plan)))
+    assert build_matrix(plan).headers == ("Placement", "c2", "c10")
+    page = str(build_element("div", build_plan_section(build_fleet_section(plan))))
     assert "<summary>48 clusters not picked by any placement</summary>" in page
     # The reasons for unpicked clusters remain below.
     assert "no label" in page
-    assert "48 clusters without a placement: not shown." in render_fleet_svg(plan, "")
+    picture = render_svg(plan)
+    assert "48 clusters not picked by any placement: not shown." in picture
+    assert "2 placements, 2 clusters, 2 bindings" in picture
 
 
 def test_changed_clusters_come_before_unchanged_ones() -> None:
     kept = [build_row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
-    matrix = build_fleet_matrix(
-        Plan(placements=(*kept, build_row(WEB, "c9", PlacementAction.REMOVE)))
-    )
-    assert matrix.clusters[:3] == ("c9", "c0", "c1")
+    matrix = build_matrix(Plan(placements=(*kept, build_row(WEB, "c9", PlacementAction.REMOVE))))
+    assert matrix.headers[1:4] == ("c9", "c0", "c1")

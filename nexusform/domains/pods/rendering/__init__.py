@@ -1,0 +1,1 @@
+"""Section of pods in the report of a plan."""
