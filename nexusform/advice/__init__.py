@@ -2,6 +2,6 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "lint_input": "LintInput LintPool build_fit_counter build_placement_simulator LintSite",
+    "lint_input": "LintInput LintPool LintSite PlanTrial SiteUsage build_fit_counter measure_usage",
     "registry": "run_rules check_ignored_rules RULE_IDS RULES",
 }

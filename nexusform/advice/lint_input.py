@@ -1,19 +1,25 @@
 """Input of lint rules: pools with their placements, sites and their machines (frozen).
 
 The module also has the format of findings. Measured statements ("So 6 machines will run
-two VMs of cluster-d") come from `LintSite.simulate`, which places the site's pools in another order
-or with other zones; without it (`validate`) rules use only the literals of the configuration.
+two VMs of cluster-d") come from `LintInput.plan_trial`, a plan with edits: another order, or other
+zones; without it (`validate`) rules use only the literals of the configuration. A trial costs a
+plan, so one trial answers for all pools of a rule.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
+from nexusform.json_data.plain_data import Path
 from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.plan_request import ArgumentAdjustment
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
@@ -30,6 +36,9 @@ from nexusform.scheduling.racks.vms import (
 )
 from nexusform.scheduling.sku_catalogue import find_largest_sku
 
+if TYPE_CHECKING:
+    from nexusform.planning.edits import Edit
+
 
 class LintPool(Struct, frozen=True):
     """One pool of VMs after the plan.
@@ -37,9 +46,8 @@ class LintPool(Struct, frozen=True):
     `owner` is the
     cluster's id (site and name), `address` the resource instance with the pool, `block` its header
     for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
-    placement order), `vms` the placed ones by number. `removals` are the existing VMs
-    removed after some of the new ones are placed (handles on the site), by the number of placed
-    ones. `surge` is the number of VMs that an upgrade adds first. `zones_span` is the
+    placement order), `vms` the placed ones by number. `path` is the place of its arguments in the
+    resource. `surge` is the number of VMs that an upgrade adds first. `zones_span` is the
     availability_zones argument, `span` the pool's block. `ignored_rules` are the ids of comments
     before the resource, the pool's block or that argument.
     """
@@ -59,7 +67,7 @@ class LintPool(Struct, frozen=True):
     zones_span: Span | None = None
     block: str = ""
     ignored_rules: frozenset[str] = frozenset()
-    removals: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    path: Path = ()
 
     @property
     def zones(self) -> frozenset[str] | None:
@@ -71,6 +79,11 @@ class LintPool(Struct, frozen=True):
         return Demand(
             VmName(self.owner, self.cluster, self.pool, number), self.sku, self.constraints
         )
+
+    def edit_zones(self, zones: Sequence[str] | None) -> Edit:
+        """Return the edit of its zones; None means all zones."""
+        path = (*self.path, "availability_zones")
+        return ArgumentAdjustment(parse_address(self.address), path, zones)
 
     @property
     def count(self) -> int:
@@ -88,16 +101,15 @@ class LintPool(Struct, frozen=True):
         return self.pool == CONTROL_PLANE
 
 
-class SimulationResult(Struct, frozen=True):
-    """Result of a simulated placement.
+class SiteUsage(Struct, frozen=True):
+    """Use of a site after a plan.
 
-    `unplaced_count` VMs found no capacity. By owner: `shared` is the number of machines with more
-    than one VM of the cluster, `maximum` the largest number of its VMs on one machine, `machines`
-    the number of machines with any, `vms` its number of VMs. `free_largest` is the number of
-    additional VMs of `largest` (the largest SKU in use) that would fit afterwards.
+    By owner: `shared` is the number of machines with more than one VM of the cluster, `maximum` the
+    largest number of its VMs on one machine, `machines` the number of machines with any, `vms` its
+    number of VMs. `free_largest` is the number of additional VMs of `largest` (the largest SKU in
+    use) that would fit afterwards.
     """
 
-    unplaced_count: int
     shared: Mapping[str, int]
     maximum: Mapping[str, int]
     machines: Mapping[str, int]
@@ -106,15 +118,16 @@ class SimulationResult(Struct, frozen=True):
     free_largest: int
 
 
-Simulate: TypeAlias = Callable[[Sequence[LintPool]], SimulationResult]
 CountFree: TypeAlias = Callable[[Demand, dict[Hashable, Interval]], Interval]
 CountFitting: TypeAlias = Callable[[Sequence[Demand]], int]
+# Sites with pools in the plan with edits, by id; None if it does not fit.
+PlanTrial: TypeAlias = "Callable[[Sequence[Edit]], Mapping[str, SiteUsage] | None]"
 
 
 class LintSite(Struct, frozen=True):
     """A site: its machines in order of rack, slot and name.
 
-    `simulate(pools)` places the new VMs of these pools in this order on the site before the plan.
+    `usage` is its use after the plan, None for a site without pools and in `validate`.
     `count_free(demand, known_counts)` is the number of further such VMs that fit after the plan,
     `count_fitting(demands)` the number of these VMs that fit together. `known_counts` keeps the
     counts of equal demands.
@@ -122,7 +135,7 @@ class LintSite(Struct, frozen=True):
 
     id: str
     machines: tuple[Machine, ...] = ()
-    simulate: Simulate | None = None
+    usage: SiteUsage | None = None
     count_free: CountFree | None = None
     count_fitting: CountFitting | None = None
     known_counts: dict[Hashable, Interval] = field(default_factory=dict)
@@ -150,12 +163,13 @@ class LintSite(Struct, frozen=True):
         return [machine for machine in self.machines if machine.availability_zone in zones]
 
 
-class LintInput(Struct, frozen=True):
+class LintInput(Struct, frozen=True, dict=True):
     """Input of all rules.
 
     `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without a state
     (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable
-    benefit, too, `includes_existing` also that for pools without new VMs.
+    benefit, too, `includes_existing` also that for pools without new VMs. `plan_trial` makes the
+    plan with edits.
     """
 
     pools: tuple[LintPool, ...]
@@ -163,6 +177,31 @@ class LintInput(Struct, frozen=True):
     vm_skus: tuple[VmSku, ...] = ()
     includes_costless: bool = False
     includes_existing: bool = False
+    plan_trial: PlanTrial | None = None
+
+    @cached_property
+    def sharing_pins(self) -> tuple[LintPool, ...]:
+        """Pinned pools with new VMs, and with a VM beside others of their cluster."""
+        vm_counts = Counter(
+            (pool.owner, vm.placement.machine) for pool in self.pools for vm in pool.vms.values()
+        )
+        return tuple(
+            pool
+            for pool in self.pools
+            if pool.zones
+            and pool.new_numbers
+            and any(vm_counts[pool.owner, vm.placement.machine] > 1 for vm in pool.vms.values())
+        )
+
+    @cached_property
+    def usage_without_pins(self) -> Mapping[str, SiteUsage] | None:
+        """Sites in the plan without the zones of all `sharing_pins`.
+
+        None without such pools, or if that plan does not fit. Existing VMs of these pools are
+        placed again there, as the platform does.
+        """
+        edits = [pool.edit_zones(None) for pool in self.sharing_pins]
+        return self.plan_trial(edits) if edits and self.plan_trial is not None else None
 
     def is_reported(self, pool: LintPool) -> bool:
         """Return whether rules report a pool: it has VMs placed by the plan, or all pools are."""
@@ -171,19 +210,6 @@ class LintInput(Struct, frozen=True):
     def get_site(self, pool: LintPool) -> LintSite:
         """Return the pool's site; an empty one if it is unknown."""
         return self.sites.get(pool.site_id) or LintSite(pool.site_id)
-
-    def list_pools_with_zones(
-        self, changed: Sequence[LintPool], zones: frozenset[str] | None
-    ) -> list[LintPool]:
-        """Return the pools of a site, in order of creation.
-
-        The pools in `changed` get other `zones`; None means all zones.
-        """
-        pools = []
-        for pool in self.list_pools(changed[0].site_id):
-            constraints = replace(pool.constraints, zones=zones)
-            pools.append(replace(pool, constraints=constraints) if pool in changed else pool)
-        return pools
 
     def list_pools(self, site_id: str) -> tuple[LintPool, ...]:
         """Return the pools of one site, in order of creation."""
@@ -206,23 +232,6 @@ def build_finding(
     )
 
 
-def build_placement_simulator(before: RackScheduler) -> Simulate:
-    """Return a function to place the new VMs of pools, in order, on a copy of `before`.
-
-    The site before the plan. Its result counts spare capacity for the largest of the pools' SKUs.
-    """
-
-    def simulate(pools: Sequence[LintPool]) -> SimulationResult:
-        scheduler = before.copy()
-        unplaced = 0
-        for pool in pools:
-            answers = _place_new_vms(scheduler, pool)
-            unplaced += sum(isinstance(answer, NoFitReason) for answer in answers)
-        return _build_simulation_result(scheduler, unplaced, pools)
-
-    return simulate
-
-
 def build_fit_counter(after: RackScheduler) -> CountFitting:
     """Return a function to count the VMs that fit together on a site, on a copy of `after`."""
     # Copied once, at the first use.
@@ -241,29 +250,14 @@ def build_fit_counter(after: RackScheduler) -> CountFitting:
     return count_fitting
 
 
-def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:
-    """Place the new VMs of a pool in the scheduler and yield its answer for each.
+def measure_usage(scheduler: RackScheduler, pools: Sequence[LintPool]) -> SiteUsage | None:
+    """Return the use of a site with these pools, None without any.
 
-    VMs replaced in batches are removed in between: `pool.removals` has their handles by the number
-    of VMs placed before.
+    Spare capacity is counted for the largest SKU of the pools.
     """
-    demands = list(map(pool.build_demand, pool.new_numbers))
-    placed_count = 0
-    # The number of placed VMs before a removal, or at the end.
-    for count in sorted({*pool.removals, len(demands)}):
-        yield from scheduler.place_all(demands[placed_count:count])
-        placed_count = count
-        for handle in pool.removals.get(count, ()):
-            scheduler.release(handle)
-
-
-def _build_simulation_result(
-    scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]
-) -> SimulationResult:
-    """Count the VMs of each owner on machines, and the free capacity for the largest SKU.
-
-    It is the largest SKU of the pools.
-    """
+    largest = find_largest_sku(pool.sku for pool in pools)
+    if largest is None:
+        return None
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
     # Machines with several VMs, by owner.
     shared: Counter[str] = Counter()
@@ -277,10 +271,6 @@ def _build_simulation_result(
         vms[owner] += count
         shared[owner] += count > 1
         maximum[owner] = max(maximum.get(owner, 0), count)
-    largest = find_largest_sku(pool.sku for pool in pools)
-    assert largest is not None, "rules simulate sites with pools"
     constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
     free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
-    return SimulationResult(
-        unplaced, shared, maximum, machines, vms, largest=largest.name, free_largest=free
-    )
+    return SiteUsage(shared, maximum, machines, vms, largest=largest.name, free_largest=free)

@@ -25,8 +25,8 @@ def check(facts: LintInput) -> list[Diagnostic]:
             continue
         site = facts.get_site(pools[0])
         has_new_pins = any(pool.zones and pool.new_numbers for pool in pools)
-        if has_new_pins and site.simulate is not None:
-            without_pins = site.simulate(facts.list_pools_with_zones(pools, None))
+        if has_new_pins and facts.usage_without_pins is not None:
+            without_pins = facts.usage_without_pins[site.id]
             # Only the pins cause it.
             if not without_pins.shared.get(pools[0].owner, 0):
                 # zones-pinned reports it.

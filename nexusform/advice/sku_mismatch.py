@@ -63,7 +63,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
                 "cannot run its VMs. "
                 "Choose a SKU that all of them list, or zones with one kind of hardware."
             )
-        elif site.simulate is None:
+        elif site.usage is None:
             detail = (
                 f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} "
                 "(it needs "
@@ -71,7 +71,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
                 "pool will not fit."
             )
         else:
-            # In a plan (with a simulation), this is an error already.
+            # In a plan, this is an error already.
             continue
         if detail:
             summary = (

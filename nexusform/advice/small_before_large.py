@@ -4,15 +4,19 @@ Larger means more host memory in total. VMs are placed in order of creation, and
 cells that extra-large ones need whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
-from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, SiteUsage, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, group_by
+from nexusform.planning.plan_request import ArgumentAdjustment
+from nexusform.resources.address import parse_address
+from nexusform.schemas.block_schema import get_order_attribute
 
 ID: Final = "small-before-large"
+_POOLS: Final = "agent_pool"
 
 
 class _OrderGain(NamedTuple):
@@ -20,7 +24,7 @@ class _OrderGain(NamedTuple):
 
     text: str = ""
     summary: str = ""
-    is_zero: bool = False
+    is_silent: bool = False
 
 
 class CreationGroup(NamedTuple):
@@ -33,6 +37,11 @@ class CreationGroup(NamedTuple):
     def memory_gib(self) -> float:
         """Host memory of all pools of the group."""
         return sum(pool.memory_gib for pool in self.pools)
+
+    @property
+    def agent_pools(self) -> list[LintPool]:
+        """Pools without the control plane, which always comes first."""
+        return [pool for pool in self.pools if not pool.is_control_plane]
 
     @property
     def is_newly_placed(self) -> bool:
@@ -48,51 +57,65 @@ def check(facts: LintInput) -> list[Diagnostic]:
     """Return findings for clusters placed before larger ones, then for pools.
 
     A pool is reported if it is placed before larger ones of its cluster. Only clusters with all VMs
-    placed by this plan count: for them another order is possible.
+    placed by this plan count: for them another order is possible. One trial has the better order
+    of the clusters of all sites, another one that of the pools of all clusters.
     """
+    pools_by_site = group_by(facts.pools, lambda pool: pool.site_id)
+    groups_by_site = {site_id: _list_new_groups(pools) for site_id, pools in pools_by_site.items()}
+    # Clusters with larger clusters after them, and clusters with such pools.
+    cluster_orders: dict[str, list[LintPool]] = {}
+    pool_orders: dict[str, list[LintPool]] = {}
+    unordered_groups: dict[str, list[CreationGroup]] = {}
+    for site_id, groups in groups_by_site.items():
+        pools = pools_by_site[site_id]
+        if _find_positions_before_larger(groups):
+            larger_first = chain.from_iterable(group.pools for group in _sort_larger_first(groups))
+            cluster_orders[site_id] = _replace_pool_order(pools, list(larger_first))
+        unordered_groups[site_id] = [
+            group for group in groups if _find_positions_before_larger(group.agent_pools)
+        ]
+        if unordered_groups[site_id]:
+            pool_orders[site_id] = pools
+            for group in unordered_groups[site_id]:
+                pool_orders[site_id] = _replace_pool_order(
+                    pool_orders[site_id], _sort_larger_first(group.agent_pools)
+                )
+    usage_by_clusters = _plan_orders(cluster_orders, facts)
+    usage_by_pools = _plan_orders(pool_orders, facts)
     findings: list[Diagnostic] = []
-    for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
-        pools = facts.list_pools(site_id)
-        by_owner = group_by(pools, lambda pool: pool.owner).values()
-        groups = [CreationGroup(members[0].cluster, tuple(members)) for members in by_owner]
-        new_groups = [group for group in groups if group.is_newly_placed]
-        site = facts.get_site(pools[0])
-        findings += _check_cluster_order(
-            new_groups, pools, site, includes_costless=facts.includes_costless
-        )
-        for group in new_groups:
-            findings += _check_pool_order(
-                group, pools, site, includes_costless=facts.includes_costless
-            )
+    for site_id, groups in groups_by_site.items():
+        if site_id in cluster_orders:
+            names = ", ".join(group.name for group in _sort_larger_first(groups))
+            gain = _measure_gain(f"In the order {names}", site_id, usage_by_clusters, facts)
+            findings += _list_cluster_findings(groups, gain)
+        for group in unordered_groups[site_id]:
+            names = ", ".join(pool.pool for pool in _sort_larger_first(group.agent_pools))
+            lead = f"In the order {names}"
+            if len(unordered_groups[site_id]) > 1:
+                cluster_count = format_count(len(unordered_groups[site_id]), "cluster")
+                lead = f"With larger pools first in {cluster_count}"
+            gain = _measure_gain(lead, site_id, usage_by_pools, facts)
+            findings += _list_pool_findings(group, gain)
     return findings
 
 
-def _check_cluster_order(
-    new_groups: Sequence[CreationGroup],
-    pools: Sequence[LintPool],
-    site: LintSite,
-    *,
-    includes_costless: bool,
-) -> list[Diagnostic]:
-    """Return a finding for each cluster created before larger ones, if that costs capacity.
+def _list_new_groups(pools: Sequence[LintPool]) -> list[CreationGroup]:
+    by_owner = group_by(pools, lambda pool: pool.owner).values()
+    groups = [CreationGroup(members[0].cluster, tuple(members)) for members in by_owner]
+    return [group for group in groups if group.is_newly_placed]
 
-    With `includes_costless`, orders without a cost are reported too.
-    """
+
+def _list_cluster_findings(groups: Sequence[CreationGroup], gain: _OrderGain) -> list[Diagnostic]:
+    """Return a finding for each cluster created before larger ones."""
     findings: list[Diagnostic] = []
-    # Measured once, for the order of all clusters.
-    gain = None
-    for position in _find_positions_before_larger(new_groups):
-        group = new_groups[position]
-        larger = _list_larger(new_groups, position)
-        if gain is None:
-            better_order = sorted(new_groups, key=lambda new_group: -new_group.memory_gib)
-            names = ", ".join(new_group.name for new_group in better_order)
-            larger_first = list(chain.from_iterable(new_group.pools for new_group in better_order))
-            gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
-        if gain.is_zero and not includes_costless:
-            return []
+    for position in [] if gain.is_silent else _find_positions_before_larger(groups):
+        group = groups[position]
         sizes = format_list(
-            [f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], MAXIMUM_ITEMS
+            [
+                f"{later.name} ({later.memory_gib:,} GiB)"
+                for later in _list_larger(groups, position)
+            ],
+            MAXIMUM_ITEMS,
         )
         detail = (
             f"{group.name} ({group.memory_gib:,} GiB in all) is created before {sizes}. Put larger "
@@ -103,28 +126,17 @@ def _check_cluster_order(
     return findings
 
 
-def _check_pool_order(
-    group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
-) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster placed before larger ones of it.
-
-    If another order gains nothing, return none unless `includes_costless`.
-    """
-    agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    positions = _find_positions_before_larger(agent_pools)
-    if not positions:
-        # Larger pools come first already.
+def _list_pool_findings(group: CreationGroup, gain: _OrderGain) -> list[Diagnostic]:
+    """Return a finding for the first agent pool of a cluster placed before larger ones of it."""
+    if gain.is_silent:
         return []
-    pool = agent_pools[positions[0]]
-    larger = _list_larger(agent_pools, positions[0])
-    larger_first = sorted(agent_pools, key=lambda agent_pool: -agent_pool.memory_gib)
-    names = ", ".join(agent_pool.pool for agent_pool in larger_first)
-    gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
-    if gain.is_zero and not includes_costless:
-        # The order costs nothing.
-        return []
+    position = _find_positions_before_larger(group.agent_pools)[0]
+    pool = group.agent_pools[position]
     sizes = format_list(
-        [f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger],
+        [
+            f"{later.pool} ({later.memory_gib:,} GiB)"
+            for later in _list_larger(group.agent_pools, position)
+        ],
         MAXIMUM_ITEMS,
     )
     detail = (
@@ -160,6 +172,10 @@ def _list_larger(items: Sequence[_Sized], position: int) -> list[_Sized]:
     return [later for later in items[position + 1 :] if later.memory_gib > memory_gib]
 
 
+def _sort_larger_first(items: Sequence[_Sized]) -> list[_Sized]:
+    return sorted(items, key=lambda item: -item.memory_gib)
+
+
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
     """Return the pools with those of `order` in this order; all others keep their positions."""
     moved_ids = set(map(id, order))
@@ -167,27 +183,46 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 
 
-def _measure_order(
-    names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite
-) -> _OrderGain:
-    """Measure the gain of placing `pools` in the order `better`, called `names` in the text.
+def _plan_orders(
+    orders: Mapping[str, Sequence[LintPool]], facts: LintInput
+) -> Mapping[str, SiteUsage] | None:
+    """Return the sites in the plan with the pools of sites in these orders.
 
-    Both orders are simulated. More fitting VMs, fewer machines with two VMs of a cluster, and more
-    capacity count. `validate` has no simulation.
+    None if there is no order, or no trial, or if that plan does not fit.
     """
-    if site.simulate is None:
+    if not orders or facts.plan_trial is None:
+        return None
+    from nexusform.planning.edits import Edit, PlacementOrder
+
+    blocks = group_by(chain.from_iterable(orders.values()), lambda pool: pool.address)
+    new_blocks = {
+        parse_address(address): pools
+        for address, pools in blocks.items()
+        if any(pool.new_numbers for pool in pools)
+    }
+    edits: list[Edit] = [PlacementOrder(tuple(new_blocks))]
+    for address, pools in new_blocks.items():
+        names = [pool.pool for pool in pools if pool.path[:1] == (_POOLS,)]
+        if len(names) > 1:
+            edits.append(ArgumentAdjustment(address, (get_order_attribute(_POOLS),), names))
+    return facts.plan_trial(edits)
+
+
+def _measure_gain(
+    lead: str, site_id: str, usage_by_site: Mapping[str, SiteUsage] | None, facts: LintInput
+) -> _OrderGain:
+    """Return the gain of another order: fewer machines with two VMs of a cluster, more capacity.
+
+    It is silent without a gain, unless `includes_costless`. `validate` has no trial.
+    """
+    current = facts.sites[site_id].usage if site_id in facts.sites else None
+    if current is None or facts.plan_trial is None:
         return _OrderGain()
-    lead = f"In the order {names}"
-    current = site.simulate(pools)
-    alternative = site.simulate(better)
+    # A plan that does not fit gains nothing.
+    alternative = (usage_by_site or {}).get(site_id, current)
     gains: list[str] = []
     # The gains in short form.
     clauses: list[str] = []
-    more_fitting = current.unplaced_count - alternative.unplaced_count
-    if more_fitting > 0:
-        vms = format_count(more_fitting, "more VM fits", "more VMs fit")
-        gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
-        clauses.append(f"fit {more_fitting:,} more VMs")
     fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())  # machines
     if fewer_shared > 0:
         machines = format_count(fewer_shared, "fewer machine runs", "fewer machines run")
@@ -205,7 +240,11 @@ def _measure_order(
         )
     if not gains:
         nothing = " nothing is gained now: as many VMs fit, and as many cells stay free."
-        return _OrderGain(f"{lead}{nothing}", "another order gains nothing now", is_zero=True)
+        return _OrderGain(
+            f"{lead}{nothing}",
+            "another order gains nothing now",
+            is_silent=not facts.includes_costless,
+        )
     return _OrderGain(
         f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.",
         f"large pools first would {format_list(clauses)}",

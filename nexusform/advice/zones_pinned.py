@@ -14,25 +14,21 @@ from nexusform.advice.lint_input import (
     LintInput,
     LintPool,
     LintSite,
-    SimulationResult,
+    SiteUsage,
     build_finding,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 
 ID: Final = "zones-pinned"
-MAXIMUM_SIMULATIONS: Final = 16
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every pool pinned to zones, with the cost of the pin.
 
-    The cost is measured by placing the VMs of the site with and without the pin, for the first
-    pools of a plan.
+    The cost is the difference to the plan without all pins of clusters that share machines.
     """
     findings: list[Diagnostic] = []
-    # By site id.
-    current_results: dict[str, SimulationResult] = {}
     for pool in facts.pools:
         site = facts.get_site(pool)
         if (
@@ -46,26 +42,11 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if racks and len(racks) == len(site.racks):
             # All racks of the site: no pin.
             continue
-        reason = (
-            "VMs of one cluster end up on one machine mostly because of pins, and growth and "
-            "repairs find fewer "
-            "machines."
-        )
-        # If not measured below.
-        cost = _ZonePinCost(text=reason, summary="which are few racks")
-        # Existing VMs are not placed again, with or without the pin.
-        is_measurable = pool.new_numbers and len(findings) < MAXIMUM_SIMULATIONS
-        if is_measurable and site.simulate is not None:
-            pools = facts.list_pools(site.id)
-            if site.id not in current_results:
-                current_results[site.id] = site.simulate(pools)
-            free_result = site.simulate(facts.list_pools_with_zones([pool], None))
-            cost = _build_pin_cost(pool, current_results[site.id], free_result)
-            if not cost.summary and not facts.includes_costless:
-                # The pin costs nothing.
-                continue
+        cost = _measure_pin_cost(pool, site, facts)
+        if cost.is_silent and not facts.includes_costless:
+            continue
         limit = f"limited to {format_count(len(pool.zones), 'zone')}"
-        summary = f"{pool.cluster}/{pool.pool}: {limit}, {cost.summary or 'at no cost now'}"
+        summary = f"{pool.cluster}/{pool.pool}: {limit}, {cost.summary}"
         target = f"the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}"
         # Known from the machines of the site.
         if racks:
@@ -81,10 +62,11 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 class _ZonePinCost(Struct, frozen=True):
-    """Cost of a pin, as sentences and as a clause; the clause is "" without a cost."""
+    """Cost of a pin, as sentences and as a clause; silent without a known cost."""
 
     text: str
-    summary: str = ""
+    summary: str
+    is_silent: bool = False
 
 
 def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bool:
@@ -106,45 +88,49 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
     )
 
 
-def _build_pin_cost(
-    pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
-) -> _ZonePinCost:
-    """Format the cost of the pin in this plan, compared with `free_result`.
+def _measure_pin_cost(pool: LintPool, site: LintSite, facts: LintInput) -> _ZonePinCost:
+    """Return the cost of a pin in this plan: machines that more VMs of the cluster share.
 
-    `free_result` is a simulation without the pin.
+    Without new VMs the pin decides nothing. Without shared machines it costs nothing.
     """
-    # A shared machine runs two or more VMs of the cluster.
-    extra_shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
-    extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count
-    # The text of the finding.
-    sentences = []
-    # The same for its one-line summary.
-    clauses = []
-    if extra_unplaced > 0:
-        clause = f"{format_count(extra_unplaced, 'VM does', 'VMs do')} not fit"
-        clauses.append(clause)
-        sentences.append(f"So {clause}.")
-    if extra_shared > 0:
-        vm_text = f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster}"
-        clauses.append(f"{format_count(extra_shared, 'machine runs', 'machines run')} {vm_text}")
-        sentences.append(f"So {format_count(extra_shared, 'machine')} will run {vm_text}.")
-    if not sentences:
+    pinned_usage = site.usage
+    if not pool.new_numbers or pinned_usage is None:
+        return _ZonePinCost(
+            "VMs of one cluster end up on one machine mostly because of pins, and growth and "
+            "repairs find fewer machines.",
+            "which are few racks",
+        )
+    # Machines with several VMs of the cluster, of which the pool has one.
+    extra_shared = 0
+    free_usage = pinned_usage
+    if pool in facts.sharing_pins:
+        if facts.usage_without_pins is None:
+            return _ZonePinCost(
+                "Its cost is unknown: without the pins of such pools, this plan has errors. "
+                "Separation rules may need them.",
+                "at unknown cost",
+                is_silent=True,
+            )
+        free_usage = facts.usage_without_pins[site.id]
+        extra_shared = pinned_usage.shared[pool.owner] - free_usage.shared.get(pool.owner, 0)
+    if extra_shared <= 0:
         return _ZonePinCost(
             f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than "
-            "without "
-            "it. Growth and repairs will find fewer machines."
+            "without it. Growth and repairs will find fewer machines.",
+            "at no cost now",
+            is_silent=True,
         )
-    # All VMs of the site fit without the pin.
-    if not free_result.unplaced_count:
-        vms = free_result.vms.get(pool.owner, 0)
-        machines = free_result.machines.get(pool.owner, 0)
-        sentences.append(
-            f"Without the pin all {format_count(vms, 'VM')} fit on "
-            f"{format_count(machines, 'machine')}."
-        )
-    return _ZonePinCost(text=" ".join(sentences), summary=f"so {' and '.join(clauses)}")
+    vm_text = f"{_format_shared_vm_count(pool, pinned_usage)} VMs of {pool.cluster}"
+    vms = format_count(free_usage.vms.get(pool.owner, 0), "VM")
+    machines = format_count(free_usage.machines.get(pool.owner, 0), "machine")
+    pins = "the pin" if len(facts.sharing_pins) == 1 else "such pins"
+    return _ZonePinCost(
+        f"So {format_count(extra_shared, 'machine')} will run {vm_text}. Without {pins} all {vms} "
+        f"fit on {machines}.",
+        f"so {format_count(extra_shared, 'machine runs', 'machines run')} {vm_text}",
+    )
 
 
-def _format_shared_vm_count(pool: LintPool, outcome: SimulationResult) -> str:
+def _format_shared_vm_count(pool: LintPool, usage: SiteUsage) -> str:
     # On the fullest machine.
-    return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"
+    return "two" if usage.maximum.get(pool.owner, 0) == 2 else "two or more"

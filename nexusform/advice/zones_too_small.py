@@ -1,9 +1,17 @@
 """zones-too-small: the zones of a pool have fewer machines than the pool has VMs."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
+from nexusform.advice.lint_input import (
+    MAXIMUM_ITEMS,
+    LintInput,
+    LintPool,
+    LintSite,
+    SiteUsage,
+    build_finding,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 
@@ -16,6 +24,8 @@ def check(facts: LintInput) -> list[Diagnostic]:
     Other racks have more machines.
     """
     findings: list[Diagnostic] = []
+    small_pools: list[LintPool] = []
+    zones_by_pool: dict[tuple[str, str], list[str]] = {}
     # By site and zones: many pools share both.
     machine_counts: dict[tuple[str, frozenset[str] | None], int] = {}
     for pool in facts.pools:
@@ -31,14 +41,21 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if machine_count >= min(pool.count, all_machines):
             # Wider zones would not help.
             continue
-        wider_zones = _find_wider_zones(pool.count, pool.zones, site)
-        wider_count = len(site.list_schedulable(frozenset(wider_zones)))
+        zones_by_pool[pool.address, pool.pool] = _find_wider_zones(pool.count, pool.zones, site)
+        small_pools.append(pool)
+    # Once for all pools.
+    usage_by_site = _plan_wider_zones(small_pools, zones_by_pool, facts)
+    for pool in small_pools:
+        site = facts.get_site(pool)
+        assert pool.zones is not None
+        machine_count = machine_counts[pool.site_id, pool.zones]
+        wider_zones = zones_by_pool[pool.address, pool.pool]
         machine_text = format_count(machine_count, "machine")
         zones = format_list(sorted(pool.zones), MAXIMUM_ITEMS)
         detail = (
             f"The zones {zones} have {machine_text} that accept new VMs, but {pool.pool} of "
             f"{pool.cluster} has {pool.count:,} VMs: some share a machine and fail together. "
-            f"{_format_gain(pool, site, wider_zones, wider_count, facts)}"
+            f"{_format_gain(pool, site, wider_zones, usage_by_site)}"
         )
         summary = (
             f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {machine_text} of the zones "
@@ -71,27 +88,33 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     return sorted(selected)
 
 
+def _plan_wider_zones(
+    pools: Sequence[LintPool], zones: Mapping[tuple[str, str], list[str]], facts: LintInput
+) -> Mapping[str, SiteUsage] | None:
+    """Return the sites in the plan with these zones of all pools with new VMs, if it fits."""
+    edits = [pool.edit_zones(zones[pool.address, pool.pool]) for pool in pools if pool.new_numbers]
+    return facts.plan_trial(edits) if edits and facts.plan_trial is not None else None
+
+
 def _format_gain(
-    pool: LintPool, site: LintSite, wider_zones: list[str], machine_count: int, facts: LintInput
+    pool: LintPool,
+    site: LintSite,
+    wider_zones: list[str],
+    usage_by_site: Mapping[str, SiteUsage] | None,
 ) -> str:
     """Return the effect of wider zones.
 
-    Simulated, or their number of machines: in `validate`, and for a pool without new VMs.
+    As planned, or their number of machines: in `validate`, and for a pool without new VMs.
     """
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
-    if site.simulate is not None and pool.new_numbers:
-        after = site.simulate(facts.list_pools_with_zones([pool], frozenset(wider_zones)))
-        shared = after.shared.get(pool.owner, 0)
+    if usage_by_site is not None and pool.new_numbers:
+        shared = usage_by_site[site.id].shared.get(pool.owner, 0)
         shared_text = (
             f"{format_count(shared, 'machine runs', 'machines run')} two or more"
             if shared
             else "none does"
         )
-        unplaced = after.unplaced_count
-        unplaced_text = (
-            f" {format_count(unplaced, 'VM')} of the site would not fit." if unplaced else ""
-        )
-        return f"With {zones}, {shared_text} ({pool.cluster} as a whole).{unplaced_text}"
+        return f"With {zones}, {shared_text} ({pool.cluster} as a whole)."
     # The sentence before names machines.
-    return f"{zones} has {machine_count}."
+    return f"{zones} has {len(site.list_schedulable(frozenset(wider_zones)))}."

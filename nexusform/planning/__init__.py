@@ -5,7 +5,7 @@ Pure; start reading at planner.py.
 
 # public names of the package, by module.
 PUBLIC = {
-    "edits": "AddedBlocks Edit LostMachines MachineOutage RemovedInstance",
+    "edits": "AddedBlocks Edit LostMachines MachineOutage PlacementOrder RemovedInstance",
     "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledPod Instances DomainPhases",
     "planner": "make_plan",
     "plan_request": (

@@ -96,7 +96,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         *site_findings,
         *_build_listed_findings(complete_plan),
         *plan_findings,
-        *lint_plan(result, opened.project.configuration, everything=True),
+        *lint_plan(result, request, everything=True),
     )
     origin = (
         f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"

@@ -1,8 +1,7 @@
 """plan_hypothesis: a plan with edits, the plan without them, and their differences."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +20,8 @@ from nexusform.plans.plan import build_hypothetical_plan
 from nexusform.plans.plan_checks import PreviousPlanDifferences
 
 _WITHOUT: Final = "the plan without assumptions"
+# Adds what the plan of a request has besides its rows.
+Completion: TypeAlias = Callable[[PlanResult, PlanRequest], PlanResult]
 
 
 class Hypothesis(Struct, frozen=True):
@@ -38,7 +39,7 @@ def plan_hypothesis(
     request: PlanRequest,
     edits: Sequence[Edit],
     before: PlanResult | None = None,
-    complete: Callable[[PlanResult], PlanResult] | None = None,
+    complete: Completion | None = None,
     assumptions: Sequence[str] = (),
 ) -> Hypothesis:
     """Plan a request with edits, and compare it with the plan without them.
@@ -48,16 +49,16 @@ def plan_hypothesis(
     a HypotheticalPlan: it is never saved or applied. With `assumptions`, the edits as the user
     wrote them, it shows them and the differences.
     """
-    complete = complete or partial(add_site_capacity, registries=request.registries)
+    complete = complete or _add_capacity
     if before is None:
-        before = complete(make_plan(build_trial_request(request)))
+        before = complete(make_plan(build_trial_request(request)), request)
     edited_request = apply_edits(request, edits)
     after = before
     # Outages change no request: the machines return with their VMs.
     if edited_request is not request:
         result = make_plan(edited_request)
         # Edits do not change the state.
-        after = complete(replace(result, occupied_before=before.occupied_before))
+        after = complete(replace(result, occupied_before=before.occupied_before), edited_request)
     comparison = None
     if not (before.plan.errored or after.plan.errored):
         comparison = compare_plans(after.plan, before.plan, _WITHOUT)
@@ -70,15 +71,19 @@ def plan_hypothesis(
     return Hypothesis(before, replace(after, plan=hypothetical_plan), comparison)
 
 
+def _add_capacity(result: PlanResult, request: PlanRequest) -> PlanResult:
+    return add_site_capacity(result, request.registries)
+
+
 def plan_assumptions(
-    request: PlanRequest, texts: Sequence[str], complete: Callable[[PlanResult], PlanResult]
+    request: PlanRequest, texts: Sequence[str], complete: Completion
 ) -> PlanResult:
     """Plan a request under assumptions as the user wrote them.
 
     The differences to the plan without assumptions are in `since` of the plan. An assumption that
     is not valid gives a failed plan with an error for each.
     """
-    before = complete(make_plan(build_trial_request(request)))
+    before = complete(make_plan(build_trial_request(request)), request)
     problems: list[Diagnostic] = []
     edits: list[Edit] = []
     # Without any object, the errors of the plan itself explain why.

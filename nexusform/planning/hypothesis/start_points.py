@@ -74,7 +74,7 @@ class StartPoint(Struct, frozen=True, dict=True):
         )
 
 
-def _keep_result(result: PlanResult) -> PlanResult:
+def _keep_result(result: PlanResult, _request: PlanRequest) -> PlanResult:
     return result
 
 

@@ -5,5 +5,6 @@ PUBLIC = {
     "known_after_apply": (
         "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only "
         "WriteOnlyValues"
-    )
+    ),
+    "trials": "plan_trial",
 }

@@ -1,8 +1,9 @@
 """Lint of a plan, the state or a configuration with the rules of advice."""
 
-from collections import Counter
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -10,22 +11,26 @@ from nexusform.advice.lint_input import (
     LintInput,
     LintPool,
     LintSite,
+    PlanTrial,
+    SiteUsage,
     build_fit_counter,
-    build_placement_simulator,
+    measure_usage,
 )
 from nexusform.advice.registry import run_rules
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
+from nexusform.diagnostics.phrases import group_by
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.planner import make_plan
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, ReleaseOperation
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
-# Site, owner and pool, as used by the placement rule.
-_PoolKey: TypeAlias = tuple[str, str, str]
+if TYPE_CHECKING:
+    from nexusform.planning.edits import Edit
 
 
 def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
@@ -36,71 +41,82 @@ def lint_configuration(result: PlanResult, configuration: Configuration) -> list
     error_ids = {error.id for error in select_errors(result.plan.diagnostics)}
     if not result.objects or error_ids - {"insufficient-capacity"}:
         return []
-    return lint_plan(result, configuration, literal_only=True)
+    return _lint(result, configuration, None)
 
 
 def lint_plan(
-    result: PlanResult,
-    configuration: Configuration,
-    *,
-    everything: bool = False,
-    literal_only: bool = False,
+    result: PlanResult, request: PlanRequest, *, everything: bool = False
 ) -> list[Diagnostic]:
-    """Return the findings of the lint rules for the objects placed by a plan.
+    """Return the findings of the lint rules for the objects placed by the plan of a request.
 
     With `everything`, existing objects are reported, too, and advice without a gain of capacity
-    today. With `literal_only`, only rules about arguments run.
+    today.
     """
+    return _lint(result, request.configuration, request, everything=everything)
+
+
+def _lint(
+    result: PlanResult,
+    configuration: Configuration,
+    request: PlanRequest | None,
+    *,
+    everything: bool = False,
+) -> list[Diagnostic]:
+    """Return the findings of the lint rules; without a request, those about arguments."""
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = _index_removed_vms(result.sites.values())
-    pools = tuple(_build_lint_pools(result.objects, removed_vms))
-    sites = {site_id: _build_lint_site(site) for site_id, site in result.sites.items()}
-    # Such rules simulate no placements.
-    if literal_only:
-        sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
+    pools = tuple(_build_lint_pools(result.objects))
+    pools_by_site = group_by(pools, lambda pool: pool.site_id)
+    sites = {
+        site_id: LintSite(site.id, tuple(site.machines.values()))
+        if request is None
+        else _build_lint_site(site, pools_by_site.get(site_id, ()))
+        for site_id, site in result.sites.items()
+    }
     lint_input = LintInput(
-        pools, sites, skus, includes_costless=everything, includes_existing=everything
+        pools,
+        sites,
+        skus,
+        includes_costless=everything,
+        includes_existing=everything,
+        plan_trial=None if request is None else _build_plan_trial(request, pools_by_site),
     )
-    return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
+    return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=request is None)
 
 
-def _build_lint_site(site: SitePlan) -> LintSite:
-    """Build the facts of a site for the rules, which simulate placements before the plan."""
+def _build_lint_site(site: SitePlan, pools: Sequence[LintPool]) -> LintSite:
+    """Build the facts of a site after the plan for the rules."""
     return LintSite(
         site.id,
         tuple(site.machines.values()),
-        build_placement_simulator(site.base),
+        measure_usage(site.scheduler, pools),
         site.scheduler.count_free_slots,
         build_fit_counter(site.scheduler),
     )
 
 
-def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles of removed VMs by pool, then by the number of its VMs placed before.
+def _build_plan_trial(
+    request: PlanRequest, pools_by_site: Mapping[str, Sequence[LintPool]]
+) -> PlanTrial:
+    """Return a function to make the plan of a request with edits, without samples."""
+    request = replace(request, samples=0)
 
-    Ids in the scheduler. For example, `{pool: {2: [17]}}`: the VM with handle 17 is removed after
-    two VMs of the pool were placed.
-    """
-    removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
-    for site in sites:
-        placed_counts: Counter[_PoolKey] = Counter()
-        for operation in site.operations:
-            if isinstance(operation, PlaceOperation):
-                vm = operation.demand.vm
-                placed_counts[site.id, vm.owner, vm.pool] += 1
-            elif isinstance(operation, ReleaseOperation):
-                vm = site.base.get_vm(operation.handle).vm
-                key = (site.id, vm.owner, vm.pool)
-                removed_vms.setdefault(key, {}).setdefault(placed_counts[key], []).append(
-                    operation.handle
-                )
-    return removed_vms
+    def plan_edits(edits: Sequence[Edit]) -> Mapping[str, SiteUsage] | None:
+        from nexusform.planning.replanning.trials import plan_trial
+
+        outcome = plan_trial(request, make_plan, edits)
+        if outcome.plan.errored:
+            return None
+        usages = {
+            site_id: measure_usage(outcome.sites[site_id].scheduler, pools)
+            for site_id, pools in pools_by_site.items()
+        }
+        return {site_id: usage for site_id, usage in usages.items() if usage is not None}
+
+    return plan_edits
 
 
-def _build_lint_pools(
-    objects: Mapping[Address, VmObject], removed_vms: Mapping[_PoolKey, Mapping[int, Sequence[int]]]
-) -> Iterable[LintPool]:
+def _build_lint_pools(objects: Mapping[Address, VmObject]) -> Iterable[LintPool]:
     """Yield the pools to lint: those with a configurable count."""
     for address, vm_object in objects.items():
         demand = vm_object.request.demand
@@ -109,10 +125,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:
-                # A pool may have another name in rules.
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
-                lint_pool = _build_lint_pool(address, vm_object, demand, pool)
-                yield replace(lint_pool, removals=removed_vms.get(key, {}))
+                yield _build_lint_pool(address, vm_object, demand, pool)
 
 
 def _build_lint_pool(
@@ -161,4 +174,5 @@ def _build_lint_pool(
         zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
         ignored_rules=frozenset(ignored_rules),
+        path=pool.path,
     )

@@ -287,7 +287,7 @@ class Run(Struct):
         plan = self._add_provider_records(result.plan, options)
         diagnostics += check_exports(plan, self.stored.state)
         diagnostics += check_created_objects(plan, has_state=True)
-        return self._complete_plan(replace(result, plan=plan), diagnostics)
+        return self._complete_plan(replace(result, plan=plan), request, diagnostics)
 
     @property
     def _has_observing_provider(self) -> bool:
@@ -324,11 +324,11 @@ class Run(Struct):
         if has_errors(identity_problems):
             return self.build_failed_plan(options, identity_problems)
 
-        def complete(result: PlanResult) -> PlanResult:
+        def complete(result: PlanResult, request: PlanRequest) -> PlanResult:
             """Add what is known of providers, findings and capacity."""
             plan = self._add_provider_records(result.plan, options)
             problems = [*diagnostics, *identity_problems, *check_exports(plan, self.stored.state)]
-            return self._complete_plan(replace(result, plan=plan), problems)
+            return self._complete_plan(replace(result, plan=plan), request, problems)
 
         if options.edits:
             return plan_hypothesis(
@@ -451,7 +451,7 @@ class Run(Struct):
         )
 
     def _complete_plan(
-        self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]
+        self, result: PlanResult, request: PlanRequest, further_diagnostics: Sequence[Diagnostic]
     ) -> PlanResult:
         """Return the result with `further_diagnostics`, lint findings and site capacity.
 
@@ -475,11 +475,11 @@ class Run(Struct):
             )
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
-            result = self._add_lint_findings(result)
+            result = self._add_lint_findings(result, request)
         with log_duration("capacity counted"):
             return add_site_capacity(result, self.project.registries)
 
-    def _add_lint_findings(self, result: PlanResult) -> PlanResult:
+    def _add_lint_findings(self, result: PlanResult, request: PlanRequest) -> PlanResult:
         """Return the result with the findings of the lint rules, and the disabled rules.
 
         Errors prevent all rules.
@@ -491,7 +491,7 @@ class Run(Struct):
         if has_pools_to_lint and not result.plan.errored:
             from nexusform.workflow.opening.linting import lint_plan
 
-            findings = lint_plan(result, self.project.configuration)
+            findings = lint_plan(result, request)
         disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
         diagnostics = (*result.plan.diagnostics, *findings)
         return replace(
@@ -519,7 +519,8 @@ class Run(Struct):
         request = replace(
             self.build_request(options), refreshed_objects=refreshed_objects, imports=imports
         )
-        plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
+        result = self._complete_plan(make_plan(request), request, self._check_state_consistency())
+        plan = result.plan
         # Captures are inventories read by providers, so they are taken from the saved plan.
         captures = [
             read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)

@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.loader import load_configuration
+from nexusform.planning.planner import make_plan
 from nexusform.workflow.opening.linting import lint_plan
-from tests.planning.harness import (
-    build_all_types,
-    build_state,
-    cluster,
-    plan,
-    pool,
-    require_success,
-)
+from tests.planning.harness import build_request, build_state, cluster, pool, require_success
 
 BIG = "NC_P46_224_v1"
 RACKS = """
@@ -44,11 +37,8 @@ def test_rolling_upgrade_is_measured_in_batches(tmp_path: Path, settings: str, c
         '"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["r0"]\n', 1
     )
     upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
-    result = require_success(plan(upgraded, build_state(text), directory=str(tmp_path)))
-    configuration, _ = load_configuration(
-        str(tmp_path), cache_directory=None, **build_all_types().schemas
-    )
-    assert configuration is not None
-    [pin] = [each for each in lint_plan(result, configuration) if each.id == "zones-pinned"]
+    request = build_request(upgraded, build_state(text), directory=str(tmp_path))
+    result = require_success(make_plan(request))
+    [pin] = [each for each in lint_plan(result, request) if each.id == "zones-pinned"]
     assert "not fit because" not in pin.detail
     assert f"all {count + 1} VMs fit on" in pin.detail
