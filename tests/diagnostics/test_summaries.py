@@ -41,12 +41,12 @@ def list_risk_ids() -> tuple[str, ...]:
     return RISKS
 
 
-_ID = r"[a-z0-9]+(-[a-z0-9]+)+|separation"
+_ID = r"[a-z0-9]+(?:-[a-z0-9]+)+|separation"
 
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts of one file: its texts, and its lines about diagnostics.
+    """Facts of one file: its texts that may be ids, and its lines about diagnostics.
 
     Lines have a new diagnostic or a replaced summary, or compare a text of a diagnostic.
     """
@@ -87,11 +87,19 @@ def _compares_text(node: ast.AST) -> bool:
     return any(isinstance(side, ast.Attribute) and side.attr in attributes for side in sides)
 
 
+# Only a file with such a text may break a rule. Parsing takes much longer than this search.
+_TEXT = r"\.(?:summary|headline|detail)\b"
+_OPERATOR = r"\s*(?:[=!<>]=|[<>]|\b(?:not in|in|is)\b)\s*"
+_CANDIDATE = re.compile(
+    rf"Diagnostic\(|\breplace\([^()]*(?:id|summary)=|{_TEXT}{_OPERATOR}|{_OPERATOR}\(?[\w.]+{_TEXT}"
+)
+
+
 def _collect_facts(path: Path) -> SourceFacts:
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    source = path.read_text()
+    nodes = list(ast.walk(ast.parse(source))) if _CANDIDATE.search(source) else []
     return SourceFacts(
-        texts=frozenset(value for value in constants if isinstance(value, str)),
+        texts=frozenset(re.findall(rf'"({_ID})"', source)),
         builds_summary=tuple(node.lineno for node in nodes if _builds_summary(node)),
         compares_text=tuple(node.lineno for node in nodes if _compares_text(node)),
     )
@@ -109,11 +117,8 @@ def collect_facts() -> dict[Path, SourceFacts]:
 @cache
 def list_known_ids() -> frozenset[str]:
     """Return every possible id among the texts of the code."""
-    texts = {text for facts in collect_facts().values() for text in facts.texts}
-    return frozenset(text for text in texts if re.fullmatch(_ID, text)) | {
-        *RULE_IDS,
-        *list_risk_ids(),
-    }
+    texts = frozenset(text for facts in collect_facts().values() for text in facts.texts)
+    return texts | {*RULE_IDS, *list_risk_ids()}
 
 
 # --- summaries ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -95,8 +96,10 @@ def is_traced(value: object) -> bool:
             return False
 
 
-def get_module(frame: FrameType) -> str | None:
-    file = Path(frame.f_code.co_filename)
+@cache
+def find_module(filename: str) -> str | None:
+    """Return the module of a source file, None if it is not part of the product."""
+    file = Path(filename)
     return str(file.relative_to(PACKAGE)) if file.is_relative_to(PACKAGE) else None
 
 
@@ -106,7 +109,7 @@ def build_watched_record(seen: set[str]) -> type[PlacedVm]:
     class WatchedVm(PlacedVm, frozen=True):
         def __getattribute__(self, name: str) -> Any:
             if object.__getattribute__(self, "name") == NAME:
-                module = get_module(sys._getframe(1))
+                module = find_module(sys._getframe(1).f_code.co_filename)
                 if module is not None:
                     seen.add(module)
             return object.__getattribute__(self, name)
@@ -118,7 +121,7 @@ def build_profiler(seen: set[str]) -> Callable[[FrameType, str, Any], None]:
     """Return a profiler that notes modules with the VM as an argument of a function."""
 
     def record_call(frame: FrameType, event: str, _: Any) -> None:
-        module = get_module(frame) if event == "call" else None
+        module = find_module(frame.f_code.co_filename) if event == "call" else None
         if module is None:
             return
         code = frame.f_code
