@@ -22,6 +22,7 @@ from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands
 from tests.docs.documented_domains import of_documented_domains
+from tests.docs.quick_environments import write_python
 from tests.rendering.real_plans import (
     EXAMPLES,
     NOW,
@@ -284,6 +285,7 @@ def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
             (workspace / name / file).write_text(
                 f"open({str(workspace / 'owned')!r}, 'a').write({name!r})\n"
             )
+    write_python(workspace / "bin")
     program = workspace / "bin" / "nexusform"
     program.write_text(program.read_text().replace(" -m", " -P -m"))
     (workspace / "out" / "reviewed.plan").write_text("")

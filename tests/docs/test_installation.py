@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.docs.quick_environments import write_python
 from tests.kill_points import long_case, tries_all
 
 ROOT = Path(__file__).parents[2]
@@ -33,21 +34,22 @@ UNREACHABLE = re.compile(
 # --- documents ---------------------------------------------------------------------------------
 
 # Each form installs the package of any owner of the name.
+# Without \b at the start, which makes the search several times slower.
 BY_NAME = [
     re.compile(pattern)
     for pattern in (
         (
-            r"\bpip3?\s+(?:install|download|wheel)\b(?:[^\n|&;]|\\\n)*?(?<!\bof)[\s'\"]nexusform"
+            r"pip3?\s+(?:install|download|wheel)\b(?:[^\n|&;]|\\\n)*?(?<!\bof)[\s'\"]nexusform"
             r"(?:\[[\w,]+\])?(?:[=<>~!][^\s'\"]*)?(?=['\"\s`)]|$)"
         ),
-        r"\bpip3?\s+install\s+['\"]?nexusform(?:\[[\w,]+\])?(?:[=<>~!][^\s'\"]*)?(?=['\"\s`)]|$)",
-        r"\b(?:pipx|uvx)\s+(?:install\s+|run\s+)?['\"]?nexusform\b",
-        r"\buv\s+(?:tool|pip|add)\b[^\n]*\bnexusform\b",
+        r"pip3?\s+install\s+['\"]?nexusform(?:\[[\w,]+\])?(?:[=<>~!][^\s'\"]*)?(?=['\"\s`)]|$)",
+        r"(?:pipx|uvx)\s+(?:install\s+|run\s+)?['\"]?nexusform\b",
+        r"uv\s+(?:tool|pip|add)\b[^\n]*\bnexusform\b",
         r"(?m)^\s*(?:-\s+)?['\"]?nexusform(?:\[[\w,]+\])?\s*(?:==|>=|~=)\s*[\d.]+",
-        r"\bnexusform/nexusform\b",
-        r"\b(?:ghcr\.io|docker\.io|quay\.io)/nexusform\b",
-        r"\bbrew install nexusform\b",
-        r"\bnpm (?:i|install) nexusform\b",
+        r"nexusform/nexusform\b",
+        r"(?:ghcr|docker|quay)\.io/nexusform\b",
+        r"brew install nexusform\b",
+        r"npm (?:i|install) nexusform\b",
     )
 ]
 EXAMPLES_BY_NAME = [
@@ -130,12 +132,15 @@ def run_install_script(
     script: str, worktree: Path, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run an installation script as a runner does."""
+    programs = worktree.with_suffix(".bin")
+    write_python(programs)
     environment = {
         **{
             name: value
             for name, value in os.environ.items()
             if name not in {"PYTHONPATH", "NEXUSFORM_WHEEL"}
         },
+        "PATH": f"{programs}:{os.environ['PATH']}",
         "WORKTREE": str(worktree),
         "RUNNER_TEMP": str(worktree.with_suffix(".tmp")),
         "GITHUB_PATH": str(worktree / "github-path"),
