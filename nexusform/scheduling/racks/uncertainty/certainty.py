@@ -102,8 +102,6 @@ MIN_RUNS = 10
 MIN_RUNS_FOR_TIES = 50
 MAX_RUNS = 100
 MAX_PLACEMENTS = 200_000
-# Fewer take less time in sessions than the import of other code.
-MIN_PLAIN_PLACEMENTS = 64
 # Larger pools are faster in sessions, which rank the machines once per pool.
 MAX_PLAIN_POOL_SIZE = 32
 
@@ -229,7 +227,7 @@ def _build_plain_samples(
 ) -> PlainSamples | None:
     """Return tables for all samples, None if the operations need sessions or are faster there."""
     # Other operations place no VM by the rule, or release one.
-    if len(operations) != len(demands) or len(demands) < MIN_PLAIN_PLACEMENTS:
+    if len(operations) != len(demands):
         return None
     pools = {(demand.vm.owner, demand.vm.pool) for demand in demands.values()}
     if len(demands) > MAX_PLAIN_POOL_SIZE * len(pools):

@@ -48,11 +48,10 @@ def draw_operations(seed: int) -> tuple[RackScheduler, list[PlaceOperation]]:
 
 
 def sample(
-    monkeypatch: pytest.MonkeyPatch, seed: int, minimum: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, largest_pool: int
 ) -> tuple[SamplingResult, list[int]]:
-    """Return the result of samples with tables from this number of VMs on, and the progress."""
-    monkeypatch.setattr(certainty, "MIN_PLAIN_PLACEMENTS", minimum)
-    monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", 1000)
+    """Return the result of samples with tables for pools up to this size, and the progress."""
+    monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", largest_pool)
     base, operations = draw_operations(seed)
     progress: list[int] = []
     first = seed % 3
@@ -65,11 +64,11 @@ def test_results_are_those_of_sessions(monkeypatch: pytest.MonkeyPatch, seed: in
     base, operations = draw_operations(seed)
     demands = {number: operation.demand for number, operation in enumerate(operations)}
     assert build_plain_samples(base, demands) is not None
-    assert sample(monkeypatch, seed, 0) == sample(monkeypatch, seed, 1000)
+    assert sample(monkeypatch, seed, 1000) == sample(monkeypatch, seed, 0)
 
 
 def test_random_sites_have_ties_and_vms_without_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = [sample(monkeypatch, seed, 0)[0] for seed in range(min(SITES, 25))]
+    results = [sample(monkeypatch, seed, 1000)[0] for seed in range(min(SITES, 25))]
     assert any(len(pool.tied_machines) > 1 for result in results for pool in result.pools)
     assert any(not all(result.fits) for result in results)
     assert any(0 < vm.rack < 1 for result in results for vm in result.vms.values())
@@ -84,13 +83,13 @@ def test_many_small_clusters_have_the_results_of_sessions(monkeypatch: pytest.Mo
         for size in sizes
     ]
     results = []
-    for minimum in (0, 1000):
-        monkeypatch.setattr(certainty, "MIN_PLAIN_PLACEMENTS", minimum)
+    for largest_pool in (1, 0):
+        monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", largest_pool)
         results.append(repeat_with_samples(RackScheduler(machines), operations, RUNS))
     assert results[0] == results[1]
 
 
-def test_tables_are_used_for_many_small_pools_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_used_for_small_pools_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions rank the machines once per pool, which takes most of the time for small ones."""
     calls: list[int] = []
     monkeypatch.setattr(
@@ -106,7 +105,7 @@ def test_tables_are_used_for_many_small_pools_only(monkeypatch: pytest.MonkeyPat
             for number in range(pool_size)
         ]
         repeat_with_samples(RackScheduler(build_rack("r1", 30)), operations, 10)
-    assert calls == [90, 90]
+    assert calls == [90, 90, 20]
 
 
 def test_other_demands_need_sessions() -> None:
@@ -129,8 +128,7 @@ def test_other_demands_need_sessions() -> None:
     assert build_plain_samples(base, {"a": demand}) is None
 
 
-def test_released_vms_need_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certainty, "MIN_PLAIN_PLACEMENTS", 0)
+def test_released_vms_need_sessions() -> None:
     base = RackScheduler(build_rack("r1", 1))
     size = SKUS["NC_P46_224_v1"]
     handles = [
