@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.names import escape_name
 from nexusform.placement_kinds.placement_kind import build_location_document
-from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
-from nexusform.plans.impact.risk_assessment import list_plan_risks
+from nexusform.plans.impact.consequences import list_consequences
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 
@@ -89,30 +88,17 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
                 *escape_formulas([row.reason]),
             ]
         )
-    placement_cells = len(location_columns) + len(_REASON_COLUMNS) - 1
-    ended = (("destroyed", list_destroyed_objects(plan)), ("replaced", list_replaced_objects(plan)))
-    for kind, objects in ended:
-        for ended_object in objects:
-            table.writerow(
-                [
-                    *title_cells,
-                    kind,
-                    *escape_formulas([ended_object.address, "", "", "", ended_object.name]),
-                    *("", ""),
-                    *[""] * placement_cells,
-                    *escape_formulas([ended_object.text]),
-                ]
-            )
-    for risk in list_plan_risks(plan):
+    placement_cells = [""] * (len(location_columns) + len(_REASON_COLUMNS) - 1)
+    for consequence in list_consequences(plan):
         table.writerow(
             [
                 *title_cells,
-                "risk",
-                *escape_formulas([risk.address, "", "", "", risk.subject]),
-                risk.severity.value,
-                risk.risk,
-                *[""] * placement_cells,
-                *escape_formulas([risk.text]),
+                consequence.kind,
+                *escape_formulas([consequence.address, "", "", "", consequence.name]),
+                consequence.severity,
+                consequence.risk,
+                *placement_cells,
+                *escape_formulas([consequence.text]),
             ]
         )
     return text.getvalue()

@@ -5,8 +5,8 @@ in `assets/page.js`; `render(data)` there redraws from data alone.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,8 +65,9 @@ def build_page_content(
     view = PlanReportData(plan, sources, registries)
     maps = build_rack_maps(plan)
     report = build_plan_report(view)
-    main = join_markup(_build_sections(view, report, maps))
-    return PageContent(report.title, main, build_page_data(view, maps))
+    page_view = _PageView(view, report, maps)
+    parts = [build(page_view) for build in (_FAILED_PAGE if plan.is_failed else _PAGE)]
+    return PageContent(report.title, join_markup(parts), build_page_data(view, maps))
 
 
 def render_html(
@@ -117,70 +118,82 @@ def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
         )
 
 
-def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
-    """Build the sections of the page in the order of a review.
+class _PageView(Struct, frozen=True):
+    """A plan with its report and the maps of its sites."""
 
-    Verdict, map, explanations, then tables. A failed plan shows only its errors, rules and the
-    current placement. An absent section is None.
-    """
-    plan = view.plan
-    findings = build_plan_section(plan_sections.build_finding_section(view), "Findings")
-    rules = build_plan_section(plan_sections.build_rule_section(view))
-    map_title = "Current placement" if plan.is_failed else "Map"
-    map_part = build_section("racks", map_title, build_script_placeholder("map")) if maps else None
-    verdict = _build_verdict(view, report)
-    if plan.is_failed:
-        return [verdict, findings, rules, map_part]
-    # They destroy VMs: findings come first.
-    has_renames = plan_sections.build_rename_section(view).has_content
-    has_vms = any(site.vms for site in maps)
-    vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
-    drift = "\n\n".join(map(render_stanza, view.drift_stanzas))
-    outputs = "\n".join(render_outputs(view.outputs))
-    capacity_and_counts = [
-        build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
-        build_plan_section(plan_sections.build_count_section(view)),
+    plan_view: PlanReportData
+    report: Report
+    maps: Sequence[SiteMap]
+
+
+_PagePart: TypeAlias = Callable[[_PageView], Part]
+
+
+def _create_section(build: Callable[[PlanReportData], Section], short_title: str = "") -> _PagePart:
+    """Return a builder of the part with a section of the plan."""
+    return lambda view: build_plan_section(build(view.plan_view), short_title)
+
+
+def _create_domain_sections(place: str) -> _PagePart:
+    """Return a builder of the sections that domains add at a place of the page."""
+    return lambda view: list(map(build_plan_section, view.plan_view.domain_sections.get(place, ())))
+
+
+def _build_findings_above_map(view: _PageView) -> Part:
+    """Build the findings if they destroy VMs by a new name: they come first."""
+    has_renames = plan_sections.build_rename_section(view.plan_view).has_content
+    return _build_findings(view) if has_renames else None
+
+
+def _build_findings_below_map(view: _PageView) -> Part:
+    """Build the findings unless they are above the map."""
+    has_renames = plan_sections.build_rename_section(view.plan_view).has_content
+    return None if has_renames else _build_findings(view)
+
+
+_build_findings: Final = _create_section(plan_sections.build_finding_section, "Findings")
+
+
+def _build_map(view: _PageView) -> Part:
+    """Build the placeholder of the map; a failed plan has the current placement."""
+    title = "Current placement" if view.plan_view.plan.is_failed else "Map"
+    return build_section("racks", title, build_script_placeholder("map")) if view.maps else None
+
+
+def _build_vm_list(view: _PageView) -> Part:
+    has_vms = any(site.vms for site in view.maps)
+    return build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
+
+
+def _build_capacity_and_counts(view: _PageView) -> Part:
+    """Build the sections of capacity and of counts, side by side."""
+    parts = [
+        build_plan_section(plan_sections.build_capacity_section(view.plan_view), "Capacity"),
+        build_plan_section(plan_sections.build_count_section(view.plan_view)),
     ]
-    return [
-        verdict,
-        findings if has_renames else None,
-        build_plan_section(plan_sections.build_machine_and_feasibility_section(view)),
-        build_plan_section(plan_sections.build_listed_section(view)),
-        build_plan_section(plan_sections.build_site_section(view)),
-        map_part,
-        _build_domain_sections(view, "map"),
-        build_plan_section(plan_sections.build_upgrade_section(view)),
-        None if has_renames else findings,
-        build_element("div", capacity_and_counts, class_="parts")
-        if any(capacity_and_counts)
-        else None,
-        build_plan_section(plan_sections.build_all_pools_section(view)),
-        vm_list,
-        _build_domain_sections(view, "vms"),
-        build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
-        rules,
-        _build_changes(view),
-        build_plan_section(
-            Section("Changed outside of nexusform", code=CodeBlock(drift, "diff"), name="drift")
-        ),
-        build_plan_section(
-            Section("Outputs that change", code=CodeBlock(outputs, "diff"), name="outputs"),
-            "Outputs",
-        ),
-        build_plan_section(plan_sections.build_check_section(view)),
-    ]
+    return build_element("div", parts, class_="parts") if any(parts) else None
 
 
-def _build_domain_sections(view: PlanReportData, place: str) -> list[Part]:
-    """Build the sections that domains add at a place of the page."""
-    return list(map(build_plan_section, view.domain_sections.get(place, ())))
+def _build_drift(view: _PageView) -> Part:
+    drift = "\n\n".join(map(render_stanza, view.plan_view.drift_stanzas))
+    return build_plan_section(
+        Section("Changed outside of nexusform", code=CodeBlock(drift, "diff"), name="drift")
+    )
 
 
-def _build_verdict(view: PlanReportData, report: Report) -> Markup:
+def _build_outputs(view: _PageView) -> Part:
+    outputs = "\n".join(render_outputs(view.plan_view.outputs))
+    section = Section("Outputs that change", code=CodeBlock(outputs, "diff"), name="outputs")
+    return build_plan_section(section, "Outputs")
+
+
+def _build_verdict(page_view: _PageView) -> Part:
     """Build the decision with the counts of placements and changes.
 
     Below it the notes and the number of findings.
     """
+    view = page_view.plan_view
+    report = page_view.report
     lines = [*report.decision, *build_count_lines(view)]
     # (CSS class, label).
     css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
@@ -202,11 +215,12 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     return build_decision(lines, css_class, items)
 
 
-def _build_changes(view: PlanReportData) -> Part:
+def _build_changes(page_view: _PageView) -> Part:
     """Build the summary of changes, and below it every object with its difference.
 
     None for a plan without objects.
     """
+    view = page_view.plan_view
     if not view.plan.changes:
         return None
     section = plan_sections.build_change_section(view)
@@ -217,6 +231,37 @@ def _build_changes(view: PlanReportData) -> Part:
     placeholder = build_script_placeholder("change-tree")
     tree = build_element("details", summary, placeholder, class_="every")
     return build_plan_section(section, appendix=tree)
+
+
+# In the order of a review: verdict, map, explanations, then tables.
+_PAGE: Final[tuple[_PagePart, ...]] = (
+    _build_verdict,
+    _build_findings_above_map,
+    _create_section(plan_sections.build_machine_and_feasibility_section),
+    _create_section(plan_sections.build_listed_section),
+    _create_section(plan_sections.build_site_section),
+    _build_map,
+    _create_domain_sections("map"),
+    _create_section(plan_sections.build_upgrade_section),
+    _build_findings_below_map,
+    _build_capacity_and_counts,
+    _create_section(plan_sections.build_all_pools_section),
+    _build_vm_list,
+    _create_domain_sections("vms"),
+    _create_section(plan_sections.build_rollout_section, "Rollouts"),
+    _create_section(plan_sections.build_rule_section),
+    _build_changes,
+    _build_drift,
+    _build_outputs,
+    _create_section(plan_sections.build_check_section),
+)
+# Errors, rules and the current placement.
+_FAILED_PAGE: Final[tuple[_PagePart, ...]] = (
+    _build_verdict,
+    _build_findings,
+    _create_section(plan_sections.build_rule_section),
+    _build_map,
+)
 
 
 def _build_footer(plan: Plan) -> Markup:

@@ -11,9 +11,8 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.phrases import group_by
-from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
+from nexusform.plans.impact.consequences import list_consequences
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
-from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
 
@@ -59,31 +58,20 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
     """Return the findings of a plan, then what it destroys and replaces, and the risks it causes.
 
     For reports without sentences. A destroyed object and a lasting risk are warnings, a replaced
-    object and a temporary risk are notes. Risks that the state had before the plan are findings
-    already.
+    object and a temporary risk are notes.
     """
-    ended = [
+    consequences = [
         Finding(
-            build_warning("destroyed-object", f"{destroyed.text}.", address=destroyed.address),
-            Level.WARNING,
+            build_warning(
+                consequence.risk or f"{consequence.kind}-object",
+                f"{consequence.text}.",
+                address=consequence.address,
+            ),
+            Level.WARNING if consequence.is_lasting else Level.NOTE,
         )
-        for destroyed in list_destroyed_objects(plan)
+        for consequence in list_consequences(plan)
     ]
-    ended += [
-        Finding(
-            build_warning("replaced-object", f"{replaced.text}.", address=replaced.address),
-            Level.NOTE,
-        )
-        for replaced in list_replaced_objects(plan)
-    ]
-    risks = [
-        Finding(
-            build_warning(risk.risk, f"{risk.text}.", address=risk.address),
-            Level.WARNING if risk.severity is RiskSeverity.LASTING else Level.NOTE,
-        )
-        for risk in list_plan_risks(plan)
-    ]
-    return (*collect_findings(plan), *ended, *risks)
+    return (*collect_findings(plan), *consequences)
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:

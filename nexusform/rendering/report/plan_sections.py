@@ -319,9 +319,9 @@ def build_check_section(view: PlanReportData) -> Section:
 def build_rollout_section(view: PlanReportData) -> Section:
     """Build a table per rollout with a row per step.
 
-    The times are the earliest: updates themselves take no time.
+    The times are the earliest: updates themselves take no time. A failed plan has none.
     """
-    if not view.plan.rollouts:
+    if view.plan.is_failed or not view.plan.rollouts:
         # Otherwise the note alone would be content.
         return NO_SECTION
     tables = []

@@ -384,13 +384,8 @@ def _render_full_plan(
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     if not plan.is_failed:
         parts += _render_verdict(view, paint, width)
-    parts += render_plan_section(
-        plan_sections.build_machine_and_feasibility_section(view), width, paint
-    )
-    parts += render_plan_section(plan_sections.build_listed_section(view), width, paint)
-    if not plan.is_failed:
-        parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
-    parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
+    for build in _FULL_SECTIONS:
+        parts += render_plan_section(build(view), width, paint)
     parts += _render_changed_outputs(view, width, paint, has_details=True)
     if options.diagnostics:
         parts += _render_findings(view, sources, options)
@@ -400,6 +395,15 @@ def _render_full_plan(
     if plan.has_changes and not options.terraform:
         parts.append("\n".join(render_decision(build_decision_lines(plan), width, paint)))
     return f"{join_texts(parts, _PARAGRAPH_END)}\n"
+
+
+# Below the changes and placements.
+_FULL_SECTIONS: Final[tuple[Callable[[PlanReportData], Section], ...]] = (
+    plan_sections.build_machine_and_feasibility_section,
+    plan_sections.build_listed_section,
+    plan_sections.build_rollout_section,
+    plan_sections.build_rule_section,
+)
 
 
 def _render_findings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
@@ -30,6 +31,7 @@ from tests.domains.whatif.questions.test_pods_down import (
     build_site_and_pods,
     render_web,
 )
+from tests.rendering.test_facts import read_page
 from tests.worlds.small_worlds import build_document_state
 
 ORIGIN = "state serial 5"
@@ -57,6 +59,20 @@ def answers(site: SiteSnapshot) -> dict[str, Report]:
     }
 
 
+def check_dropped_sections(report: Report) -> None:
+    """Check that each section of an answer shows something in each format."""
+    formats = (
+        render_report_text,
+        render_report_markdown,
+        lambda subject: read_page(str(build_report_main(subject))),
+    )
+    for number, section in enumerate(report.sections):
+        rest = (*report.sections[:number], *report.sections[number + 1 :])
+        for render in formats:
+            text = render(replace(report, sections=rest))
+            assert text != render(report), section.title
+
+
 @pytest.mark.parametrize("name", ["capacity", "failure", "kubernetes-upgrade"])
 def test_answers_on_document_site_match_reviewed_files(
     name: str, lab: SiteSnapshot, golden: Callable[[str, str], None]
@@ -64,6 +80,7 @@ def test_answers_on_document_site_match_reviewed_files(
     outline = answers(lab)[name]
     golden(f"answers/{name}.txt", render_report_text(outline))
     golden(f"answers/{name}.md", render_report_markdown(outline))
+    check_dropped_sections(outline)
 
 
 def test_runtime_upgrade_of_document_matches_reviewed_file(
@@ -76,6 +93,7 @@ def test_runtime_upgrade_of_document_matches_reviewed_file(
     outline = build_runtime_upgrade_report([upgrade], ORIGIN)
     golden("answers/runtime-upgrade.txt", render_report_text(outline))
     golden("answers/runtime-upgrade.md", render_report_markdown(outline))
+    check_dropped_sections(outline)
     golden(
         "answers/runtime-upgrade.html", str(build_report_main(outline)).replace("><", ">\n<") + "\n"
     )
