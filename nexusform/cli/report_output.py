@@ -26,7 +26,7 @@ from nexusform.rendering.report.report_tree import Report
 
 # Only pages have maps.
 if TYPE_CHECKING:
-    from nexusform.rendering.page.page_data import Playback
+    from nexusform.rendering.report.playback import Playback
 
 # exit code for a finding.
 EXIT_FINDING: Final = 2

@@ -25,7 +25,7 @@ import pytest
 from nexusform.domain_table import find_domains
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import PlacementChange
-from nexusform.rendering.page.rack_map import MapVm
+from nexusform.rendering.report.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, ScheduledVm, VmName
 from tests.docs.documented_domains import of_documented_domains, read_documented_domains
 from tests.rendering.real_plans import nexusform, plan_repair

@@ -7,7 +7,6 @@ PUBLIC = {
         "ImpactSummary "
         "SurgeVerdict SUFFICIENT INSUFFICIENT"
     ),
-    "consequences": "list_consequences",
     "ended_objects": "list_destroyed_objects list_replaced_objects EndedObject",
     "object_effects": (
         "build_cluster_formatter select_rows_outside_upgrades Effect "

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from nexusform.diagnostics.names import escape_name
 from nexusform.placement_kinds.placement_kind import build_location_document
-from nexusform.plans.impact.consequences import list_consequences
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.consequences import list_consequences
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 
 # Location columns of VMs, bindings and pods; other kinds may add more.

@@ -22,7 +22,6 @@ from nexusform.rendering.page.page_elements import (
     build_section,
     render_page,
 )
-from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
 from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.plan_report_data import (
@@ -37,6 +36,7 @@ from nexusform.rendering.report.plan_sentences import (
     has_stale_inventory,
 )
 from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings
+from nexusform.rendering.report.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.report.report_tree import (
     UNKNOWN_ORIGIN,
     CodeBlock,

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.markup import Markup, build_svg_element
-from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, SiteMap, build_short_names
 from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.rack_map import OUTSIDE, ChangeMark, SiteMap, build_short_names
 
 # Fill and the text colour with better contrast on it.
 COLOURS: Final = (

@@ -7,32 +7,30 @@ are rendered differences without values.
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct, json
+from msgspec import json
 
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
-from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Change, PlacementChange
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
-from nexusform.rendering.page.rack_map import (
-    MAY_BE_REMOVED,
-    CertaintyLevel,
-    ChangeMark,
-    MapMachine,
-    MapRack,
-    MapVm,
-    SiteMap,
-)
 from nexusform.rendering.report.change_stanzas import ChangeStanza
-from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_placement_effect
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_sections import build_moved_vm_rows
 from nexusform.rendering.report.plan_sentences import (
     SYMBOLS,
     format_headline,
     format_headline_address,
+)
+from nexusform.rendering.report.playback import Playback, PlaybackStep
+from nexusform.rendering.report.rack_map import (
+    CertaintyLevel,
+    ChangeMark,
+    MapMachine,
+    MapRack,
+    SiteMap,
+    describe_vm_outcome,
 )
 from nexusform.rendering.report.report_tree import get_plain_text
 from nexusform.rendering.text.change_stanza_text import pair_stanzas, render_stanza
@@ -116,38 +114,6 @@ def build_page_data(view: PlanReportData, maps: Sequence[SiteMap]) -> dict[str, 
     return compress_document(document)
 
 
-class PoolEffect(Struct, frozen=True):
-    """Effect of a step on a pool: the pool, a text, and whether the remaining number is too low."""
-
-    pool: str
-    text: str
-    is_insufficient: bool = False
-
-
-class PlaybackStep(Struct, frozen=True):
-    """One step of a simulation: title, failed machines, affected VMs and pools.
-
-    Numbers of the affected VMs of a site, and effects on pools.
-    """
-
-    title: str
-    failed_machines: tuple[str, ...] = ()
-    affected_vms: tuple[int, ...] = ()
-    figures: tuple[PoolEffect, ...] = ()
-
-
-class Playback(Struct, frozen=True):
-    """A simulation on the map of a site.
-
-    `moved_label` and `removed_label` describe the affected VMs.
-    """
-
-    site: SiteMap
-    steps: tuple[PlaybackStep, ...]
-    moved_label: str = ""
-    removed_label: str = ""
-
-
 def build_simulation_data(
     playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()
 ) -> dict[str, Any]:
@@ -216,7 +182,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         sides = (_encode_location(vm.before), _encode_location(vm.after))
         details = _build_row_explanation(vm.row) if vm.row is not None else {}
         details |= omit_empty(
-            {"outcome": _describe_vm_outcome(vm), "step": _CERTAINTY_NUMBERS.get(vm.certainty)}
+            {"outcome": describe_vm_outcome(vm), "step": _CERTAINTY_NUMBERS.get(vm.certainty)}
         )
         # Not the usual one.
         if vm.provenance not in ("", "predicted"):
@@ -267,34 +233,6 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
     if placement is None:
         return None
     return [placement.rack, placement.machine, placement.availability_zone, *placement.cells]
-
-
-def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the effect of the plan on a VM, such as `host lost`.
-
-    "" if its mark on the map is enough.
-    """
-    if vm.mark is ChangeMark.CHOICE:
-        return MAY_BE_REMOVED
-    # unchanged or unmanaged; an unmanaged VM can only lose its host.
-    if vm.row is None:
-        return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
-    effect = compute_effect(vm.row)
-    # A forgotten VM stays, too.
-    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:
-        return ""
-    # In place, but with the mark of a move.
-    if effect is Effect.RECREATED:
-        return describe_placement_effect(effect, describe_state(vm.row))
-    # Such a change re-creates all VMs of a pool.
-    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
-        return _RECREATED_WITH_POOL
-    return _EFFECT_TEXTS.get(effect, "")
-
-
-_RECREATED_WITH_POOL: Final = "re-created with its pool"
-# Effects without a mark of their own.
-_EFFECT_TEXTS: Final = {Effect.LOST: "host lost", Effect.FORGOTTEN: "forgotten, still runs"}
 
 
 def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from nexusform.rendering.notation.markup import (
     build_element,
     join_markup,
 )
-from nexusform.rendering.page.page_data import Playback, build_simulation_data
+from nexusform.rendering.page.page_data import build_simulation_data
 from nexusform.rendering.page.page_elements import (
     build_findings,
     build_framed_table,
@@ -34,6 +34,7 @@ from nexusform.rendering.page.page_elements import (
 )
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.domain_sections import fold_equal_rows
+from nexusform.rendering.report.playback import Playback
 from nexusform.rendering.report.report_tree import (
     ActionText,
     CodeBlock,

@@ -25,15 +25,6 @@ from nexusform.rendering.page.map_legend import (
 )
 from nexusform.rendering.page.matrix_picture import render_matrix_picture
 from nexusform.rendering.page.page_data import format_optional_location
-from nexusform.rendering.page.rack_map import (
-    MAY_BE_REMOVED,
-    ChangeMark,
-    MapMachine,
-    MapRack,
-    MapVm,
-    SiteMap,
-    build_rack_maps,
-)
 from nexusform.rendering.page.svg_elements import (
     MARGIN,
     MAX_BYTES,
@@ -44,6 +35,15 @@ from nexusform.rendering.page.svg_elements import (
 from nexusform.rendering.report.domain_sections import build_domain_sections
 from nexusform.rendering.report.plan_sentences import describe_assumptions
 from nexusform.rendering.report.plan_verdict import describe_rejection
+from nexusform.rendering.report.rack_map import (
+    MAY_BE_REMOVED,
+    ChangeMark,
+    MapMachine,
+    MapRack,
+    MapVm,
+    SiteMap,
+    build_rack_maps,
+)
 from nexusform.scheduling.racks.vms import Placement
 
 LARGE: Final = 1000

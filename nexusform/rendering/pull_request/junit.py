@@ -7,10 +7,9 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, group_by
-from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
 from nexusform.rendering.report.finding_entries import (
@@ -45,7 +44,6 @@ def render_junit(plan: Plan) -> str:
     """Render a plan as JUnit XML, a suite per kind of result."""
     findings = collect_findings_and_risks(plan)
     by_id = group_by(findings, lambda finding: finding.id)
-    limit_errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
     # passed cases with a note: they do not fail the suite.
     warnings = []
     for finding in findings:
@@ -58,9 +56,10 @@ def render_junit(plan: Plan) -> str:
                 )
             )
     planning_cases: list[JunitCase] = []
-    for error in select_errors(plan.diagnostics):
+    for finding in findings:
         # An exceeded guard rail is not a planning error.
-        if error.id != GUARD_RAIL:
+        if finding.level is Level.ERROR and not finding.limit:
+            error = finding.diagnostic
             name = _format_finding_name(error)
             planning_cases.append(JunitCase("plan", name, "error", error.summary, error.detail))
     suites = {
@@ -69,12 +68,13 @@ def render_junit(plan: Plan) -> str:
         "guard rails": [
             JunitCase(
                 "guard rail",
-                get_limit_text(diagnostic),
+                finding.limit,
                 "failure",
-                diagnostic.summary,
-                diagnostic.detail,
+                finding.diagnostic.summary,
+                finding.diagnostic.detail,
             )
-            for diagnostic in limit_errors
+            for finding in findings
+            if finding.limit
         ],
         "checks": [_build_check_case(check, plan.diagnostics) for check in plan.checks],
         "lint": [_build_lint_case(rule, by_id.get(rule, ()), plan) for rule in RULE_IDS],

@@ -9,6 +9,8 @@ PUBLIC = {
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
     "upgrade_sentences": "build_upgrade_runbook",
+    "playback": "Playback PlaybackStep PoolEffect",
+    "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "plan_sentences": (
         "describe_plan_evaluation describe_plan_origin format_prediction_accuracy HYPOTHETICAL_PLAN"
     ),

@@ -11,8 +11,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.phrases import group_by
-from nexusform.plans.impact.consequences import list_consequences
-from nexusform.plans.impact.guard_rails import GUARD_RAIL
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
 
@@ -38,6 +37,11 @@ class Finding(Struct, frozen=True):
         return self.diagnostic.id
 
     @property
+    def limit(self) -> str:
+        """The limit that the plan exceeds, such as `moved:0`; "" for another finding."""
+        return get_limit_text(self.diagnostic) if self.id == GUARD_RAIL else ""
+
+    @property
     def is_preexisting(self) -> bool:
         """Whether the finding existed before the plan."""
         return self.diagnostic.is_preexisting
@@ -60,6 +64,9 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
     For reports without sentences. A destroyed object and a lasting risk are warnings, a replaced
     object and a temporary risk are notes.
     """
+    # Text needs no such rows.
+    from nexusform.rendering.report.consequences import list_consequences
+
     consequences = [
         Finding(
             build_warning(

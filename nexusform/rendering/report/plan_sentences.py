@@ -17,7 +17,15 @@ from nexusform.diagnostics.phrases import (
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources
-from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    Mode,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    is_fully_decided,
+)
 from nexusform.resources.address import format_module
 
 SYMBOLS: Final = {
@@ -497,3 +505,26 @@ def describe_plan_evaluation(plan: Plan) -> str:
         enclose(f"{program_noun} ", format_list(evaluation.programs, _MAX_NAMES)),
     )
     return f"{join_texts(facts)}; sandbox {'on' if evaluation.confined else 'off'}"
+
+
+def describe_certainty(plan: Plan) -> str:
+    """Return a sentence on the certainty of the predicted locations of all placed VMs.
+
+    It has the number of VMs with the same rack count, and the same machine, in every sample.
+    """
+    if is_fully_decided(plan.placement_tables):
+        return "Decided by nexusform and sent to the sites."
+    if not plan.samples:
+        return "Predicted. Confidence not computed: no samples."
+    racks = sum(table.racks_certain for table in plan.placement_tables)
+    machines = sum(table.machines_certain for table in plan.placement_tables)
+    text = (
+        f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
+        f"{plan.placed_vms:,}, machines for {machines:,} of {plan.placed_vms:,}, if the placement "
+        "rule holds."
+    )
+    if plan.numa_sampling is None:
+        return text
+    from nexusform.rendering.notation.sample_text import describe_numa_samples
+
+    return f"{text} NUMA cells: {describe_numa_samples(plan.numa_sampling)}"

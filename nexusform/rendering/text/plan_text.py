@@ -14,7 +14,7 @@ from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, format_list, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
-from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
+from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.rendering.notation.colours import (
     Painter,
     count_columns,
@@ -238,7 +238,10 @@ def render_placement_text(view: PlanReportData, width: int, paint: Painter) -> l
     parts += render_plan_section(
         changes, width, paint, hint="; -details -placements=all lists each"
     )
-    return [*parts, *_describe_certainty(view, width)]
+    if view.placed_vms:
+        certainty = plan_sentences.describe_certainty(view.plan)
+        parts.append("\n".join(indent_lines(wrap_lines(certainty, width - 2), "  ")))
+    return parts
 
 
 def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list[str]:
@@ -502,34 +505,6 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
     if view.drift_stanzas and plan.mode is Mode.NORMAL:
         comparison = _wrap_paragraph(plan_sentences.ONLY_DRIFT, width)
     return [title, comparison, "\n".join(counts), *placements]
-
-
-def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
-    """Return a sentence on the certainty of the predicted locations of all placed VMs.
-
-    [] without placed VMs. The sentence has the number of VMs with the same rack count, and the same
-    machine, in every sample.
-    """
-    from nexusform.rendering.notation.sample_text import describe_numa_samples
-
-    plan = view.plan
-    if not view.placed_vms:
-        return []
-    if is_fully_decided(plan.placement_tables):
-        return ["  Decided by nexusform and sent to the sites."]
-    if not plan.samples:
-        return ["  Predicted. Confidence not computed: no samples."]
-    racks = sum(table.racks_certain for table in plan.placement_tables)
-    machines = sum(table.machines_certain for table in plan.placement_tables)
-    text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
-    text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}, if the "
-    text += "placement rule holds."
-    text += (
-        f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}"
-        if plan.numa_sampling is not None
-        else ""
-    )
-    return ["\n".join(indent_lines(wrap_lines(text, width - 2), "  "))]
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:

@@ -22,7 +22,7 @@ from nexusform.plans.impact.object_effects import describe_lost_vms
 from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.page.rack_map import ChangeMark, build_rack_maps
+from nexusform.rendering.report.rack_map import ChangeMark, build_rack_maps
 from nexusform.state.objects import State
 from nexusform.state.state_edits import remove_instances
 from tests.planning.harness import (

@@ -15,11 +15,8 @@ from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import MachineVmCount, RackVmCounts
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.plan_comment import (
-    MAX_WIDTH,
-    render_markdown,
-    render_rack_picture,
-)
+from nexusform.rendering.pull_request.plan_comment import render_markdown
+from nexusform.rendering.report.rack_picture import MAX_WIDTH, render_rack_picture
 from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan

@@ -24,7 +24,7 @@ from nexusform.snapshots.snapshot import Snapshot
 
 # Only pages have maps.
 if TYPE_CHECKING:
-    from nexusform.rendering.page.page_data import Playback
+    from nexusform.rendering.report.playback import Playback
 
 
 class RepackArguments(Struct, frozen=True, kw_only=True):

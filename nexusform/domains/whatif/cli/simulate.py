@@ -50,7 +50,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 # Only pages have maps.
 if TYPE_CHECKING:
-    from nexusform.rendering.page.page_data import Playback
+    from nexusform.rendering.report.playback import Playback
 
 _CLI: Final = "nexusform.domains.whatif.cli"
 COMMANDS: Final[dict[str, CommandEntry]] = {

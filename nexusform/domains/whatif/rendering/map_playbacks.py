@@ -10,8 +10,8 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgr
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade
 from nexusform.plans.site_capacity.occupancy import PoolAvailability, SiteMachine, SiteRack
-from nexusform.rendering.page.page_data import Playback, PlaybackStep, PoolEffect
-from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
+from nexusform.rendering.report.playback import Playback, PlaybackStep, PoolEffect
+from nexusform.rendering.report.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import SiteSnapshot
 

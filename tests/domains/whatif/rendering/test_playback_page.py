@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from nexusform.rendering.page.page_data import Playback
 from nexusform.rendering.page.page_elements import SCRIPTS
-from nexusform.rendering.page.rack_map import SiteMap
 from nexusform.rendering.page.report_page import render_report_page
+from nexusform.rendering.report.playback import Playback
+from nexusform.rendering.report.rack_map import SiteMap
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"

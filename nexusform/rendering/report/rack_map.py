@@ -14,9 +14,14 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
 from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
+from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
-from nexusform.rendering.report.placement_rows import list_vm_rows
+from nexusform.rendering.report.placement_rows import (
+    RECREATION_VERBS,
+    describe_placement_effect,
+    list_vm_rows,
+)
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 
 # Pseudo cluster on maps: VMs described by `occupied` blocks.
@@ -412,3 +417,31 @@ def _compute_mark(
         return ChangeMark.MOVED
     is_recreated = row is not None and row.action in (PlacementAction.MOVE, PlacementAction.PLACE)
     return ChangeMark.MOVED if is_recreated else ChangeMark.KEPT
+
+
+def describe_vm_outcome(vm: MapVm) -> str:
+    """Return the effect of the plan on a VM, such as `host lost`.
+
+    "" if its mark on the map is enough.
+    """
+    if vm.mark is ChangeMark.CHOICE:
+        return MAY_BE_REMOVED
+    # unchanged or unmanaged; an unmanaged VM can only lose its host.
+    if vm.row is None:
+        return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
+    effect = compute_effect(vm.row)
+    # A forgotten VM stays, too.
+    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:
+        return ""
+    # In place, but with the mark of a move.
+    if effect is Effect.RECREATED:
+        return describe_placement_effect(effect, describe_state(vm.row))
+    # Such a change re-creates all VMs of a pool.
+    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
+        return _RECREATED_WITH_POOL
+    return _EFFECT_TEXTS.get(effect, "")
+
+
+_RECREATED_WITH_POOL: Final = "re-created with its pool"
+# Effects without a mark of their own.
+_EFFECT_TEXTS: Final = {Effect.LOST: "host lost", Effect.FORGOTTEN: "forgotten, still runs"}

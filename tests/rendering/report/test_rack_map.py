@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nexusform.rendering.page.rack_map import (
+from nexusform.rendering.report.rack_map import (
     OUTSIDE,
     ChangeMark,
     build_rack_maps,
