@@ -7,7 +7,7 @@ Pure functions.
 PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome PREEMPTED",
-    "preemption": "find_drain_obstacles has_budget list_applied_budgets",
+    "preemption": "compute_eviction_limits find_drain_obstacles",
     "template_rollout": "TEMPLATE_KEY",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",

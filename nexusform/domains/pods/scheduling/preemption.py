@@ -35,6 +35,8 @@ _CANDIDATE_PERCENT: Final = 10
 _MINIMUM_CANDIDATES: Final = 100
 # Added to each victim's priority before they are summed, so that more victims always weigh more.
 _OFFSET: Final = 1 << 31
+# Part of the key of a DaemonSet's pods.
+_DAEMON_SET: Final = "/DaemonSet/"
 
 # The pods of one node by identity.
 NodePods = Mapping[PodIdentity, ExistingPod]
@@ -337,6 +339,61 @@ def count_expected_pods(
     return expected_count
 
 
+class EvictionLimits(Struct, frozen=True):
+    """Effect of budgets on the evictions of a drain.
+
+    `violations` are sentences about the violated budgets by `NAMESPACE/NAME`, `pods_at_once` is the
+    number of pods evicted at once, `budgets` are those that limit an eviction.
+    """
+
+    violations: Mapping[str, str]
+    pods_at_once: int
+    budgets: tuple[PodDisruptionBudget, ...]
+
+
+def compute_eviction_limits(
+    budgets: Sequence[PodDisruptionBudget],
+    existing_pods: Sequence[ExistingPod],
+    drained_pods: Iterable[ExistingPod],
+    pods_without_node: int = 0,
+) -> EvictionLimits:
+    """Return the effect of budgets on the eviction of some pods.
+
+    A budget is violated if it allows no eviction, or fewer than `pods_without_node`, the evicted
+    pods without another node. Other budgets only make later pods wait for ready replacements. A
+    drain evicts no pods of DaemonSets: they stop with their node.
+    """
+    evicted_pods = [pod for pod in drained_pods if _DAEMON_SET not in pod.workload]
+    violations: dict[str, str] = {}
+    pods_at_once = len(evicted_pods)
+    applied_budgets: list[PodDisruptionBudget] = []
+    for budget, allowed in list_applied_budgets(budgets, evicted_pods, existing_pods):
+        applied_budgets.append(budget)
+        name = f"{budget.namespace}/{budget.name}"
+        if allowed <= 0:
+            violations[name] = (
+                f"{_describe_budget(budget)} allows no disruption with the pods ready now"
+            )
+            if any(sum(has_budget(other, pod) for other in budgets) > 1 for pod in evicted_pods):
+                violations[name] = "the eviction API rejects pods with several PodDisruptionBudgets"
+        elif pods_without_node > allowed:
+            violations[name] = (
+                f"{_describe_budget(budget)} allows {allowed}, and {pods_without_node} pods get no "
+                "other node"
+            )
+        elif all(has_budget(budget, pod) for pod in evicted_pods):
+            # Else, the pods outside the budget do not wait.
+            pods_at_once = min(pods_at_once, allowed)
+    return EvictionLimits(violations, pods_at_once, tuple(applied_budgets))
+
+
+def _describe_budget(budget: PodDisruptionBudget) -> str:
+    """Return the limit of a budget: its maxUnavailable, or else its minAvailable."""
+    if budget.max_unavailable:
+        return f"maxUnavailable {budget.max_unavailable}"
+    return f"minAvailable {budget.min_available}"
+
+
 def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget],
     existing_pods: Sequence[ExistingPod],
@@ -344,33 +401,29 @@ def find_drain_obstacles(
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes.
 
-    Exhausted budgets, workloads with a single pod, and protected workloads. A workload is protected
+    Violated budgets, workloads with a single pod, and protected workloads. A workload is protected
     if a budget covers its pods alone, and does not allow to evict all running ones at once.
     """
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
     drained_workloads = {pod.workload for pod in drained_pods}
-    # A drain evicts no pods of DaemonSets, so these are left out.
     running_counts = Counter(
-        pod.workload for pod in running_pods if "/DaemonSet/" not in pod.workload
+        pod.workload for pod in running_pods if _DAEMON_SET not in pod.workload
     )
     single_replicas = [key for key in sorted(drained_workloads) if running_counts[key] == 1]
-    blocking_names: list[str] = []
+    limits = compute_eviction_limits(budgets, existing_pods, drained_pods)
     protected_workloads: set[str] = set()
-    for budget, allowed_evictions in list_applied_budgets(budgets, drained_pods, existing_pods):
-        if allowed_evictions <= 0:
-            blocking_names.append(f"{budget.namespace}/{budget.name}")
+    for budget in limits.budgets:
         workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
         if len(workloads) != 1:
             # A budget over several workloads may allow to evict one of them completely.
             continue
         running_count = len(select_covered_pods(budget, running_pods))
-        # The amounts of this budget alone: `allowed_evictions` is 0 for a pod under several
-        # budgets.
+        # The amounts of this budget alone, also for a pod under several budgets.
         if count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(
-        tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads))
+        tuple(limits.violations), tuple(single_replicas), tuple(sorted(protected_workloads))
     )
 
 

@@ -19,15 +19,10 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.pods.scheduling.cluster_records import (
-    Cluster,
-    ExistingPod,
-    PodDisruptionBudget,
-    Workload,
-)
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.preemption import has_budget, list_applied_budgets
+from nexusform.domains.pods.scheduling.preemption import compute_eviction_limits
 
 # No known pods.
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})
@@ -258,9 +253,11 @@ def simulate_nodes_down(
         # Budgets limit evictions. Without a drain there are none; pods of DaemonSets always stop
         # with their node.
         if is_drained and workload.kind != _DAEMONS:
-            violations, lost_at_once = _compute_eviction_limits(
-                pods.cluster.budgets, existing, lost_pods, moves
+            without_node = sum(not move.node for move in moves)
+            limits = compute_eviction_limits(
+                pods.cluster.budgets, existing, lost_pods, without_node
             )
+            violations, lost_at_once = limits.violations, limits.pods_at_once
         before = running_before[workload.key]
         # The other affected pods.
         preempted_count = len(moves) - len(lost_pods)
@@ -327,47 +324,6 @@ def _build_move(
             pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node"
         )
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
-
-
-def _compute_eviction_limits(
-    budgets: Sequence[PodDisruptionBudget],
-    existing: Sequence[ExistingPod],
-    lost_pods: Sequence[ExistingPod],
-    moves: Sequence[PodMove],
-) -> tuple[Mapping[str, str], int]:
-    """Find the effect of budgets on the evictions of a drain.
-
-    Sentences about the violated budgets by `NAMESPACE/NAME`, and the number of pods evicted at
-    once. A budget is violated if it allows no eviction, or fewer than there are pods without
-    another node. Other budgets only make later pods wait for ready replacements.
-    """
-    violations: dict[str, str] = {}
-    pods_at_once = len(lost_pods)
-    without_node = sum(not move.node for move in moves)
-    for budget, allowed in list_applied_budgets(budgets, lost_pods, existing):
-        name = f"{budget.namespace}/{budget.name}"
-        if allowed <= 0:
-            violations[name] = (
-                f"{_describe_budget(budget)} allows no disruption with the pods ready now"
-            )
-            if any(sum(has_budget(other, pod) for other in budgets) > 1 for pod in lost_pods):
-                violations[name] = "the eviction API rejects pods with several PodDisruptionBudgets"
-        elif without_node > allowed:
-            violations[name] = (
-                f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no "
-                "other node"
-            )
-        elif all(has_budget(budget, pod) for pod in lost_pods):
-            # Else, the pods outside the budget do not wait.
-            pods_at_once = min(pods_at_once, allowed)
-    return violations, pods_at_once
-
-
-def _describe_budget(budget: PodDisruptionBudget) -> str:
-    """Return the limit of a budget: its maxUnavailable, or else its minAvailable."""
-    if budget.max_unavailable:
-        return f"maxUnavailable {budget.max_unavailable}"
-    return f"minAvailable {budget.min_available}"
 
 
 class NodeDrainEffects(Struct, frozen=True):

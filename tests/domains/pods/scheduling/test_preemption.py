@@ -26,7 +26,10 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
+from nexusform.domains.pods.scheduling.preemption import (
+    compute_eviction_limits,
+    find_drain_obstacles,
+)
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
@@ -187,6 +190,19 @@ def test_workload_is_protected_unless_its_budget_allows_to_evict_all_pods(
     obstacles = find_drain_obstacles([budget], pods, {"n0"})
     assert obstacles.protected_workloads == ((pods[0].workload,) if is_protected else ())
     assert obstacles.budgets == (("default/web",) if minimum == "2" else ())
+
+
+def test_drain_evicts_no_pods_of_a_daemon_set() -> None:
+    """A budget that covers only such pods blocks no drain, in plans as in simulations."""
+    pods = [
+        replace(pod, workload="default/DaemonSet/web")
+        for pod in build_existing_pods(build_spec("web", 1000, 1), ("n0", 1), ("n1", 1))
+    ]
+    budget = PodDisruptionBudget(
+        "default", "web", build_label_selector({"app": "web"}), max_unavailable="0"
+    )
+    assert find_drain_obstacles([budget], pods, {"n0"}).budgets == ()
+    assert compute_eviction_limits([budget], pods, pods).violations == {}
 
 
 def test_non_preempting_and_equal_priority_pods_wait() -> None:
