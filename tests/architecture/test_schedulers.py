@@ -1,4 +1,4 @@
-"""Only planning builds schedulers of VMs: other questions are plans, or have their reason here."""
+"""Only planning builds schedulers of VMs: other questions are plans, or ask it for one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-# Modules besides scheduling and planning, each with its reason.
-EXCEPTIONS: Final = {
-    "nexusform/domains/whatif/questions/repack_context.py": "repacking searches on copies",
-    "nexusform/domains/azure/questions/reconciliation.py": "repeats decisions observed in Azure",
-    "nexusform/domains/openstack/scheduling/recorded_case_prediction.py": "predicts recorded cases",
-}
 
 
 def test_only_planning_builds_schedulers() -> None:
@@ -24,7 +18,7 @@ def test_only_planning_builds_schedulers() -> None:
         text = path.read_text()
         if "RackScheduler(" in text and _builds_scheduler(text):
             builders.add(name)
-    assert builders == set(EXCEPTIONS)
+    assert builders == set()
 
 
 def _builds_scheduler(text: str) -> bool:

@@ -44,6 +44,8 @@ from nexusform.scheduling.racks.vms import (
     Machine,
     NoFitReason,
     Placement,
+    RackSpread,
+    ScheduledVm,
     UnschedulableReason,
     VmName,
     VmSku,
@@ -62,6 +64,7 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:
+    from nexusform.scheduling.racks.profile import SchedulerProfile
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
@@ -250,6 +253,35 @@ class SitePlan(Struct):
                 key=str.encode,
             )
         )
+
+
+def build_scheduler(
+    machines: Sequence[Machine],
+    spread: RackSpread = RackSpread.POOL,
+    profile: SchedulerProfile | None = None,
+) -> RackScheduler:
+    """Return a scheduler of machines without VMs, for a question about recorded decisions."""
+    return RackScheduler(machines, spread, profile=profile)
+
+
+def rebuild_scheduler(
+    scheduler: RackScheduler, machines: Iterable[Machine], vms: Iterable[ScheduledVm]
+) -> RackScheduler:
+    """Return a scheduler with the same placement rule for these machines and VMs.
+
+    Spread, seed, profile. With all VMs, none of them released before, their handles (ids in the
+    scheduler) stay the same.
+    """
+    new = RackScheduler(
+        list(machines),
+        scheduler.spread,
+        scheduler.seed,
+        split_choice=scheduler.split_choice,
+        profile=scheduler.profile,
+    )
+    for vm in vms:
+        new.add_existing(vm.vm, vm.sku, vm.placement)
+    return new
 
 
 def build_sites(

@@ -32,6 +32,7 @@ from nexusform.domains.azure.importers.az_records import (
 from nexusform.placements.prediction_scores import PredictionRecord
 from nexusform.placements.unread_ledger import explain_uncertain_vm
 from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import build_scheduler
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.resource_types.machine_facts import (
     build_hardware,
@@ -40,7 +41,6 @@ from nexusform.resource_types.machine_facts import (
     get_default_facts,
 )
 from nexusform.scheduling.listing.site_listing import ListedSite
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
     Demand,
@@ -121,7 +121,7 @@ class _SiteReplayer:
     def __init__(self, site: str, machines: Sequence[Machine], spread: RackSpread) -> None:
         """Start a scheduler of the machines under the rule `spread`, with all counts at zero."""
         self.site = site
-        self.scheduler = RackScheduler(machines, spread)
+        self.scheduler = build_scheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
         # placed VMs by cluster and pool.
         self.numbers: Counter[tuple[str, str]] = Counter()

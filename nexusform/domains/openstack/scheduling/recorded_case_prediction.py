@@ -22,7 +22,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_server_sku,
 )
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.planning.vm_planning.site_plans import build_scheduler
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
@@ -62,7 +62,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     profile = build_nova_profile(site, settings)
     table = site.build_usage_table(settings.aliases)
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
-    scheduler = RackScheduler(machines, profile=profile)
+    scheduler = build_scheduler(machines, profile=profile)
     zones = {machine.name: machine.availability_zone for machine in machines}
     # servers of the requested group, by host.
     members: dict[str, int] = {}

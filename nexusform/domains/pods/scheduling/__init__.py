@@ -12,7 +12,7 @@ PUBLIC = {
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (
-        "Strategy PodDisruptionBudget Cluster Node PodKey PodSpec PodState ExistingPod Workload "
+        "Strategy Cluster Node PodKey PodSpec PodState ExistingPod Workload "
         "SpreadConstraint PodTerm"
     ),
     "pod_spec_scheduler": "PodSpecScheduler",

@@ -27,7 +27,7 @@ from nexusform.domains.whatif.questions.pod_outage import (
 )
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.planning.vm_planning.site_plans import build_demand, rebuild_scheduler
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.racks.layout import Share
@@ -269,26 +269,6 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
     return rebuild_scheduler(site.scheduler, machines, site.scheduler.list_vms())
 
 
-def rebuild_scheduler(
-    scheduler: RackScheduler, machines: Iterable[Machine], vms: Iterable[ScheduledVm]
-) -> RackScheduler:
-    """Return a scheduler with the same placement rule for these machines and VMs.
-
-    Spread, seed, profile. With all VMs, none of them released before, their handles (ids in the
-    scheduler) stay the same.
-    """
-    new = RackScheduler(
-        list(machines),
-        scheduler.spread,
-        scheduler.seed,
-        split_choice=scheduler.split_choice,
-        profile=scheduler.profile,
-    )
-    for vm in vms:
-        new.add_existing(vm.vm, vm.sku, vm.placement)
-    return new
-
-
 def _compute_rack_limit(
     pool_number: int,
     pool: PoolSnapshot,
@@ -411,9 +391,7 @@ def _build_machines(
     Those able to run, if empty, a VM of the demand or of one of `vm_classes` (VMs of equal SKU and
     constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
     """
-    empty_scheduler = RackScheduler(
-        scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile
-    )
+    empty_scheduler = rebuild_scheduler(scheduler, scheduler.machines, vms=())
     demands = [
         build_standalone_demand(vm_class.sku, vm_class.constraints) for vm_class in vm_classes
     ]

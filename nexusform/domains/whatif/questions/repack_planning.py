@@ -24,7 +24,6 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_repack_context,
-    rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
@@ -34,6 +33,7 @@ from nexusform.domains.whatif.questions.repack_windows import (
     compute_minimum_windows,
     count_recreations,
 )
+from nexusform.planning.vm_planning.site_plans import rebuild_scheduler
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import SiteSnapshot
 

@@ -29,9 +29,9 @@ from nexusform.domains.whatif.questions.repack_context import (
     build_pool_demand,
     find_pods_without_resources,
     is_drain_blocked,
-    rebuild_scheduler,
 )
 from nexusform.kubernetes.quantity import compute_amount_of_total
+from nexusform.planning.vm_planning.site_plans import rebuild_scheduler
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.racks.explanation import MachineRanking
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler

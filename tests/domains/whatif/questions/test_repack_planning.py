@@ -24,7 +24,6 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_repack_context,
-    rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_planning import (
     RepackResult,
@@ -44,6 +43,7 @@ from nexusform.domains.whatif.questions.repack_separation import (
 from nexusform.domains.whatif.questions.repack_windows import RepackWindow
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.files.limited_worker import LimitedWorker
+from nexusform.planning.vm_planning.site_plans import rebuild_scheduler
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
