@@ -23,6 +23,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_pick_n,
     build_placement,
 )
+from tests.domains.whatif.questions.random_fleets import MEMBER_EDITS, find_fleet_difference
 from tests.planning.harness import build_request, build_state_after, list_rows, plan
 
 FLEET = build_hub() + "".join(
@@ -180,3 +181,10 @@ def test_further_edits_of_leaving_member_are_rejected(
 ) -> None:
     with pytest.raises(DiagnosticsError, match="c4 already leaves the fleet"):
         build_edits(FLEET + TWO, two_of_four, flags)
+
+
+def test_edits_are_those_of_a_written_fleet() -> None:
+    """Twin: `.ci/nightly` compares 300 fleets."""
+    assert set(MEMBER_EDITS) == set(MemberEditKind)
+    differences = [find_fleet_difference(seed) for seed in range(21)]
+    assert not [difference for difference in differences if difference]
