@@ -473,6 +473,18 @@ def test_deleted_objects_are_removed(capsys: pytest.CaptureFixture[str]) -> None
     assert len(changed) == 7
 
 
+def test_risks_are_those_of_every_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan of another tool is assessed by the same function, and by the same guard rails."""
+    write_plan(
+        build_change("cluster", "azapi_resource.core", ["delete"], id=CORE, name="core-amf"),
+        build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
+    )
+    code, out, err = run_predict(capsys, "-fail-on=risk:0", "-report=json:p.json")
+    assert code == 1, (out, err)
+    [risk] = json.loads(Path("p.json").read_text())["decision"]["risks"]
+    assert (risk["risk"], risk["severity"]) == ("cluster-deleted", "lasting")
+
+
 def test_deleted_pool_removes_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(
         build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
