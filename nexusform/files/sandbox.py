@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -282,8 +282,17 @@ def _list_trusted_directories(python_paths: Sequence[str]) -> tuple[str, ...]:
     return (*directories, *real_paths, *_SYSTEM_PATHS)
 
 
-def _check_audit_event(event: str, details: tuple[Any, ...]) -> None:
-    """Raise UndeclaredAccess for an audit event of Python that nothing declared."""
+def _check_audit_event(
+    event: str,
+    details: tuple[Any, ...],
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+) -> None:
+    """Raise UndeclaredAccess for an audit event of Python that nothing declared.
+
+    Python ends with events, too, when this module has lost its names.
+    """
+    if is_finalizing():
+        return
     sandbox = _STATE.sandbox
     if sandbox is None:
         return
