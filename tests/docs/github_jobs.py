@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
+from tests.docs.recipe_python import write_python
+
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION: dict[str, Any] = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
 EXPLAIN: dict[str, Any] = yaml.safe_load(
@@ -103,8 +105,8 @@ class FakeGitHub:
     def __init__(self, place: Path, nexusform: str) -> None:
         self.place = place
         self.jobs = 0
-        for name in ("bin", "artifacts"):
-            (place / name).mkdir()
+        write_python(place / "bin")
+        (place / "artifacts").mkdir()
         for name in ("pulls", "runs", "comments", "answers"):
             self.write(name, [])
         self.program("gh", GH)

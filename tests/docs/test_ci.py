@@ -22,7 +22,7 @@ from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands
 from tests.docs.documented_domains import of_documented_domains
-from tests.docs.quick_environments import write_python
+from tests.docs.recipe_python import write_python
 from tests.rendering.real_plans import (
     EXAMPLES,
     NOW,
@@ -41,7 +41,7 @@ GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """Create a repository with a root module in lab/, and nexusform in the PATH."""
-    (tmp_path / "bin").mkdir()
+    write_python(tmp_path / "bin")
     program = tmp_path / "bin" / "nexusform"
     program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
     program.chmod(0o755)
@@ -285,7 +285,6 @@ def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
             (workspace / name / file).write_text(
                 f"open({str(workspace / 'owned')!r}, 'a').write({name!r})\n"
             )
-    write_python(workspace / "bin")
     program = workspace / "bin" / "nexusform"
     program.write_text(program.read_text().replace(" -m", " -P -m"))
     (workspace / "out" / "reviewed.plan").write_text("")

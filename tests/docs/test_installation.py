@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.quick_environments import write_python
+from tests.docs.recipe_python import write_python
 from tests.kill_points import long_case, tries_all
 
 ROOT = Path(__file__).parents[2]

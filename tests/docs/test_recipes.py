@@ -20,6 +20,7 @@ import yaml
 from tests import commands
 from tests.contracts.http_state_server import ServerContent
 from tests.docs.code_hosts import GH, FakeGitLab, run_gitlab
+from tests.docs.recipe_python import write_python
 from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND
 
@@ -57,7 +58,7 @@ class GitLabJobs:
         self.clones = 0
         self.pipelines = 100
         self.install_fails = False
-        (place / "bin").mkdir()
+        write_python(place / "bin")
         self.program("nexusform", commands.build_shell_line())
 
     def program(self, name: str, command: str) -> None:
@@ -524,7 +525,7 @@ def test_action_fails_without_a_plan() -> None:
 def test_configuration_error_contains_no_commands(mistake: str, tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "main.nf.hcl").write_text(mistake)
-    (tmp_path / "bin").mkdir()
+    write_python(tmp_path / "bin")
     program = tmp_path / "bin" / "nexusform"
     program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
     program.chmod(0o755)

@@ -15,6 +15,7 @@ import yaml
 from tests import commands
 from tests.contracts import servers
 from tests.contracts.http_state_server import run_state_server
+from tests.docs.recipe_python import write_python
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION = {
@@ -64,7 +65,7 @@ class Repository:
         self.variables = variables
         self.artifact = place / "artifact"
         self.jobs = 0
-        (place / "bin").mkdir()
+        write_python(place / "bin")
         for name, command in (("nexusform", commands.build_shell_line()), ("pip", "exit 0")):
             program = place / "bin" / name
             program.write_text(f"#!/bin/sh\n{command}\n")

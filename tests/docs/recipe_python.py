@@ -1,6 +1,7 @@
-"""A `python3` for recipes that makes virtual environments with the pip of the tests.
+"""A `python3` for the recipes of CI: the Python of the tests.
 
-Installing pip into a new environment takes four seconds of processor time.
+A shim of a version manager starts twenty programs for each start of Python. Installing pip into a
+new virtual environment takes four seconds of processor time, so these have the pip of the tests.
 """
 
 from __future__ import annotations
