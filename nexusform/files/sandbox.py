@@ -283,9 +283,7 @@ def _list_trusted_directories(python_paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_audit_event(
-    event: str,
-    details: tuple[Any, ...],
-    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    event: str, details: tuple[Any, ...], is_finalizing: Callable[[], bool] = sys.is_finalizing
 ) -> None:
     """Raise UndeclaredAccess for an audit event of Python that nothing declared.
 
