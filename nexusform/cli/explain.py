@@ -1,6 +1,6 @@
 """`nexusform explain` (alias `why`): explanation of a placement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
-    declare_choice,
     declare_flag_group,
     declare_optional_positional,
     declare_positional,
@@ -16,6 +15,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, is_document, write_answer
 from nexusform.cli.shared_flags import (
     ViewFlags,
     create_context,
@@ -38,7 +38,7 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
     address: str = declare_positional()
     name: str = declare_optional_positional("", metavar="[OBJECT]")
     plan: str = declare_text_flag("Use a saved plan", metavar="FILE", file=PLAN_FILE)
-    format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
+    answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     every: bool = declare_switch_flag("List rejected machines of the whole site")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
@@ -62,37 +62,41 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.objects and not answer.pools:
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
-    # about an object of a domain, such as fleet; may be empty.
-    domain_answer = answer.domain_answer
-    texts = [
-        _render_answer(report, document, arguments, screen)
-        for report, document in domain_answer.answers
-    ]
-    if answer.pools:
-        from nexusform.rendering.answers.explanation_text import (
-            build_pools_document,
-            build_pools_report,
-        )
-
-        report = build_pools_report(address, answer.pools)
-        document = build_pools_document(address, answer.pools)
-        texts.append(_render_answer(report, document, arguments, screen))
-    texts += [_render_vm_explanation(vm, arguments, screen) for vm in answer.reasons]
-    # VMs of this name, removed by the plan.
-    if answer.removals:
-        from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
-
-        removals = ((build_removal_report(row), REMOVAL_FORM(row)) for row in answer.removals)
-        texts += [
-            _render_answer(report, document, arguments, screen) for report, document in removals
-        ]
+    results = list(_list_answers(answer, arguments))
     # Nothing could be explained, as the errors say.
-    if not texts:
+    if not results:
         return screen.print_failure(answer.diagnostics, answer.sources)
-    for text in texts:
-        screen.print_text(text, end="")
+    if arguments.answer.report and len(results) > 1:
+        raise click.UsageError(
+            f"-report writes one answer, but {len(results)} objects have this name."
+        )
+    for result in results:
+        write_answer(result, arguments.answer, screen)
     _print_problems(answer, arguments, screen)
     return 0
+
+
+def _list_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:
+    """Yield the answers about objects of a domain, pools, and VMs, removed ones last."""
+    for report, document in answer.domain_answer.answers:
+        yield Answer("", "", report, document)
+    # Only VMs need them.
+    if not (answer.pools or answer.reasons or answer.removals):
+        return
+    from nexusform.rendering.answers.explanation_text import (
+        REMOVAL_FORM,
+        build_pools_document,
+        build_pools_report,
+        build_removal_report,
+    )
+
+    if answer.pools:
+        report = build_pools_report(arguments.address, answer.pools)
+        yield Answer("", "", report, build_pools_document(arguments.address, answer.pools))
+    for vm in answer.reasons:
+        yield _build_vm_answer(vm, is_long=arguments.every)
+    for row in answer.removals:
+        yield Answer("", "", build_removal_report(row), REMOVAL_FORM(row))
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
@@ -105,13 +109,13 @@ def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: S
     # The answer is about a configuration with errors: list them all.
     if domain_answer.allows_errors:
         screen.print_diagnostics(errors, answer.sources)
-    elif errors and arguments.format == "text":
+    elif errors and not is_document(arguments.answer):
         # Of the plan: one warning instead of all its errors.
         screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
     elif errors:
         # stdout has a JSON or Markdown document.
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
-    if domain_answer.notes and arguments.format == "text":
+    if domain_answer.notes and not is_document(arguments.answer):
         screen.print_diagnostics(domain_answer.notes, answer.sources)
 
 
@@ -128,31 +132,21 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     )
 
 
-def _render_answer(
-    report: Report, document: dict[str, Any], arguments: ExplainArguments, screen: Screen
-) -> str:
-    """Render an answer in the requested format."""
-    if arguments.format != "json":
-        return _render_report(report, arguments, screen)
-    from nexusform.rendering.notation.json_values import encode_document
+def _build_vm_answer(vm: VmExplanation, *, is_long: bool) -> Answer:
+    """Build the answer about a VM; only documents and an `is_long` text list every machine."""
+    long_report = _build_vm_report(vm, is_long=True, is_folded=not is_long)
+    text_report = long_report if is_long else _build_vm_report(vm, is_long=False, is_folded=True)
 
-    return encode_document(document, pretty=True).decode()
+    def render_text(colour: bool, width: int) -> str:
+        from nexusform.rendering.text.report_text import render_report_text
 
+        return render_report_text(text_report, colour=colour, width=width)
 
-def _render_report(report: Report, arguments: ExplainArguments, screen: Screen) -> str:
-    """Render a report as Markdown or terminal text."""
-    from nexusform.rendering.pull_request.report_markdown import render_report_markdown
-    from nexusform.rendering.text.report_text import render_report_text
-
-    if arguments.format == "markdown":
-        return render_report_markdown(report)
-    return render_report_text(report, colour=screen.colour, width=screen.width)
+    return Answer("", "", long_report, _build_vm_document(vm), render_text)
 
 
-def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:
-    """Render the explanation of a VM in the requested format."""
-    if arguments.format == "json":
-        return _render_vm_explanation_as_json(vm)
+def _build_vm_report(vm: VmExplanation, *, is_long: bool, is_folded: bool) -> Report:
+    """Build the report about a VM; a long one has ranked and rejected machines."""
     from nexusform.rendering.answers.explanation_text import (
         build_explanation_report,
         describe_alternatives,
@@ -172,15 +166,13 @@ def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, scree
     remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(vm.remedies, 1)]
     sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
     sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
-    # With ranked and rejected machines.
-    is_long = arguments.every or arguments.format == "markdown"
     report = build_explanation_report(
-        vm.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
+        vm.object, explanation, facts, sections, is_long=is_long, is_folded=is_folded
     )
     if vm.current_placement is not None:
         verdict = f"If placed again now, with everything else unchanged: {report.verdict}"
         report = replace(report, verdict=verdict)
-    return _render_report(report, arguments, screen)
+    return report
 
 
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
@@ -213,22 +205,21 @@ def _describe_current_placement(vm: VmExplanation) -> list[str]:
     return [f"{vm.object} runs on {location} ({provenance}{last_move}state serial {vm.serial})."]
 
 
-def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
-    """Render the decision about a VM.
+def _build_vm_document(vm: VmExplanation) -> dict[str, Any]:
+    """Build the decision about a VM as JSON data.
 
-    The text has its current location, its last trigger, alternatives and fixes.
+    It has its current location, its last trigger, alternatives and fixes.
     """
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import (
         ALTERNATIVE_FORM,
         build_explanation_document,
     )
-    from nexusform.rendering.notation.json_values import encode_document
 
     planned_trigger = vm.explained_vm.trigger if vm.current_placement is None else ""
     # A planned one has no serial.
     trigger, serial = vm.last_trigger or (planned_trigger, None)
-    document = {
+    return {
         "address": str(vm.address),
         "trigger": trigger,
         "previous_machine": vm.previous_machine or None,
@@ -241,4 +232,3 @@ def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
         "elsewhere": list(map(ALTERNATIVE_FORM, vm.alternatives)),
         "suggested_fixes": list(vm.remedies),
     }
-    return encode_document(document, pretty=True).decode()

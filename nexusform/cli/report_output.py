@@ -1,4 +1,4 @@
-"""Output of answers of `simulate`, `advise` and `reconcile` to the screen and to files.
+"""Output of answers of `simulate`, `advise`, `explain` and `reconcile` to the screen and to files.
 
 -plan, -format, -report.
 """
@@ -35,9 +35,9 @@ EXIT_FINDING: Final = 2
 class Answer(Struct, frozen=True):
     """One answer as a report and as data.
 
-    `text` (colour, width) renders terminal text if the report is not sufficient. The HTML page has
-    the steps of `plays` on a map. Each format of an `is_hypothetical` one begins with "Hypothetical
-    plan".
+    Without a `question` the data is the whole JSON document. `text` (colour, width) renders
+    terminal text if the report is not sufficient. The HTML page has the steps of `plays` on a map.
+    Each format of an `is_hypothetical` one begins with "Hypothetical plan".
     """
 
     question: str
@@ -121,6 +121,8 @@ def _render_answer_as_json(answer: Answer) -> bytes:
     """Return the JSON document of an answer: common members first, then those of its question."""
     from nexusform.rendering.notation.json_values import encode_document
 
+    if not answer.question:
+        return encode_document(answer.document, pretty=True)
     document = {
         "format_version": "1.0",
         "question": answer.question,

@@ -24,6 +24,7 @@ from nexusform.cli.report_flag import (
     parse_plan_reports,
     write_report,
     write_reports,
+    write_to_stdout,
 )
 from nexusform.cli.shared_flags import (
     ViewFlags,
@@ -68,7 +69,7 @@ def show(arguments: ShowArguments) -> int:
     """Show the state, a saved plan, a state file or one resource.
 
     TARGET is a file or an address; a file takes precedence. Several saved plans share one summary,
-    as text or -report=markdown:PATH.
+    as text, JSON or -report=FORMAT:PATH.
     """
     reports = parse_plan_reports(arguments.placement_flags)
     screen = arguments.view.create_screen()
@@ -147,14 +148,14 @@ def _print_saved_plans_summary(
 
     Return 1 if one of them cannot be read, else 0.
     """
-    from nexusform.rendering.answers.plan_set_report import build_plan_set_report
-    from nexusform.rendering.pull_request.report_markdown import render_report_markdown
-    from nexusform.rendering.text.report_text import render_report_text
+    from nexusform.cli.report_output import FORMATS, Answer
+    from nexusform.rendering.answers.plan_set_report import (
+        build_plan_set_document,
+        build_plan_set_report,
+    )
 
-    if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):
-        raise click.UsageError(
-            "Several plans support text and Markdown only: -report=markdown:PATH."
-        )
+    if any(report.format not in FORMATS for report in reports):
+        raise click.UsageError(f"-report of several plans: {', '.join(FORMATS)}.")
     plans: list[tuple[str, Plan]] = []
     for target in arguments.targets:
         show_target = find_show_target(create_context(arguments.state), target)
@@ -166,13 +167,16 @@ def _print_saved_plans_summary(
                 f'"{target}" is not a saved plan. Several arguments must all be plans.'
             )
         plans.append((target, show_target.saved.plan))
-    report_summary = build_plan_set_report(plans)
+    answer = Answer("", "", build_plan_set_report(plans), build_plan_set_document(plans))
     for report in reports:
-        render = render_report_markdown if report.format == "markdown" else render_report_text
-        write_report(render(report_summary).encode(), report)
-    if not has_stdout_report(reports):
-        text = render_report_text(report_summary, colour=screen.colour, width=screen.width)
-        screen.print_text(_truncate_text(text, arguments.max_bytes), end="")
+        write_report(FORMATS[report.format](answer), report)
+    if has_stdout_report(reports):
+        return 0
+    if arguments.as_json:
+        write_to_stdout(FORMATS["json"](answer), "json")
+        return 0
+    text = answer.render_text(colour=screen.colour, width=screen.width)
+    screen.print_text(_truncate_text(text, arguments.max_bytes), end="")
     return 0
 
 

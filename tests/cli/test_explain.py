@@ -65,6 +65,17 @@ def test_new_vm_is_explained_from_the_plan(build_explain_runner: Any) -> None:
     assert "outside {r0}: r1 (2)." in " ".join(text.split())
 
 
+def test_explanation_has_the_formats_of_every_answer(build_explain_runner: Any) -> None:
+    text = build_explain_runner(A, "a-p-1", "-report=html:why.html", "-report=json:why.json")
+    assert "best first" not in text
+    page = Path("why.html").read_text()
+    # Only text omits the ranked machines.
+    assert "Racks, best first" in page
+    document = json.loads(Path("why.json").read_text())
+    assert document["object"] == "a-p-1"
+    assert document == json.loads(build_explain_runner(A, "a-p-1", "-format=json"))
+
+
 def test_explanation_of_rejected_plan_has_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     with Path("main.nf.hcl").open("a") as file:
         file.write('output "o" {\n  value = 1 / 0\n}\n')

@@ -1,5 +1,6 @@
 """Tests of `nexusform show` with several plans."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,25 @@ def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> No
     assert "| par.nfplan | 3 | 0 | 0 | 1 | 0 | 0 | 0 |" in markdown
 
 
+def test_several_plans_have_the_formats_of_every_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plans = ["lab.nfplan", "par.nfplan"]
+    assert run_command_line(["show", "-json", "-report=html:both.html", *plans]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["plan"] for row in document["plans"]] == plans
+    assert document["plans"][0]["decision"]["impact"]["moved"] == 0
+    assert "2 of 2 have changes; 2 VMs to place" in Path("both.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["lab.nfplan", "nexus_site.lab"], '"nexus_site.lab" is not a saved plan'),
-        (["-json", "lab.nfplan", "par.nfplan"], "support text and Markdown only"),
-        (["-report=svg:x.svg", "lab.nfplan", "par.nfplan"], "support text and Markdown only"),
+        (
+            ["-report=svg:x.svg", "lab.nfplan", "par.nfplan"],
+            "-report of several plans: text, markdown, json, html.",
+        ),
     ],
 )
 def test_other_files_than_plans_are_rejected(

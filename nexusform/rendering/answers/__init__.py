@@ -15,5 +15,5 @@ PUBLIC = {
         "VmCountByTrigger"
     ),
     "graph_text": "render_dot render_mermaid",
-    "plan_set_report": "build_plan_set_report",
+    "plan_set_report": "build_plan_set_document build_plan_set_report",
 }

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
+from nexusform.rendering.json.json_placements import build_decision_document
 from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.decision_lines import describe_effects
 from nexusform.rendering.report.finding_entries import FindingEntries, build_finding_entries
@@ -68,6 +69,15 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     return Report(
         title, verdict, is_finding=bool(rejected_paths), facts=tuple(facts), sections=sections
     )
+
+
+def build_plan_set_document(plans: Sequence[tuple[str, Plan]]) -> dict[str, Any]:
+    """Build the decisions of plans as JSON data."""
+    documents = [
+        {"plan": path, "rejected": plan.is_rejected, "decision": build_decision_document(plan)}
+        for path, plan in plans
+    ]
+    return {"format_version": "1.0", "plans": documents}
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:

@@ -40,8 +40,10 @@ def test_every_command_reports_undeclared_sites(
     assert code == 0
     code, apply, _ = command("apply", "g.nfsites")
     assert code == 0
-    code, status, _ = command("status")
+    code, status, _ = command("status", "-report=markdown:status.md", "-report=html:status.html")
     assert code == 0
+    for path in ("status.md", "status.html"):
+        assert "par2" in Path(path).read_text()
     golden(
         "undeclared.txt",
         "\n".join(part.partition("Saved the")[0] for part in (plan, apply, status)),

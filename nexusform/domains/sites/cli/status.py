@@ -7,12 +7,13 @@ from msgspec.structs import replace
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
+    declare_report_flags,
     declare_switch_flag,
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.report_flag import write_to_stdout
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, is_document, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error
@@ -39,8 +40,6 @@ from nexusform.domains.sites.workflow.fleet_tasks import (
     run_fleet_question,
 )
 from nexusform.domains.sites.workflow.undeclared_states import record_state_locations
-from nexusform.rendering.json.json_document import encode_document
-from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import SystemClock
 
 
@@ -48,6 +47,7 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites status`."""
 
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+    report: tuple[str, ...] = declare_report_flags()
     samples: int = declare_number(
         "Compute certainty per site with N tie-break samples", default=0, minimum=0
     )
@@ -67,7 +67,10 @@ def status(arguments: StatusArguments) -> int:
     if runs > part and runs % part:
         raise click.UsageError(f"-samples above {part} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
-    sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
+    format_name = "json" if arguments.as_json else "text"
+    flags = AnswerFormatFlags(format=format_name, report=arguments.report)
+    is_aside = is_document(flags)
+    sites = arguments.targets.select(screen, with_undeclared=True, is_aside=is_aside)
     fleet = sites.fleet
     names = sites.names
     with (
@@ -83,13 +86,9 @@ def status(arguments: StatusArguments) -> int:
         )
     record_state_locations(fleet, create_context(), (site.result for site in plan.sites))
     plan = replace(plan, undeclared=sites.undeclared)
-    if arguments.as_json:
-        write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
-    else:
-        report = build_status_report(plan, SystemClock().read_time(), results)
-        screen.print_text(
-            render_report_text(report, colour=screen.colour, width=screen.width), end=""
-        )
+    report = build_status_report(plan, SystemClock().read_time(), results)
+    answer = Answer("", "", report, build_status_document(plan, results))
+    write_answer(answer, flags, screen)
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     is_interrupted = len(plan.sites) < len(names)
     return 1 if failed or select_failed_results(results) or is_interrupted else 0
