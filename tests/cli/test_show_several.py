@@ -51,9 +51,7 @@ def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> No
     assert "| par.nfplan | 3 | 0 | 0 | 1 | 0 | 0 | 0 |" in markdown
 
 
-def test_several_plans_have_the_formats_of_every_answer(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_several_plans_have_the_formats_of_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
     plans = ["lab.nfplan", "par.nfplan"]
     assert run_command_line(["show", "-json", "-report=html:both.html", *plans]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -1,6 +1,6 @@
 """Command `nexusform conformance`."""
 
-from typing import Final
+from typing import Any, Final
 
 import click
 from msgspec import Struct, json, to_builtins
@@ -8,13 +8,15 @@ from msgspec import Struct, json, to_builtins
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_positional,
+    declare_report_flags,
     declare_switch_flag,
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.report_flag import write_to_stdout
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, is_document, write_answer
 from nexusform.cli.shared_flags import ViewFlags
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.conformance.workflow.recorded_cases import (
     INVALID,
     ConformanceScore,
@@ -24,8 +26,8 @@ from nexusform.domains.conformance.workflow.recorded_cases import (
     score_conformance_cases,
 )
 from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
-EXIT_WRONG: Final = 2
 _MAX_LISTED: Final = 20
 
 
@@ -41,6 +43,7 @@ class ConformanceArguments(Struct, frozen=True, kw_only=True):
         ),
     )
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+    report: tuple[str, ...] = declare_report_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -65,53 +68,50 @@ def score_predictions(arguments: ConformanceArguments) -> int:
         problems.append(
             build_error(INVALID, f'The files of "{arguments.directory}" have no decision.')
         )
-    screen.print_diagnostics(problems, sources={}, is_aside=arguments.as_json)
-    if arguments.as_json:
-        scores = [
-            {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
-            for (system, version), item in sorted(score.systems.items())
-        ]
-        write_to_stdout(
-            json.encode({"format_version": "1.0", "systems": scores, "wrong": score.wrong}) + b"\n",
-            "json",
-        )
-    elif score.systems:
-        screen.print_text(_render_score(score))
-    if has_errors(problems):
-        return 1
-    return EXIT_WRONG if score.wrong else 0
+    format_name = "json" if arguments.as_json else "text"
+    flags = AnswerFormatFlags(format=format_name, report=arguments.report)
+    screen.print_diagnostics(problems, sources={}, is_aside=is_document(flags))
+    code = 0
+    if score.systems or is_document(flags):
+        result = Answer("", "", _build_report(score), _build_document(score))
+        code = write_answer(result, flags, screen)
+    return 1 if has_errors(problems) else code
 
 
-def _render_score(score: ConformanceScore) -> str:
-    """Render the counts by system and version, and the wrong predictions."""
-    rows = [("System", "Version", "Decisions", "Right", "Wrong", "Errors")]
-    rows += [
-        (
-            system,
-            version,
-            f"{item.decisions:,}",
-            f"{item.right:,}",
-            f"{item.wrong:,}",
-            f"{item.errors:,}",
-        )
+def _build_document(score: ConformanceScore) -> dict[str, Any]:
+    """Build the counts by system and version, and the wrong predictions, as JSON data."""
+    systems = [
+        {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
         for (system, version), item in sorted(score.systems.items())
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = []
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            # names, then numbers.
-            cells.append(cell.ljust(width) if column < 2 else cell.rjust(width))
-        lines.append("  ".join(cells).rstrip())
+    return {"format_version": "1.0", "systems": systems, "wrong": to_builtins(score.wrong)}
+
+
+def _build_report(score: ConformanceScore) -> Report:
+    """Build the counts by system and version, and the first wrong predictions."""
+    items = sorted(score.systems.items())
+    rows = []
+    for (system, version), item in items:
+        figures = (item.decisions, item.right, item.wrong, item.errors)
+        cells = (system, version, *(f"{figure:,}" for figure in figures))
+        rows.append(Row(cells, is_finding=bool(item.wrong or item.errors)))
+    headers = ("System", "Version", "Decisions", "Right", "Wrong", "Errors")
+    table = Table(headers, tuple(rows), number_columns=frozenset(range(2, len(headers))))
+    sections = [Section("By system and version", table=table)]
     if score.wrong:
-        lines += ["", "Wrong or without an answer:"]
+        lines = []
         for case in score.wrong[:_MAX_LISTED]:
             predicted = case.reason or f"predicted {json.encode(case.predicted).decode()}"
-            lines.append(
-                f"  {case.place}: {predicted}; {case.system} decided "
-                f"{json.encode(case.actual).decode()}"
-            )
+            actual = json.encode(case.actual).decode()
+            lines.append(f"{case.place}: {predicted}; {case.system} decided {actual}")
         if len(score.wrong) > _MAX_LISTED:
-            lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
-    return "\n".join(lines)
+            lines.append(f"... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
+        sections.append(Section("Wrong or without an answer", tuple(lines), is_finding=True))
+    right_count = sum(item.right for _, item in items)
+    decisions = format_count(sum(item.decisions for _, item in items), "recorded decision")
+    return Report(
+        "Predictions against decisions of real systems",
+        f"{right_count:,} of {decisions} predicted.",
+        is_finding=bool(score.wrong),
+        sections=tuple(sections),
+    )

@@ -9,6 +9,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+import nexusform
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_optional_positional,
@@ -42,7 +43,10 @@ from nexusform.domains.sites.cli.site_flags import (
     SiteSelectionFlags,
     TaskEngineFlags,
 )
-from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
+from nexusform.domains.sites.rendering.fleet_document import (
+    build_fleet_document,
+    list_fleet_findings,
+)
 from nexusform.domains.sites.rendering.fleet_summary import (
     build_fleet_markdown,
     build_fleet_summary,
@@ -110,12 +114,19 @@ def _render_html(plan: FleetPlan) -> bytes:
     return render_fleet_plan_page(plan).encode()
 
 
+def _render_sarif(plan: FleetPlan) -> bytes:
+    from nexusform.rendering.pull_request.sarif import build_findings_document
+
+    document = build_findings_document(list_fleet_findings(plan), nexusform.__version__)
+    return encode_document(document, pretty=True)
+
+
 FORMATS: Final[Mapping[str, Callable[[FleetPlan], bytes]]] = {
     "text": lambda plan: render_report_text(build_fleet_summary(plan)).encode(),
     "markdown": lambda plan: build_fleet_markdown(plan).encode(),
     "json": lambda plan: encode_document(build_fleet_document(plan)),
     "html": _render_html,
-    "sarif": lambda plan: encode_document(build_fleet_sarif(plan), pretty=True),
+    "sarif": _render_sarif,
 }
 
 

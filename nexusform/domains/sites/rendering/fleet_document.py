@@ -1,4 +1,4 @@
-"""Plan of a fleet as JSON data, and as SARIF for code hosts."""
+"""Plan of a fleet as JSON data, and its findings at lines of its definition."""
 
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.json_values import omit_empty
-from nexusform.rendering.pull_request.sarif import build_findings_document
 from nexusform.rendering.report.finding_entries import Finding
 
 FORMAT_VERSION: Final = "1.0"
@@ -79,8 +78,8 @@ SITE: Final = RecordForm(
 )
 
 
-def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
-    """Build the findings and losses of sites as SARIF.
+def list_fleet_findings(plan: FleetPlan) -> list[Finding]:
+    """Return the findings and losses of sites, errors first and existing ones last.
 
     They are located at their own line, else at the block of their site.
     """
@@ -126,9 +125,7 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)
     findings += [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in undeclared]
-    # errors first, existing ones last.
-    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
-    return build_findings_document(findings, nexusform.__version__)
+    return sorted(findings, key=lambda finding: (finding.level.order, finding.is_preexisting))
 
 
 def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:
