@@ -15,6 +15,7 @@ from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
     ReconcileResult,
     SiteReplay,
+    VerifiedPredictions,
     VmCheck,
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
@@ -29,7 +30,6 @@ from nexusform.placements.prediction_scores import (
 )
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.rendering.json.json_placements import LISTED_FORM
-from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.plan_verdict import format_current_verdict
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -285,27 +285,26 @@ _PREDICTION_FORM: Final = RecordForm(
 )
 
 
-def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
-    """Build the comparison with state as JSON data."""
-    predictions = result.predictions
-    return {
-        "clusters": list(map(_CLUSTER_FORM, result.checks)),
-        "absent": list(result.absent),
-        "not_captured": list(result.uncaptured),
-        "unfinished": list(result.unfinished),
-        "warnings": list(result.warnings),
-        "separation_rules": list(map(_RULE_FORM, result.rules)),
-        **omit_empty({"listed": list(map(LISTED_FORM, result.listed))}),
-        "replays": list(map(_REPLAY_FORM, result.replays)),
-        # One row per certainty class (100: certain).
-        "predictions": [
-            {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
-            for site, record in predictions.records.items()
-            for (subject, number), score in sorted(record.items())
-        ],
-        "verified_now": predictions.new_count,
-        "wrong_certain_predictions": list(predictions.wrong_certain),
-    }
+def _build_prediction_documents(predictions: VerifiedPredictions) -> list[dict[str, Any]]:
+    """Build a row per site, prediction and certainty class (100: certain)."""
+    return [
+        {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
+        for site, record in predictions.records.items()
+        for (subject, number), score in sorted(record.items())
+    ]
+
+
+RECONCILIATION_FORM: Final = RecordForm(
+    ReconcileResult,
+    "clusters=checks absent not_captured=uncaptured unfinished warnings separation_rules=rules "
+    "[listed] replays predictions verified_now=predictions.new_count "
+    "wrong_certain_predictions=predictions.wrong_certain",
+    clusters=_CLUSTER_FORM,
+    separation_rules=_RULE_FORM,
+    listed=LISTED_FORM,
+    replays=_REPLAY_FORM,
+    predictions=_build_prediction_documents,
+)
 
 
 def build_inventory_report(

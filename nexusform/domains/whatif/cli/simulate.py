@@ -409,18 +409,10 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
         find_observed_node,
         simulate_node_drain,
     )
-    from nexusform.domains.whatif.rendering.failure_report import (
-        build_drain_document,
-        build_drain_report,
-    )
+    from nexusform.domains.whatif.rendering.failure_report import DRAIN, build_drain_report
 
     drain = simulate_node_drain(*find_observed_node(inputs.pods, arguments.node))
-    return Answer(
-        "failure",
-        inputs.origin,
-        build_drain_report(drain, inputs.origin),
-        build_drain_document(drain),
-    )
+    return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), DRAIN(drain))
 
 
 def _simulate_failure(

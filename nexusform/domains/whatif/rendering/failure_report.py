@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope
@@ -353,12 +353,8 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     )
 
 
-def build_drain_document(drain: NodeDrainEffects) -> dict[str, Any]:
-    """Build the data of a drain."""
-    workloads = [build_workload_document(impact, is_drained=True) for impact in drain.workloads]
-    return {
-        "cluster_id": drain.cluster_id,
-        "node": drain.node,
-        "budgets": list(drain.blocking_budgets),
-        "workloads": workloads,
-    }
+DRAIN: Final = RecordForm(
+    NodeDrainEffects,
+    "cluster_id node budgets=blocking_budgets workloads",
+    workloads=partial(build_workload_document, is_drained=True),
+)

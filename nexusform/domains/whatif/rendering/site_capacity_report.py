@@ -22,7 +22,6 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     SiteResourceCapacity,
 )
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
-from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import VmSku
@@ -315,42 +314,41 @@ _FRAGMENTATION: Final = RecordForm(
     free_in_fragmented_cells="vcpus=broken_vcpus memory_gib=broken_memory_gib",
     stranded="cells=stranded_cells vcpus=stranded_vcpus memory_gib=stranded_memory_gib",
 )
+
+
+def _build_missing_vms(mix: MixAnswer) -> dict[str, Any] | None:
+    """Build the SKU that the next set of a mix lacks."""
+    if mix.short is None:
+        return None
+    return {"vm_sku_name": mix.short.name, "missing": mix.missing}
+
+
+_MIX: Final = RecordForm(
+    MixAnswer,
+    "set=parts sets=sets.minimum sets_one_after_another=sequential_sets.minimum short=. "
+    "more_besides_sets=. *interval=sets one_after_another=sequential_sets bounds=.",
+    set="vm_sku_name=sku.name count",
+    short=_build_missing_vms,
+    more_besides_sets=lambda mix: {sku.name: more.minimum for sku, more in mix.remaining},
+    interval=INTERVAL_FORM,
+    one_after_another=INTERVAL_FORM,
+    bounds=lambda mix: not mix.sets.is_exact,
+)
 _SITE: Final = RecordForm(
     CapacityAnswer,
     "site_id availability_zones=zones machines=totals.machines closed_machines=closed "
     "machines_with_unknown_cells overfull_machines=overfull vms_without_a_machine=unplaced "
-    "planned_racks vcpus=totals memory_gib=totals vm_skus=sku_capacities fragmentation",
+    "planned_racks vcpus=totals memory_gib=totals vm_skus=sku_capacities fragmentation "
+    "[capacity_other=other_capacities] mix",
     vcpus="total=vcpus free=free_vcpus",
     memory_gib="total=memory_gib free=free_memory_gib",
     vm_skus=_SKU,
     fragmentation=_FRAGMENTATION,
+    capacity_other=OTHER_CAPACITY_FORM,
+    mix=_MIX,
 )
 
 
 def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
     """Build the capacity of sites as JSON data."""
-    sites = []
-    for answer in answers:
-        document = _SITE(answer)
-        document |= omit_empty(
-            {"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))}
-        )
-        document["mix"] = None
-        if answer.mix is not None:
-            mix = answer.mix
-            document["mix"] = {
-                "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
-                "sets": mix.sets.minimum,
-                "sets_one_after_another": mix.sequential_sets.minimum,
-                "short": None
-                if mix.short is None
-                else {"vm_sku_name": mix.short.name, "missing": mix.missing},
-                "more_besides_sets": {
-                    sku.name: additional.minimum for sku, additional in mix.remaining
-                },
-                **INTERVAL_FORM(mix.sets),
-                "one_after_another": INTERVAL_FORM(mix.sequential_sets),
-                "bounds": not mix.sets.is_exact,
-            }
-        sites.append(document)
-    return {"sites": sites}
+    return {"sites": list(map(_SITE, answers))}
