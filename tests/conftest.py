@@ -121,7 +121,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
     # them.
     gc.freeze()
     gc.unfreeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(500_000, 50, 1000)
     gc.enable()
 
 
