@@ -14,7 +14,7 @@ PUBLIC = {
     "unread_facts": "UnreadFact Influence FieldList build_field_list",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
-        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number "
-        "TextPosition YamlDocument describe_kind"
+        "ELISION INVALID Node DocumentFindings build_problem load_yaml parse_yaml "
+        "parse_whole_number TextPosition YamlDocument describe_kind"
     ),
 }

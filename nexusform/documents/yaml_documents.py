@@ -93,8 +93,9 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     An invalid document ends the stream with a finding.
     """
     size = len(content)
-    # Perhaps a List of kubectl, parsed faster.
-    if MIN_LARGE < size <= MAX_LARGE:
+    line_end: Any = b"\n" if isinstance(content, bytes) else "\n"
+    # Perhaps a List of kubectl or of a hub, parsed faster.
+    if MIN_LARGE < size <= MAX_LARGE or line_end not in content:
         large_list = parse_large_list(content)
         # Else the normal parser reads it, or reports the error.
         if large_list is not None:
@@ -127,6 +128,23 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     return _parse_document_stream(file, text)
 
 
+def load_yaml(content: str | bytes) -> Any:
+    """Return the data of the only document, without positions; None if it is empty.
+
+    Raises yaml.YAMLError.
+    """
+    import yaml
+
+    return yaml.load(content, _get_loader())  # noqa: S506 - it is a safe one
+
+
+def _get_loader() -> Any:
+    """Return the loader of libyaml if it is installed: it is ten times faster."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def _decode_utf8_or_utf16(content: bytes) -> str:
     """Decode UTF-8, with or without BOM, or the UTF-16 of PowerShell's `>`.
 
@@ -141,10 +159,8 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
 
     documents: list[YamlDocument] = []
     findings: list[Problem] = []
-    # The faster one if it is installed.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        events = iter(yaml.parse(text, Loader=loader))
+        events = iter(yaml.parse(text, Loader=_get_loader()))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 reader = _DocumentReader(file, events)
@@ -660,7 +676,7 @@ class DocumentFindings:
         self._problems.setdefault(build_problem(self.file, position, problem_id, detail, severity))
 
 
-# --- large lists in JSON (`kubectl get -o json`) -------------------------------------------------
+# --- large lists in JSON (`kubectl get -o json`), and those on one line --------------------------
 #
 # They get the position of each item only: a million positions take more memory than the data.
 

@@ -268,10 +268,11 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
     """
     import yaml
 
+    from nexusform.documents.yaml_documents import load_yaml
     from nexusform.files.regular_files import read_regular
 
     try:
-        document = yaml.safe_load(
+        document = load_yaml(
             read_regular(trust.confinement.resolve_path_of_operator(path), _MAXIMUM_SIZE)
         )
     except yaml.MarkedYAMLError as problem:

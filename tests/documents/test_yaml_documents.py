@@ -174,6 +174,16 @@ def test_items_have_their_lines() -> None:
     assert empty[0] == {"items": []}
 
 
+def test_list_on_one_line_has_the_positions_of_its_items() -> None:
+    """Such as the answer of a hub: it is read as fast as a large list."""
+    text = json.dumps(json.loads(LIST))
+    for content in (text, text.encode()):
+        (document,) = parse_yaml("hub", content).documents
+        assert document.data == json.loads(LIST)
+        position = document.find_position("items", 0, "a")
+        assert (position.line, position.column) == (1, text.index('{"a"') + 1)
+
+
 @pytest.mark.parametrize(
     "text",
     [

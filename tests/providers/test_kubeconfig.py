@@ -50,10 +50,7 @@ def get_problem(path: Path, context: str = "") -> str:
     ("text", "said"),
     [
         ("", "FILE cannot be used: it is empty."),
-        (
-            "a: [\n",
-            "FILE cannot be used: line 2: expected the node content, but found '<stream end>'.",
-        ),
+        ("a: [\n", "FILE cannot be used: line 2: did not find expected node content."),
         ("hello", "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users."),
         (
             "kind: Pod",

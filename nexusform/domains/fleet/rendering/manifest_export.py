@@ -5,12 +5,14 @@ The labels are set by a script.
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import format_first_items, group_by
+from nexusform.documents.yaml_documents import load_yaml
 from nexusform.domains.fleet.importers.fleet_documents import (
     NODE_COUNT,
     OLD_NODE_COUNT,
@@ -189,16 +191,7 @@ def _render_documents(
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        # applied to a cluster, not to the hub.
-        if attributes.get("cluster_id"):
-            return
-        manifests = parse_manifests(
-            "yaml_body", get_text(attributes, "yaml_body"), get_text(attributes, "namespace")
-        ).manifests
-        for hub_object in sorted(
-            manifests, key=lambda item: not item.is_namespace
-        ):  # namespaces first
-            yield render_yaml(hub_object.body)
+        yield from map(render_yaml, _list_hub_objects(attributes))
     else:
         manifest = attributes.get("manifest")
         is_lenient = attributes.get("lenient") is True
@@ -209,6 +202,17 @@ def _render_documents(
         text = render_yaml(_build_fleet_object(type_name, schema, attributes))
         # members have only the new name.
         yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text
+
+
+def _list_hub_objects(attributes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the objects of a manifest for the hub, namespaces first."""
+    # applied to a cluster, not to the hub.
+    if attributes.get("cluster_id"):
+        return []
+    manifests = parse_manifests(
+        "yaml_body", get_text(attributes, "yaml_body"), get_text(attributes, "namespace")
+    ).manifests
+    return [item.body for item in sorted(manifests, key=lambda item: not item.is_namespace)]
 
 
 def _build_fleet_object(
@@ -238,12 +242,12 @@ def build_hub_bodies(
     type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Build the objects of a resource as sent to a hub, in order."""
-    import yaml
-
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
         # From its blocks; others are rendered as text.
         return [_build_fleet_object(type_name, schema, attributes)]
-    return list(map(yaml.safe_load, _render_documents(type_name, schema, attributes)))
+    if type_name == _HUB_OBJECTS:
+        return [deepcopy(dict(body)) for body in _list_hub_objects(attributes)]
+    return list(map(load_yaml, _render_documents(type_name, schema, attributes)))
 
 
 def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:

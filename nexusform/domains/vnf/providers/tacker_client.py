@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 from msgspec import Struct
 
+from nexusform.documents.yaml_documents import load_yaml
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
 from nexusform.files.regular_files import Confinement, read_regular
@@ -344,7 +345,7 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
             explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it")
         )
     try:
-        document = yaml.safe_load(read_regular(path, _MAX_BYTES))
+        document = load_yaml(read_regular(path, _MAX_BYTES))
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
         raise ProviderProblem(f"{path} cannot be read as YAML.") from None
     entry = get_mapping(document, "clouds", cloud)
