@@ -9,6 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -250,17 +251,15 @@ def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.close_connection = True
             for event in events:
-                self.wfile.write(json.dumps(format_object(event)).encode() + b"\n")
+                self.wfile.write(msgspec.json.encode(format_object(event)) + b"\n")
                 self.wfile.flush()
             return None
 
         def _send(self, status: int, body: Any) -> None:
-            text = body if isinstance(body, str) else json.dumps(format_object(body))
+            is_text = isinstance(body, str)
+            data = body.encode() if is_text else msgspec.json.encode(format_object(body))
             self.send_response(status)
-            self.send_header(
-                "Content-Type", "text/plain" if isinstance(body, str) else "application/json"
-            )
-            data = text.encode()
+            self.send_header("Content-Type", "text/plain" if is_text else "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -289,6 +288,7 @@ def build_forbidden(
     return RequestRejection(403, f'{resource} "{name}" is forbidden: {words}')
 
 
+@cache
 def get_group(kind: str) -> str:
     return next(group for (group, _), (served, _) in PLURALS.items() if served == kind)
 
@@ -326,7 +326,7 @@ def merge_patch(before: Any, sent: Any) -> Any:
             else:
                 before[name] = merge_patch(before.get(name), value)
         return before
-    return json.loads(json.dumps(sent))
+    return copy_body(sent)
 
 
 def format_object(value: Any) -> Any:

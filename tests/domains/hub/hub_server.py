@@ -43,6 +43,8 @@ class HubServer(Front):
         self._rule: Rule = lambda *_: None
         self._fill_in: Callable[[Body], None] = lambda _: None
         self.powerless = {"bob-token"}
+        # Objects and controller at the last time without work left.
+        self._at_rest: Any = None
         super().__init__()
         self.put(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, "setup"
@@ -54,8 +56,12 @@ class HubServer(Front):
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         group = get_group(kind)
-        found = [b for (g, k, ns, _), b in sorted(self.objects.items()) if (g, k) == (group, kind)]
-        return [b for b in found if not namespace or b["metadata"].get("namespace") == namespace]
+        found = [
+            (key, body)
+            for key, body in self.objects.items()
+            if key[:2] == (group, kind) and (not namespace or key[2] == namespace)
+        ]
+        return [body for _, body in sorted(found)]
 
     def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
         group = get_group(kind)
@@ -77,13 +83,22 @@ class HubServer(Front):
                 self.happened.note(self.version, "DELETED", body)
 
     def act(self) -> None:
-        """Let the controller do its pending work."""
+        """Let the controller do its pending work, if anything changed since it had none."""
         with self.lock:
             for _ in range(6):
-                version = self.version
-                self.controller(self)
-                if version == self.version:
+                before = self._compute_activity_mark()
+                if before == self._at_rest:
                     return
+                self.controller(self)
+                after = self._compute_activity_mark()
+                if after == before:
+                    self._at_rest = after
+                if after[0] == before[0]:
+                    return
+
+    def _compute_activity_mark(self) -> tuple[int, Any, str]:
+        """Return a value that changes with the objects, the controller and its settings."""
+        return self.version, self.controller, repr(getattr(self.controller, "__dict__", ""))
 
     def _store(self, key: tuple[str, str, str, str], before: Body | None, after: Body) -> Body:
         metadata = after.setdefault("metadata", {})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from tests.domains.hub.hub_front import copy_body
 
 if TYPE_CHECKING:
     from tests.domains.hub.hub_server import HubServer
@@ -81,7 +82,7 @@ def watch_events(
                 "",
                 metadata.get("namespace"),
             ):
-                yield {"type": what, "object": json.loads(json.dumps(body))}
+                yield {"type": what, "object": copy_body(body)}
         time.sleep(_LOOK)
 
 
