@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from nexusform.cli.main import run_command_line
+from tests.prepared_situations import prepare_situation
 
 # Directory of the state under test, and that of another repository.
 OWN = "own"
@@ -68,6 +69,15 @@ Situation = Callable[[OwnershipBed, str, Path], Existing]
 
 def apply(*flags: str) -> int:
     return run_command_line(["apply", "-auto-approve", *flags])
+
+
+def apply_once(bed: OwnershipBed, type_name: str, *codes: int) -> None:
+    """Create the object by an apply that ends with one of the codes, or copy an earlier one."""
+
+    def create() -> None:
+        assert apply() in codes
+
+    prepare_situation((type(bed), type_name), bed, create)
 
 
 def make_object(bed: OwnershipBed, type_name: str, root: Path, directory: str) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run_command_line
 from nexusform.interfaces.plugins import ObjectKey
 from nexusform.providers.simulated_reality import Attributes, Reality
+from tests.contracts.ownership_contract import apply_once
 
 _PROVIDER = 'provider "simulated" {\n  reality = "../site.json"\n}\n'
 _SITE = 'resource "nexus_site" "o" {\n  name = "o"\n}\n'
@@ -32,8 +32,8 @@ class SimulatedOwnershipBed:
         text = _PROVIDER + (_SITE if is_declared else "")
         (directory / "main.nf.hcl").write_text(text)
 
-    def create(self, _type_name: str) -> None:
-        assert run_command_line(["apply", "-auto-approve"]) == 0
+    def create(self, type_name: str) -> None:
+        apply_once(self, type_name, 0)
 
     def take_snapshot(self) -> Any:
         return json.loads(self._path.read_text()) if self._path.exists() else []

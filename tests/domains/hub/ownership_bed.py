@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run_command_line
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
+from tests.contracts.ownership_contract import apply_once
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import get_api_version
 from tests.domains.hub.hub_server import HubServer
@@ -98,7 +98,7 @@ class HubOwnershipBed:
         """Create the object, by another client if no controller would complete it."""
         spec = _SPECS.get(type_name)
         if spec is None:
-            assert run_command_line(["apply", "-auto-approve"]) in (0, 2)
+            apply_once(self, type_name, 0, 2)
             return
         kind = KINDS_BY_TYPE[type_name]
         namespace = {} if "cluster" in type_name else {"namespace": "web"}
@@ -116,6 +116,7 @@ class HubOwnershipBed:
         for key in [key for key in self._hub.objects if key[3] == "o"]:
             del self._hub.objects[key]
         self._hub.objects.update(copy.deepcopy(snapshot))
+        self._hub.version += 1
 
     def remove_marks(self, snapshot: Any) -> Any:
         marked = json.dumps([[list(key), body] for key, body in snapshot.items()])
@@ -164,6 +165,9 @@ class HubOwnershipBed:
 def open_bed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubOwnershipBed]:
     pytest.importorskip("lightkube")
     hub = HubServer()
+    # The same hub in all tests, so that a state of one of them fits.
+    identity = {"name": "kube-system", "uid": "7d3c2f50-5b0e-4d0a-9a2f-0f6f3a0c9a28"}
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": identity}, "setup")
     for name in ("ams1", "fra1", "lon1", "par1"):
         hub.put(build_member(name, env="prod"), "join")
     hub.controller = Controller()

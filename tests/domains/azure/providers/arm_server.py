@@ -12,6 +12,7 @@ with it.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import ssl
@@ -450,6 +451,12 @@ class ArmServer:
             "IDENTITY_HEADER": "secret",
             "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
         }
+
+    def take_snapshot(self) -> Site:
+        return copy.deepcopy(self.site)
+
+    def restore(self, snapshot: Site) -> None:
+        self.site = copy.deepcopy(snapshot)
 
     def close(self) -> None:
         self.http.shutdown()

@@ -147,6 +147,11 @@ def write_configuration(configuration: str) -> None:
     write_project(Path(), configuration)
 
 
+def import_site() -> None:
+    words = ["import", "-from=azure", "-generate-config-out=site.nf.hcl"]
+    assert run_command_line(words) == 0
+
+
 class CommandRunner:
     """Run commands and keep their output on one line.
 

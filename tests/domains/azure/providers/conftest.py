@@ -13,8 +13,10 @@ from tests.domains.azure.providers.azure_sites import (
     FEW_SAMPLES,
     CommandRunner,
     build_existing_site,
+    import_site,
     write_project,
 )
+from tests.prepared_situations import prepare_situation
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +61,7 @@ def nexusform(
     # A failed request is repeated at once, instead of after 0.8 s and more.
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_BACKOFF", 0.02)
     server.site = build_existing_site()
-    told = CommandRunner(server, capsys)
-    # The imported files are equal for each test.
-    if _IMPORTED:
-        for name, content in _IMPORTED.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_bytes(content)
-        return told
     write_project(tmp_path)
-    assert told("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, told.said
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            _IMPORTED[str(path.relative_to(tmp_path))] = path.read_bytes()
-    return told
-
-
-_IMPORTED: dict[str, bytes] = {}
+    prepare_situation("imported", server, import_site)
+    capsys.readouterr()
+    return CommandRunner(server, capsys)

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run_command_line
-from tests.contracts.ownership_contract import OTHER, OWN
+from tests.contracts.ownership_contract import OTHER, OWN, apply_once
 from tests.domains.azure.providers import arm_server
 from tests.domains.azure.providers.arm_server import ArmServer
 from tests.domains.azure.providers.azure_sites import (
@@ -20,8 +19,10 @@ from tests.domains.azure.providers.azure_sites import (
     FEW_SAMPLES,
     NEW,
     build_existing_site,
+    import_site,
     write_project,
 )
+from tests.prepared_situations import prepare_situation
 
 _BLOCKS = {
     block.partition('"')[0]: f'resource "{block}' for block in NEW.split('resource "') if block
@@ -46,9 +47,9 @@ class AzureOwnershipBed:
         block = block.replace("nexus_kubernetes_cluster.d.id", "nexus_kubernetes_cluster.c.id")
         (directory / "more.nf.hcl").write_text(block if is_declared else "")
 
-    def create(self, _type_name: str) -> None:
+    def create(self, type_name: str) -> None:
         # The server chooses machines freely: 2 is a wrong prediction.
-        assert run_command_line(["apply", "-auto-approve"]) in (0, 2)
+        apply_once(self, type_name, 0, 2)
 
     def take_snapshot(self) -> Any:
         resources = self._server.site.resources.items()
@@ -102,7 +103,7 @@ def open_bed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Azure
     for name in (OWN, OTHER):
         write_project(directory / name)
         os.chdir(directory / name)
-        words = ["import", "-from=azure", "-generate-config-out=site.nf.hcl"]
-        assert run_command_line(words) == 0
+        # Each state has a lineage of its own.
+        prepare_situation(("imported", name), server, import_site)
     yield AzureOwnershipBed(server, monkeypatch)
     server.close()

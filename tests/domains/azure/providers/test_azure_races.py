@@ -11,6 +11,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from tests.domains.azure.providers.arm_server import (
 from tests.domains.azure.providers.azure_sites import CLUSTER_ID, PROVIDER_BLOCK, CommandRunner
 from tests.domains.azure.providers.sdk_models import REQUESTS, WITHOUT_BODY, list_member_paths
 from tests.kill_points import tries_all
+from tests.prepared_situations import prepare_situation
 
 POOL_ID = f"{CLUSTER_ID}/agentPools/web"
 VM_ID = f"{GROUP}/{PROVIDER}/virtualMachines/v"
@@ -291,6 +293,15 @@ def touch(site: Site, arm_id: str) -> None:
 def race(nexusform: CommandRunner, server: ArmServer, request: pytest.FixtureRequest) -> Race:
     """Apply the start value of a member, and plan its target."""
     member = request.param
+    key = get_member_id(member)
+    prepare_situation(key, server, partial(apply_start_value, member, nexusform))
+    race = Race(member, server.site, nexusform)
+    server.site.taken.clear()
+    race.configure(race.target)
+    return race
+
+
+def apply_start_value(member: Member, run: CommandRunner) -> None:
     vm = {
         "clusterId": NEXUS,
         "provisioningState": "Succeeded",
@@ -301,15 +312,12 @@ def race(nexusform: CommandRunner, server: ArmServer, request: pytest.FixtureReq
     }
     if member.arm_id == VM_ID:
         body = {"extendedLocation": LOCATION, "location": "eastus", "properties": vm}
-        server.site.put(VM_ID, body)
-    race = Race(member, server.site, nexusform)
+        run.server.site.put(VM_ID, body)
+    race = Race(member, run.server.site, run)
     race.set_value(race.start)
     race.configure(race.start)
-    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
-    server.site.taken.clear()
-    race.configure(race.target)
-    return race
+    assert run("apply", "-auto-approve") == 0, run.said
+    assert run("plan", "-detailed-exitcode") == 0, run.said
 
 
 GAPS = ("before-plan", "before-apply", "before-write", "after-write")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.providers import tacker_client
 from nexusform.domains.vnf.providers.tacker_client import TackerProblem
+from tests.contracts.ownership_contract import apply_once
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
 from tests.domains.vnf.providers.test_tacker_ownership import write_configuration
 
@@ -28,8 +28,8 @@ class TackerOwnershipBed:
             text = Path("main.nf.hcl").read_text()
             Path("main.nf.hcl").write_text(text.partition('resource "tacker_vnf"')[0])
 
-    def create(self, _type_name: str) -> None:
-        assert run_command_line(["apply", "-auto-approve"]) == 0
+    def create(self, type_name: str) -> None:
+        apply_once(self, type_name, 0)
 
     def take_snapshot(self) -> Any:
         return copy.deepcopy(MemoryTacker.instances)
