@@ -438,22 +438,25 @@ def _plan_and_report(
     Return it with guard rails and program checks applied.
     """
     with display.reporter.track_planning():
-        # If a provider cannot be reached, the plan is made from the state, with a warning.
-        result = run.plan(replace(options, allows_state_only=True))
-        plan = result.plan
-        if arguments.check_with:
-            from nexusform.workflow.program_checks import add_program_checks
-
-            context = run.project.context
-            programs = _parse_checker_programs(arguments.check_with)
-            plan = add_program_checks(result, programs, context.data_directory)
-        new_plan = check_plan(plan)
+        new_plan = check_plan(_make_plan(run, options, arguments))
     # A rejected plan is saved without a signature.
     plan_signer = None if new_plan.is_rejected else signer
     run.diagnostics += _save_plan(new_plan, run, arguments.out, plan_signer)
     can_apply = not new_plan.errored and not has_errors(run.diagnostics)
     display.report_plan(new_plan, run, saved_path=arguments.out if can_apply else "")
     return new_plan
+
+
+def _make_plan(run: Run, options: PlanOptions, arguments: PlanArguments) -> Plan:
+    """Make the plan with program checks applied; what was only needed to make it is freed."""
+    # If a provider cannot be reached, the plan is made from the state, with a warning.
+    result = run.plan(replace(options, allows_state_only=True))
+    if not arguments.check_with:
+        return result.plan
+    from nexusform.workflow.program_checks import add_program_checks
+
+    programs = _parse_checker_programs(arguments.check_with)
+    return add_program_checks(result, programs, run.project.context.data_directory)
 
 
 def _parse_checker_programs(flags: Sequence[str]) -> dict[str, str]:

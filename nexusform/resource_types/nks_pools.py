@@ -269,16 +269,23 @@ def build_nodes(
 
     `sku_names` are by pool.
     """
-    nodes = {vm.name: _build_node(vm, sku_names[vm.pool]) for vm in vms}
+    # One list for all nodes in these cells.
+    cells: dict[tuple[int, ...], list[int]] = {}
+    nodes = {
+        vm.name: _build_node(
+            vm, sku_names[vm.pool], cells.setdefault(vm.placement.cells, list(vm.placement.cells))
+        )
+        for vm in vms
+    }
     for record in unplaced.values():
         nodes[record["name"]] = {key: value for key, value in record.items() if key != "name"}
     return nodes
 
 
-def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
+def _build_node(vm: PlacedVm, sku_name: str, cells: list[int]) -> dict[str, Any]:
     """Build the entry of a node in the state.
 
-    It has no labels: they are derived on reading.
+    `cells` are its NUMA cells. It has no labels: they are derived on reading.
     """
     placement = vm.placement
     return {
@@ -289,7 +296,7 @@ def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
         "machine": placement.machine,
         "rack": placement.rack,
         "availability_zone": placement.availability_zone,
-        "numa_cells": list(placement.cells) or None,  # None: unknown
+        "numa_cells": cells or None,  # None: unknown
         "platform_name": vm.platform_name,
         "provenance": vm.provenance,
     }

@@ -30,6 +30,7 @@ _NO_CERTAINTY: Final = PoolCertainty("", "", 0, {}, (), is_tie_certain=False)
 OBSERVED_ELSEWHERE = "observed_elsewhere"
 # Platform that chooses the VMs of a smaller pool.
 _PLATFORM: Final = "Azure"
+_NO_SCORES: Final[Mapping[str, float]] = {}
 _CHOICE_REASON: Final = f"the pool's count was lowered; {_PLATFORM} chooses the VMs to remove"
 REASONS: Mapping[str, str] = {
     "new": "new",
@@ -246,15 +247,14 @@ def _determine_vm_action(
     return PlacementAction.PLACE, None
 
 
-def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[str, float]:
+def _collect_deciding_scores(explanation: DecisionExplanation | None) -> Mapping[str, float]:
     """Return the scores of the chosen rack, then of the chosen machine, by rule.
 
     None without an explanation.
     """
-    if explanation is None:
-        return {}
-    if not explanation.racks or not explanation.machines:
-        return {}
+    if explanation is None or not explanation.racks or not explanation.machines:
+        # One object for all VMs.
+        return _NO_SCORES
     # In order of preference.
     chosen_rack = explanation.racks[0]
     chosen_machine = explanation.machines[0]

@@ -225,14 +225,11 @@ def _release_vm_capacity(vm_object: VmObject, key: VmKey) -> None:
 
 
 class _RequestedVm(NamedTuple):
-    # One VM of the demand: its pool, number in it, and name.
+    # One VM of the demand: its pool, number in it, name, and the name of the pool with the number.
     pool: PoolDemand
     number: int | str
     name: str
-
-    @property
-    def key(self) -> VmKey:
-        return self.pool.pool, self.number
+    key: VmKey
 
 
 def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
@@ -243,8 +240,9 @@ def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Itera
     # Most objects have no such VM, and some have thousands of others.
     for pool in vm_object.pools if keys else ():
         for number, name in zip(pool.numbers, pool.names, strict=True):
-            if (pool.pool, number) in keys:
-                yield _RequestedVm(pool, number, name)
+            key = (pool.pool, number)
+            if key in keys:
+                yield _RequestedVm(pool, number, name, key)
 
 
 def restore_vm_locations(vm_object: VmObject) -> None:

@@ -115,18 +115,10 @@ def write_plan_file(
     """
     plan.reject_assumptions()
     with pause_garbage_collection():
-        record = write_record(replace_ties_by_sets(plan))
-        # Each is a member of its own.
-        large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}
-        files = dict(sorted(configuration_files.items()))
-        documents: dict[str, Any] = {
-            _PLAN: record,
-            **large_fields,
-            _CONFIGURATION: files,
-            _PRIOR: dict(prior_state),
-        }
         # mark: the prefix of references to values written once.
-        mark, members = _serialize_documents(documents)
+        mark, members = _serialize_documents(
+            _build_documents(plan, configuration_files, prior_state)
+        )
     manifest = {
         "format": FORMAT,
         "kind": KIND,
@@ -137,6 +129,21 @@ def write_plan_file(
     }
     members = {MANIFEST: json_codec.render_json(manifest, indent=True) + b"\n", **members}
     return pack_archive(members)
+
+
+def _build_documents(
+    plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the documents of a plan file by member."""
+    record = write_record(replace_ties_by_sets(plan))
+    # Each is a member of its own.
+    large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}
+    return {
+        _PLAN: record,
+        **large_fields,
+        _CONFIGURATION: dict(sorted(configuration_files.items())),
+        _PRIOR: dict(prior_state),
+    }
 
 
 def sign_archive(archive: bytes, sign: Callable[[str], Mapping[str, str]]) -> bytes:

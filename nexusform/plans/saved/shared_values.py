@@ -59,8 +59,11 @@ class DocumentDeduplicator:
         # reference by the keys of objects.
         self._keys: dict[tuple[str, ...], str] = {}
         self._values: list[Any] = []
+        nodes = collector.nodes
+        # Its tables are not needed any more.
+        del collector
         # The parts of a node precede it.
-        for node in collector.nodes:
+        for node in nodes:
             # adds shared keys and values.
             self._write(node)
         self.shared = {"keys": list(self._keys), "values": self._values}
@@ -125,8 +128,8 @@ class _NodeCollector:
         """Start without nodes; equal values share one node, found by content or by identity."""
         # Of lists and objects, each after its parts.
         self.nodes: list[_SharedNode] = []
-        # By keys, parts, and types of the parts.
-        self._by_content: dict[Any, _SharedNode] = {}
+        # By keys and types of the parts, then by parts.
+        self._by_content: dict[Any, dict[tuple[Any, ...], _SharedNode]] = {}
         # By the `id` of a value.
         self._by_identity: dict[int, _SharedNode] = {}
         # number of nodes of objects with these keys.
@@ -197,10 +200,13 @@ class _NodeCollector:
         )
         # True equals 1, so equal parts need equal types, too.
         kinds = tuple(map(type, parts))
-        content = id(keys), parts, kinds
-        node = self._by_content.get(content)
+        form = id(keys), kinds
+        nodes = self._by_content.get(form)
+        if nodes is None:
+            nodes = self._by_content[form] = {}
+        node = nodes.get(parts)
         if node is None:
-            node = self._by_content[content] = self._add_shared_node(keys, parts)
+            node = nodes[parts] = self._add_shared_node(keys, parts)
         if _SharedNode in kinds:
             # Its id finds this value faster. No other value gets this id, because the documents
             # keep the value alive. A container of scalars only is found by content as fast.

@@ -16,6 +16,10 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.uncertainty.machine_classes import (
+    MachineClasses,
+    is_independent_of_names,
+)
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 if TYPE_CHECKING:
@@ -64,8 +68,8 @@ class PoolCertainty(Struct, frozen=True):
 
     `vms_on_certain_machines` VMs had the same machine in every run. `counts` are VMs per rack in
     the plan, `certain_racks` the racks with the same count in every run. `tied_machines` are the
-    machines allowed by the rule in any run, () after too few runs; `is_tie_certain`: no earlier
-    certain prediction was wrong.
+    machines allowed by the rule in any run and those that differ from one by name only, () after
+    too few runs; `is_tie_certain`: no earlier certain prediction was wrong.
     """
 
     owner: str
@@ -183,8 +187,11 @@ def repeat_with_samples(
     fits: list[bool] = []
     # Fewer runs report no ties, so none are collected.
     tied_machines: dict[PoolId, set[int]] | None = {} if runs >= MIN_RUNS_FOR_TIES else None
-    # Their outcomes have no cells.
-    plain_samples = None if keep_outcomes else _build_plain_samples(base, operations, demands)
+    # Other operations place no VM by the rule, or release one.
+    is_plain = len(operations) == len(demands) and is_independent_of_names(base, demands.values())
+    # Outcomes of tables have no cells.
+    has_tables = is_plain and not keep_outcomes and _has_small_pools(demands)
+    plain_samples = _build_plain_samples(base, demands) if has_tables else None
     for seed in range(first, first + runs):
         outcome = (
             run_operations(
@@ -201,16 +208,16 @@ def repeat_with_samples(
         on_progress(len(fits))
     pools = tallies.compute_pool_certainties(runs)
     if tied_machines is not None:
+        machine_classes = MachineClasses(base, demands.values() if is_plain else None)
         pools_with_ties: list[PoolCertainty] = []
         for pool in pools:
             key = (pool.owner, pool.pool)
             # One pool after the other: the numbers of all pools need many times the memory.
-            numbers = (
-                sorted(tied_machines.get(key, ()))
+            names = (
+                machine_classes.list_names(tied_machines.get(key, ()))
                 if plain_samples is None
-                else plain_samples.list_tied_machines(key)
+                else machine_classes.list_names_of_bits(plain_samples.get_tied_machines(key))
             )
-            names = tuple(base.machines[number].name for number in numbers)
             pools_with_ties.append(replace(pool, tied_machines=names))
         pools = tuple(pools_with_ties)
     return SamplingResult(
@@ -222,19 +229,17 @@ def repeat_with_samples(
     )
 
 
-def _build_plain_samples(
-    base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]
-) -> PlainSamples | None:
-    """Return tables for all samples, None if the operations need sessions or are faster there."""
-    # Other operations place no VM by the rule, or release one.
-    if len(operations) != len(demands):
-        return None
+def _has_small_pools(demands: Mapping[Token, Demand]) -> bool:
+    """Return whether shared tables are faster than a session for each pool."""
     pools = {(demand.vm.owner, demand.vm.pool) for demand in demands.values()}
-    if len(demands) > MAX_PLAIN_POOL_SIZE * len(pools):
-        return None
-    from nexusform.scheduling.racks.uncertainty.plain_samples import build_plain_samples
+    return len(demands) <= MAX_PLAIN_POOL_SIZE * len(pools)
 
-    return build_plain_samples(base, demands)
+
+def _build_plain_samples(base: RackScheduler, demands: Mapping[Token, Demand]) -> PlainSamples:
+    """Return tables for all samples of VMs placed one after the other."""
+    from nexusform.scheduling.racks.uncertainty.plain_samples import PlainSamples
+
+    return PlainSamples(base, demands)
 
 
 class _UnknownCells:

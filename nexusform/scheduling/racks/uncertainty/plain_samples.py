@@ -1,9 +1,10 @@
 """Samples of plain placements, with tables that all samples of a plan share.
 
 Opening the session of a pool costs more than the placement of its only VM. Here the machines of a
-rack are in buckets of equal memory use, free capacity and use by extra-large VMs, each with a
-bitset of its machines, so that a tie costs no list of machines. The decisions are those of
-session.py, for the keys of the Nexus profile: tests compare both on random sites.
+rack are in buckets of equal memory use, free capacity and use by extra-large VMs, and the racks in
+buckets of equal rank. A bucket has a bitset, so that a tie costs no list of machines or racks. The
+decisions are those of session.py, for the keys of the Nexus profile: tests compare both on random
+sites.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nexusform.scheduling.racks import demand_rules
-from nexusform.scheduling.racks.profile import NEXUS
 from nexusform.scheduling.racks.rule import RankedItemKind
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CapacitySteps
@@ -28,10 +28,10 @@ from nexusform.scheduling.racks.vms import (
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 
-# The rank of a rack in one number: its VMs, above its memory in MiB, above the rack's number.
-_VM_SHIFT: Final = 70
-_MEMORY_SHIFT: Final = 28
-_RACK_MASK: Final = (1 << _MEMORY_SHIFT) - 1
+# The rank of a rack in one number: its VMs, above its memory in MiB.
+_VM_SHIFT: Final = 42
+# Racks have no capacity numbers.
+_NO_CAPACITY: Final = 0
 _NOWHERE: Final = -1
 _PoolId: TypeAlias = tuple[str, str]
 
@@ -39,7 +39,7 @@ _PoolId: TypeAlias = tuple[str, str]
 class _Row(NamedTuple):
     """One VM to place.
 
-    `owner` and `pool` are numbers of this module, `racks` are those allowed (None: all).
+    `owner` and `pool` are numbers of this module, `closed_racks` a bitset of the forbidden ones.
     """
 
     token: Hashable
@@ -50,28 +50,31 @@ class _Row(NamedTuple):
     steps: CapacitySteps
     memory: int
     is_extra_large: bool
-    racks: frozenset[int] | None
+    closed_racks: int
 
 
 class _Bucket:
-    """Machines of a rack with equal keys and capacity, ascending, and a bitset of them."""
+    """Machines of a rack with equal keys and capacity, ascending, and a bitset of them.
 
-    __slots__ = ("bits", "machines")
+    Or racks of equal rank.
+    """
 
-    def __init__(self, machines: list[int], bits: int) -> None:
-        self.machines = machines
+    __slots__ = ("bits", "items")
+
+    def __init__(self, items: list[int], bits: int) -> None:
+        self.items = items
         self.bits = bits
 
     def copy(self) -> _Bucket:
         """Return an independent copy."""
-        return _Bucket(self.machines.copy(), self.bits)
+        return _Bucket(self.items.copy(), self.bits)
 
 
-class _Side:
-    """Buckets of a rack's machines with, or without, extra-large VMs.
+class _Buckets:
+    """Buckets of a rack's machines with, or without, extra-large VMs, or of all racks.
 
-    `buckets` are by used memory and number of the free capacity; `levels` are the used memories,
-    ascending.
+    `buckets` are by level (used memory, or the rank of racks) and number of the free capacity;
+    `levels` are ascending.
     """
 
     __slots__ = ("buckets", "levels")
@@ -80,34 +83,34 @@ class _Side:
         self.buckets = buckets
         self.levels = levels
 
-    def copy(self) -> _Side:
+    def copy(self) -> _Buckets:
         """Return an independent copy."""
         buckets = {
             level: {capacity: bucket.copy() for capacity, bucket in by_capacity.items()}
             for level, by_capacity in self.buckets.items()
         }
-        return _Side(buckets, self.levels.copy())
+        return _Buckets(buckets, self.levels.copy())
 
-    def add(self, machine: int, bit: int, level: int, capacity: int) -> None:
-        """Add a machine."""
+    def add(self, item: int, bit: int, level: int, capacity: int) -> None:
+        """Add a machine or rack."""
         by_capacity = self.buckets.get(level)
         if by_capacity is None:
             by_capacity = self.buckets[level] = {}
             insort(self.levels, level)
         bucket = by_capacity.get(capacity)
         if bucket is None:
-            by_capacity[capacity] = _Bucket([machine], bit)
+            by_capacity[capacity] = _Bucket([item], bit)
         else:
-            insort(bucket.machines, machine)
+            insort(bucket.items, item)
             bucket.bits |= bit
 
-    def remove(self, machine: int, bit: int, level: int, capacity: int) -> None:
-        """Remove a machine."""
+    def remove(self, item: int, bit: int, level: int, capacity: int) -> None:
+        """Remove a machine or rack."""
         by_capacity = self.buckets[level]
         bucket = by_capacity[capacity]
-        del bucket.machines[bisect_left(bucket.machines, machine)]
+        del bucket.items[bisect_left(bucket.items, item)]
         bucket.bits ^= bit
-        if not bucket.machines:
+        if not bucket.items:
             del by_capacity[capacity]
             if not by_capacity:
                 del self.buckets[level]
@@ -149,23 +152,8 @@ class _PoolCounts:
         return _PoolCounts(self.machines.copy(), self.racks.copy())
 
 
-def build_plain_samples(
-    base: RackScheduler, demands: Mapping[Hashable, Demand]
-) -> PlainSamples | None:
-    """Return the samples of VMs placed one after the other, or None if they need sessions.
-
-    They do with another profile, hints, a machine of last resort, or VMs in unknown cells.
-    """
-    if base.profile is not NEXUS or base.is_sampled:
-        return None
-    for demand in demands.values():
-        if demand.last_resort is not None or demand.constraints.hints:
-            return None
-    return PlainSamples(base, demands)
-
-
 class PlainSamples:
-    """Samples of VMs that are placed one after the other."""
+    """Samples of VMs that are placed one after the other, independent of names."""
 
     def __init__(self, base: RackScheduler, demands: Mapping[Hashable, Demand]) -> None:
         """Build the tables of the situation before the first VM."""
@@ -181,15 +169,15 @@ class PlainSamples:
                 self.bits[machine] = 1 << position
         owners: dict[str, int] = {}
         pools: dict[_PoolId, int] = {}
-        self._racks_by_constraints: dict[PlacementConstraints, frozenset[int] | None] = {}
+        self._closed_racks: dict[PlacementConstraints, int] = {}
         self.rows = [
             self._build_row(token, demand, owners, pools) for token, demand in demands.items()
         ]
         self.sides = [self._build_sides(machines) for machines in site.open_machines_by_rack]
-        self.rack_ranks = sorted(
-            ledger.rack_vms[rack] << _VM_SHIFT | ledger.rack_memory[rack] << _MEMORY_SHIFT | rack
-            for rack in range(len(site.rack_name))
-        )
+        self.racks = _Buckets({}, [])
+        for rack in range(len(site.rack_name)):
+            rank = ledger.rack_vms[rack] << _VM_SHIFT | ledger.rack_memory[rack]
+            self.racks.add(rack, 1 << rack, rank, _NO_CAPACITY)
         self.owners = [self._build_owner_counts(owner) for owner in owners]
         self.pools = [self._build_pool_counts(pool) for pool in pools]
         # The tied machines of all samples, by pool and rack, as bits.
@@ -213,29 +201,30 @@ class PlainSamples:
             shape.steps,
             shape.memory,
             shape.is_extra_large,
-            self._list_allowed_racks(demand),
+            self._find_closed_racks(demand),
         )
 
-    def _list_allowed_racks(self, demand: Demand) -> frozenset[int] | None:
-        """Return the racks allowed by the filters of a demand, None for all."""
+    def _find_closed_racks(self, demand: Demand) -> int:
+        """Return the racks forbidden by the filters of a demand, as bits."""
         constraints = demand.constraints
-        if constraints not in self._racks_by_constraints:
-            self._racks_by_constraints[constraints] = self._filter_racks(demand)
-        return self._racks_by_constraints[constraints]
+        if constraints not in self._closed_racks:
+            self._closed_racks[constraints] = self._filter_racks(demand)
+        return self._closed_racks[constraints]
 
-    def _filter_racks(self, demand: Demand) -> frozenset[int] | None:
-        """Apply the filters of a demand to the racks."""
+    def _filter_racks(self, demand: Demand) -> int:
+        """Apply the filters of a demand to the racks; return the forbidden ones, as bits."""
         usage = self.ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         filters = demand_rules.prepare_filters(self.ledger, usage, demand)
         assert all(rule.item is RankedItemKind.RACK for rule, _ in filters)
         passes = demand_rules.build_combined_check([check for _, check in filters])
         if passes is None:
-            return None
-        return frozenset(rack for rack in range(len(self.site.rack_name)) if passes(rack))
+            return 0
+        racks = range(len(self.site.rack_name))
+        return _build_bits(rack for rack in racks if not passes(rack))
 
-    def _build_sides(self, machines: Sequence[int]) -> tuple[_Side, _Side]:
+    def _build_sides(self, machines: Sequence[int]) -> tuple[_Buckets, _Buckets]:
         """Build the buckets of the machines of a rack, without and with extra-large VMs."""
-        sides = (_Side({}, []), _Side({}, []))
+        sides = (_Buckets({}, []), _Buckets({}, []))
         ledger = self.ledger
         for machine in machines:
             sides[ledger.extra_large[machine] > 0].add(
@@ -271,16 +260,28 @@ class PlainSamples:
             outcome[row.token] = None if machine == _NOWHERE else self._placements[machine]
         return outcome
 
-    def list_tied_machines(self, pool: _PoolId) -> list[int]:
-        """Return the numbers of the machines tied for a pool in any sample so far, ascending."""
-        ties = self.ties[self._pool_numbers[pool]]
-        return sorted(
-            machine
-            for machines, bits in zip(self.site.machines_by_rack, ties, strict=True)
-            if bits
-            for machine in machines
-            if bits & self.bits[machine]
-        )
+    def get_tied_machines(self, pool: _PoolId) -> Sequence[int]:
+        """Return the machines tied for a pool in any sample so far, as bits of each rack."""
+        return self.ties[self._pool_numbers[pool]]
+
+
+def _build_bits(items: Iterable[int]) -> int:
+    """Return the bitset of some numbers."""
+    bits = 0
+    for item in items:
+        bits |= 1 << item
+    return bits
+
+
+def _select_remaining(items: Sequence[int], removed: int, position: int) -> int:
+    """Return the item at a position in ascending items, without the removed ones (bits of some)."""
+    while removed:
+        lowest = removed & -removed
+        if lowest.bit_length() - 1 > items[position]:
+            break
+        position += 1
+        removed ^= lowest
+    return items[position]
 
 
 class _Sample:
@@ -296,13 +297,13 @@ class _Sample:
         self._extra_large = ledger.extra_large.copy()
         self._rack_vms = ledger.rack_vms.copy()
         self._rack_memory = ledger.rack_memory.copy()
-        self._rack_ranks = samples.rack_ranks.copy()
+        self._racks = samples.racks.copy()
         self._sides = [(plain.copy(), shared.copy()) for plain, shared in samples.sides]
         # Copied at the first VM of a cluster or pool.
         self._owners: dict[int, _OwnerCounts] = {}
         self._pools: dict[int, _PoolCounts] = {}
-        # By SKU: racks without a machine for one more VM.
-        self._full_racks: dict[int, set[int]] = {}
+        # By SKU: racks without a machine for one more VM, as bits.
+        self._full_racks: dict[int, int] = {}
 
     def place(self, row: _Row) -> int:
         """Place a VM, and return its machine; _NOWHERE if it does not fit."""
@@ -312,22 +313,25 @@ class _Sample:
         pool = self._pools.get(row.pool)
         if pool is None:
             pool = self._pools[row.pool] = self._samples.pools[row.pool].copy()
-        full_racks = self._full_racks.setdefault(row.shape, set())
+        closed_racks = row.closed_racks | self._full_racks.get(row.shape, 0)
         # Drawn at the first tie.
         drawn_number: int | None = None
         while True:
-            racks = self._list_tied_racks(row, owner, pool, full_racks)
-            if not racks:
+            racks, removed = self._find_tied_racks(closed_racks, owner, pool)
+            count = len(racks) - removed.bit_count()
+            if not count:
                 return _NOWHERE
-            rack = racks[0]
-            if len(racks) > 1:
+            position = 0
+            if count > 1:
                 if drawn_number is None:
                     drawn_number = self._draw_number(row)
-                rack = racks[tie_break.select_tied_rack(drawn_number, len(racks))]
+                position = tie_break.select_tied_rack(drawn_number, count)
+            rack = _select_remaining(racks, removed, position)
             machines, bits = self._list_tied_machines(row, rack, owner, pool)
             if machines:
                 break
-            full_racks.add(rack)
+            closed_racks |= 1 << rack
+            self._full_racks[row.shape] = self._full_racks.get(row.shape, 0) | 1 << rack
         self._samples.ties[row.pool][rack] |= bits
         machine = machines[0]
         if len(machines) > 1:
@@ -341,32 +345,20 @@ class _Sample:
         """Draw the number of a VM that decides its ties."""
         return tie_break.draw_sample_number(tie_break.build_vm_digest(self._seed, row.vm))
 
-    def _list_tied_racks(
-        self, row: _Row, owner: _OwnerCounts, pool: _PoolCounts, full_racks: set[int]
-    ) -> list[int]:
-        """Return the racks with the lowest keys, ascending; [] if none is left."""
+    def _find_tied_racks(
+        self, closed_racks: int, owner: _OwnerCounts, pool: _PoolCounts
+    ) -> tuple[Sequence[int], int]:
+        """Return the racks with the lowest keys, ascending, and those not tied of them, as bits."""
         counted = owner.racks if self._samples.has_cluster_spread else pool.racks
-        allowed = row.racks
-        tied: list[int] = []
-        tied_rank = -1
+        removable = closed_racks | _build_bits(counted)
         # Racks without VMs of the pool or cluster, in the order shared by all demands.
-        for entry in self._rack_ranks if len(counted) < len(self._rack_ranks) else ():
-            rank = entry >> _MEMORY_SHIFT
-            if rank != tied_rank:
-                if tied:
-                    return tied
-                tied_rank = rank
-            rack = entry & _RACK_MASK
-            if rack in counted or rack in full_racks:
-                continue
-            if allowed is None or rack in allowed:
-                tied.append(rack)
-        if tied:
-            return tied
-        candidates = counted.keys() - full_racks
-        return self._list_lowest_counted_racks(
-            candidates if allowed is None else candidates & allowed, owner, pool
-        )
+        for level in self._racks.levels:
+            bucket = self._racks.buckets[level][_NO_CAPACITY]
+            removed = bucket.bits & removable
+            if removed != bucket.bits:
+                return bucket.items, removed
+        candidates = [rack for rack in counted if not closed_racks >> rack & 1]
+        return self._list_lowest_counted_racks(candidates, owner, pool), 0
 
     def _list_lowest_counted_racks(
         self, candidates: Iterable[int], owner: _OwnerCounts, pool: _PoolCounts
@@ -400,10 +392,10 @@ class _Sample:
             if not fitting:
                 continue
             _, first = fitting[0]
-            machines = first.machines
+            machines = first.items
             bits = first.bits
             if len(fitting) > 1:
-                machines = sorted(machine for _, bucket in fitting for machine in bucket.machines)
+                machines = sorted(machine for _, bucket in fitting for machine in bucket.items)
                 for _, bucket in fitting:
                     bits |= bucket.bits
             # Machines with VMs of the cluster have higher keys.
@@ -495,10 +487,9 @@ class _Sample:
 
     def _rank_rack(self, rack: int, memory: int) -> None:
         """Count one more VM with this memory on a rack, and rank the rack again."""
-        ranks = self._rack_ranks
-        old = self._rack_vms[rack] << _VM_SHIFT | self._rack_memory[rack] << _MEMORY_SHIFT | rack
-        del ranks[bisect_left(ranks, old)]
+        bit = 1 << rack
+        rank = self._rack_vms[rack] << _VM_SHIFT | self._rack_memory[rack]
+        self._racks.remove(rack, bit, rank, _NO_CAPACITY)
         self._rack_vms[rack] += 1
         self._rack_memory[rack] += memory
-        new = self._rack_vms[rack] << _VM_SHIFT | self._rack_memory[rack] << _MEMORY_SHIFT | rack
-        insort(ranks, new)
+        self._racks.add(rack, bit, rank + (1 << _VM_SHIFT) + memory, _NO_CAPACITY)

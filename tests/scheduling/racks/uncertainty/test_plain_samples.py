@@ -7,7 +7,6 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks.profile import NEXUS
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty import certainty, plain_samples
 from nexusform.scheduling.racks.uncertainty.certainty import (
@@ -16,8 +15,8 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     SamplingResult,
     repeat_with_samples,
 )
-from nexusform.scheduling.racks.uncertainty.plain_samples import build_plain_samples
-from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, VmName
+from nexusform.scheduling.racks.uncertainty.machine_classes import is_independent_of_names
+from nexusform.scheduling.racks.vms import Demand, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.kill_points import scale_count
 from tests.scheduling.racks.samples import build_rack, draw_site
@@ -62,8 +61,7 @@ def sample(
 @pytest.mark.parametrize("seed", range(SITES))
 def test_results_are_those_of_sessions(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     base, operations = draw_operations(seed)
-    demands = {number: operation.demand for number, operation in enumerate(operations)}
-    assert build_plain_samples(base, demands) is not None
+    assert is_independent_of_names(base, [operation.demand for operation in operations])
     assert sample(monkeypatch, seed, 1000) == sample(monkeypatch, seed, 0)
 
 
@@ -93,7 +91,7 @@ def test_tables_are_used_for_small_pools_only(monkeypatch: pytest.MonkeyPatch) -
     """Sessions rank the machines once per pool, which takes most of the time for small ones."""
     calls: list[int] = []
     monkeypatch.setattr(
-        plain_samples, "build_plain_samples", lambda _base, demands: calls.append(len(demands))
+        plain_samples, "PlainSamples", lambda _base, demands: calls.append(len(demands))
     )
     for cluster_count, pool_size in ((90, 1), (10, 9), (1, 90), (20, 1)):
         operations = [
@@ -106,26 +104,6 @@ def test_tables_are_used_for_small_pools_only(monkeypatch: pytest.MonkeyPatch) -
         ]
         repeat_with_samples(RackScheduler(build_rack("r1", 30)), operations, 10)
     assert calls == [90, 90, 20]
-
-
-def test_other_demands_need_sessions() -> None:
-    machines = build_rack("r1", 2)
-    base = RackScheduler(machines)
-    demand = Demand(VmName("c", "c", "p", 1), SKUS["NC_G12_56_v1"])
-    base.place(demand)
-    assert build_plain_samples(base, {"a": demand}) is not None
-    last_resort = replace(demand, last_resort=machines[0].name)
-    assert build_plain_samples(base, {"a": demand, "b": last_resort}) is None
-    hint = Hint(True, False, HintScope.RACK, frozenset(), frozenset({"r1"}), "x")
-    hinted = replace(demand, constraints=replace(demand.constraints, hints=(hint,)))
-    assert build_plain_samples(base, {"a": hinted}) is None
-    other_profile = replace(NEXUS, platform="other")
-    assert (
-        build_plain_samples(RackScheduler(machines, profile=other_profile), {"a": demand}) is None
-    )
-    unknown_cells = Placement(machines[0].name, "r1", "1", ())
-    base.add_existing(VmName("c", "c", "p", 2), SKUS["NC_G12_56_v1"], unknown_cells)
-    assert build_plain_samples(base, {"a": demand}) is None
 
 
 def test_released_vms_need_sessions() -> None:
