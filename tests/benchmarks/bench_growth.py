@@ -1,30 +1,38 @@
-"""Benchmark of growth: plans of six shapes in four sizes, with the exponent of each shape.
+"""Benchmark of growth: plans of nine shapes in four sizes, with the exponent of each shape.
 
-Run: python tests/benchmarks/bench_growth.py [--write | --large]
+Run: python tests/benchmarks/bench_growth.py [--write] [--large] [--rounds N] [--part N]
 
-Processor time of `plan -out` without the start of the program, in seconds, with 100 samples in each
-size. The exponent is the slope of a line through the logarithms of sizes and times. `--write`
-replaces the table in docs/benchmarks.md. `--large` prints one pool of up to 100,000 VMs instead,
-without samples, as such plans have by default.
+Processor seconds of a command without its start, with 100 samples in each size. The exponent is
+the slope of a line through the logarithms of sizes and times. Two runs alternate: each takes the
+minimum of N rounds (2). A round has all sizes, and `terraform plan` of as many `terraform_data` by
+`count` as the largest size has VMs, where terraform is installed. `--write` replaces the table in
+docs/benchmarks.md. `--large` measures one pool of up to 100,000 VMs instead, without samples, as
+such plans have by default. `--part` divides the sizes.
 """
 
+import argparse
+import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log
 from pathlib import Path
 
+import bench_sites
+from bench_engine import TERRAFORM
 from bench_start import ROOT, RUN
 from msgspec import Struct
 
-SIZES = (1_000, 2_000, 4_000, 8_000)
 LARGE_SIZES = (25_000, 50_000, 100_000)
-SAMPLES = 100
+# Without the option large plans have fewer samples.
+PLAN = (RUN, "plan", "-input=false", "-out=p", "-samples=100")
 PAGE = ROOT / "docs/benchmarks.md"
-HEADING = "## Growth\n"
+# The table stands between them.
+MARKS = ("<!-- bench_growth.py writes: -->\n", "<!-- end -->\n")
 VMS_PER_RACK = 100
 SITE = """
 resource "nexus_site" "s" {}
@@ -91,11 +99,69 @@ resource "tacker_vnf" "v" {
 """
 
 
+FLEET = """
+resource "fleet_member_cluster" "m" {
+  count  = 100
+  name   = "member-${count.index}"
+  labels = { env = "prod" }
+}
+resource "fleet_cluster_resource_placement" "p" {
+  count = PLACEMENTS
+  name  = "placement-${count.index}"
+  resource_selector {
+    group   = ""
+    version = "v1"
+    kind    = "Namespace"
+    name    = "ns-${count.index}"
+  }
+  policy {
+    placement_type = "PickAll"
+  }
+}
+"""
+PODS = """
+import sys
+from bench_pods import build_cluster, build_workload, predict
+pods = int(sys.argv[1])
+rules = "required anti-affinity and spread"
+workloads = [build_workload(number, 10, rules) for number in range(pods // 10)]
+predict(build_cluster(max(20, pods // 10)), (), workloads)
+"""
+SITES = """
+sites {
+  source   = "./site"
+  for_each = jsondecode(file("sites.json"))
+  inputs   = { name = each.key, workers = each.value }
+}
+"""
+
+
+class Job(Struct, frozen=True):
+    """Python command (its arguments after `-c`) in a directory with these files."""
+
+    files: Mapping[str, str]
+    command: tuple[str, ...] = PLAN
+
+
 class Shape(Struct, frozen=True):
-    """A kind of configuration: its name, and its files for a number of VMs."""
+    """A kind of work: its name, sizes, and the job of a size.
+
+    `start_size` is that of a job that does almost nothing. `is_compared` with terraform.
+    """
 
     name: str
-    build_files: Callable[[int], dict[str, str]]
+    build_job: Callable[[int], Job]
+    sizes: tuple[int, ...] = (1_000, 2_000, 4_000, 8_000)
+    start_size: int = 1
+    is_compared: bool = True
+
+
+class Usage(Struct, frozen=True):
+    """Processor seconds, peak memory in MB, and the size of the written file in MB."""
+
+    seconds: float
+    memory: float
+    file: float
 
 
 def fill_template(text: str, **values: object) -> str:
@@ -135,90 +201,203 @@ def build_modules(vms: int, sites: int, clusters: int) -> dict[str, str]:
     }
 
 
+def build_sites(sites: int) -> Job:
+    """Return a plan of many sites of examples/three-sites."""
+    rows = {f"s{number:05d}": 2 for number in range(sites)}
+    files = {
+        "site/main.nf.hcl": (bench_sites.SITE / "main.nf.hcl").read_text(),
+        "sites.json": json.dumps(rows),
+        "nexusform.sites.hcl": SITES,
+    }
+    return Job(files, (RUN, "sites", "plan", "-out=p"))
+
+
+def build_plan(text: str) -> Job:
+    """Return the plan of a configuration of one file."""
+    return Job({"main.nf.hcl": text})
+
+
 SHAPES = (
-    Shape("one pool", lambda vms: {"main.nf.hcl": build_site(vms) + build_clusters(1, vms - 1)}),
+    Shape("one pool, VMs", lambda vms: build_plan(build_site(vms) + build_clusters(1, vms - 1))),
     Shape(
-        "clusters of 4 VMs",
-        lambda vms: {"main.nf.hcl": build_site(vms) + build_clusters(vms // 4, 3)},
+        "clusters of 4 VMs", lambda vms: build_plan(build_site(vms) + build_clusters(vms // 4, 3))
     ),
-    Shape("the same by `for_each`", build_for_each),
-    Shape("modules, each a site of 40 VMs", lambda vms: build_modules(vms, vms // 40, 10)),
-    Shape("4 sites", lambda vms: build_modules(vms, 4, vms // 16)),
+    Shape("the same by `for_each`", lambda vms: Job(build_for_each(vms))),
+    Shape(
+        "modules, each a site of 40 VMs",
+        lambda vms: Job(build_modules(vms, vms // 40, 10)),
+        start_size=40,
+    ),
+    Shape("4 sites", lambda vms: Job(build_modules(vms, 4, vms // 16)), start_size=4),
     Shape(
         "Tacker VNFs of 10 VNFCs",
-        lambda vms: {
-            "main.nf.hcl": build_site(vms) + fill_template(VNF, VNFS=vms // 10),
-            "vnfd.yaml": VNFD,
-        },
+        lambda vms: Job(
+            {"main.nf.hcl": build_site(vms) + fill_template(VNF, VNFS=vms // 10), "vnfd.yaml": VNFD}
+        ),
     ),
+    Shape(
+        "placements on 100 members",
+        lambda placements: build_plan(fill_template(FLEET, PLACEMENTS=placements)),
+        (25, 50, 100, 200),
+        is_compared=False,
+    ),
+    Shape(
+        "pods, a node for each 10",
+        lambda pods: Job({}, (PODS, str(pods))),
+        (1_250, 2_500, 5_000, 10_000),
+        is_compared=False,
+    ),
+    Shape("sites of 5 VMs, `sites plan`", build_sites, (125, 250, 500, 1_000), is_compared=False),
 )
 
 
-def measure_plan(files: dict[str, str], samples: int = SAMPLES) -> tuple[float, float, float]:
-    """Return the processor seconds of a plan, its peak memory in MB, and its file in MB."""
+def run_process(command: Sequence[str], directory: Path) -> Usage:
+    """Run a command and its workers; return what they used, without a file."""
+    process = subprocess.Popen(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/benchmarks'}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{command[-1]} failed")
+    return Usage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, 0)
+
+
+def measure_job(job: Job) -> Usage:
+    """Run a job in a new directory."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        for name, text in files.items():
+        for name, text in job.files.items():
             (directory / name).parent.mkdir(exist_ok=True)
             (directory / name).write_text(text)
-        usages = []
-        commands = [["init"]] if len(files) > 1 else []
-        # Without the option large plans have fewer samples.
-        for words in [*commands, ["plan", "-input=false", "-out=p", f"-samples={samples}"]]:
-            process = subprocess.Popen(
-                [sys.executable, "-c", RUN, *words],
-                cwd=directory,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                stdout=subprocess.DEVNULL,
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-            if status:
-                sys.exit(f"{' '.join(words)} failed")
-            usages.append(usage)
-        size = (directory / "p").stat().st_size / 1e6
-    return usages[-1].ru_utime + usages[-1].ru_stime, usages[-1].ru_maxrss / 1024, size
+        if any("/" in name for name in job.files) and job.command == PLAN:
+            run_process([sys.executable, "-c", RUN, "init"], directory)
+        usage = run_process([sys.executable, "-c", *job.command], directory)
+        saved = directory / "p"
+        size = saved.stat().st_size / 1e6 if saved.exists() else 0
+        return Usage(usage.seconds, usage.memory, size)
 
 
-def compute_exponent(sizes: Sequence[int], values: list[float]) -> float:
+def measure_terraform(instances: int) -> float:
+    """Return the processor seconds of `terraform plan` of this many `terraform_data`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        (directory / "main.tf").write_text(TERRAFORM % instances)
+        run_process(["terraform", "init"], directory)
+        return run_process(["terraform", "plan"], directory).seconds
+
+
+def compute_exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     """Return the slope of the line through the logarithms of sizes and values."""
     return statistics.linear_regression([log(size) for size in sizes], [log(v) for v in values])[0]
 
 
-def build_table(shapes: Sequence[Shape], all_sizes: Sequence[int], samples: int) -> list[str]:
-    """Measure shapes in all sizes; return the table."""
-    start = min(measure_plan({"main.nf.hcl": SITE.replace("RACKS", "1")})[0] for _ in range(3))
-    sizes = " / ".join(f"{size:,}" for size in all_sizes)
-    lines = [
-        f"| shape | seconds for {sizes} VMs | growth | largest plan | growth of the file |",
-        "|---|---:|---:|---:|---:|",
+class ShapeRun(Struct):
+    """One of two runs of a shape: the usage of each size, and seconds of start and terraform."""
+
+    start: float
+    usages: list[Usage]
+    terraform: float | None
+
+    @property
+    def seconds(self) -> list[float]:
+        """Seconds of each size without the start."""
+        return [max(usage.seconds - self.start, 0.01) for usage in self.usages]
+
+    def add_round(self, other: "ShapeRun") -> None:
+        """Keep the lower figures of both."""
+        self.start = min(self.start, other.start)
+        pairs = zip(self.usages, other.usages, strict=True)
+        self.usages = [min(pair, key=lambda usage: usage.seconds) for pair in pairs]
+        if self.terraform is not None and other.terraform is not None:
+            self.terraform = min(self.terraform, other.terraform)
+
+
+def measure_round(shape: Shape, sizes: Sequence[int]) -> ShapeRun:
+    """Measure a shape in all sizes once."""
+    has_peer = shape.is_compared and shutil.which("terraform") is not None
+    return ShapeRun(
+        measure_job(shape.build_job(shape.start_size)).seconds,
+        [measure_job(shape.build_job(size)) for size in sizes],
+        measure_terraform(sizes[-1]) if has_peer else None,
+    )
+
+
+def measure_shape(shape: Shape, sizes: Sequence[int], rounds: int) -> tuple[ShapeRun, ShapeRun]:
+    """Return two runs of a shape, each the minimum of some rounds, in alternation."""
+    runs = (measure_round(shape, sizes), measure_round(shape, sizes))
+    for _ in range(rounds - 1):
+        for run in runs:
+            run.add_round(measure_round(shape, sizes))
+    return runs
+
+
+def build_row(shape: Shape, sizes: Sequence[int], runs: Sequence[ShapeRun]) -> tuple[str, float]:
+    """Return the row of a shape, and the largest difference between its runs as a fraction."""
+    first, second = runs
+    exponents = [compute_exponent(sizes, run.seconds) for run in runs]
+    differences = [abs(exponents[1] / exponents[0] - 1)]
+    ratio = ""
+    if first.terraform is not None and second.terraform is not None:
+        ratios = [first.seconds[-1] / first.terraform, second.seconds[-1] / second.terraform]
+        differences.append(abs(ratios[1] / ratios[0] - 1))
+        ratio = " / ".join(f"{value:.2f}" for value in ratios)
+    files = [usage.file for usage in first.usages]
+    largest = first.usages[-1]
+    cells = [
+        shape.name,
+        f"{sizes[0]:,} to {sizes[-1]:,}",
+        " / ".join(f"{min(pair):.1f}" for pair in zip(first.seconds, second.seconds, strict=True)),
+        " / ".join(f"n^{exponent:.2f}" for exponent in exponents),
+        ratio,
+        f"{largest.memory:.0f} MB",
+        f"{largest.file:.1f} MB, n^{compute_exponent(sizes, files):.2f}" if min(files) else "",
     ]
+    return f"| {' | '.join(cells)} |", max(differences)
+
+
+def build_table(shapes: Sequence[Shape], rounds: int, part: int) -> list[str]:
+    """Measure shapes in all sizes; return the lines of the table."""
+    lines = [
+        "| shape | sizes | seconds | growth | / terraform | memory | file |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    print("\n".join(lines))
+    difference = 0.0
     for shape in shapes:
-        runs = [measure_plan(shape.build_files(size), samples) for size in all_sizes]
-        times = [max(seconds - start, 0.01) for seconds, _, _ in runs]
-        _, memory, size = runs[-1]
-        cells = [
-            shape.name,
-            " / ".join(f"{seconds:.1f}" for seconds in times),
-            f"n^{compute_exponent(all_sizes, times):.2f}",
-            f"{memory:.0f} MB, file {size:.1f} MB",
-            f"n^{compute_exponent(all_sizes, [file for _, _, file in runs]):.2f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
+        sizes = [size // part for size in shape.sizes]
+        line, own_difference = build_row(shape, sizes, measure_shape(shape, sizes, rounds))
+        difference = max(difference, own_difference)
+        lines.append(line)
+        print(line, flush=True)
+    lines += ["", f"The two runs differed by at most {difference:.0%}."]
+    print(lines[-1])
     return lines
 
 
 def main() -> None:
-    if "--large" in sys.argv:
-        build_table(SHAPES[:1], LARGE_SIZES, samples=0)
-        return
-    table = build_table(SHAPES, SIZES, SAMPLES)
-    if "--write" in sys.argv:
-        before, heading, section = PAGE.read_text().partition(HEADING)
-        start = section.index("| shape")
-        # A table ends with an empty line.
-        end = section.index("\n\n", start)
-        PAGE.write_text(before + heading + section[:start] + "\n".join(table) + section[end:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--part", type=int, default=1)
+    options = parser.parse_args()
+    shapes: Sequence[Shape] = SHAPES
+    if options.large:
+        plan = (RUN, "plan", "-input=false", "-out=p", "-samples=0")
+        build_job = SHAPES[0].build_job
+        shapes = [
+            Shape("one pool, no samples", lambda vms: Job(build_job(vms).files, plan), LARGE_SIZES)
+        ]
+    lines = build_table(shapes, options.rounds, options.part)
+    if options.write:
+        start, end = MARKS
+        before, _, rest = PAGE.read_text().partition(start)
+        _, _, after = rest.partition(end)
+        PAGE.write_text(before + start + "\n".join(lines) + "\n" + end + after)
 
 
 if __name__ == "__main__":
