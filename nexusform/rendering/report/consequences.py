@@ -12,11 +12,12 @@ from nexusform.plans.plan import Plan
 class Consequence(Struct, frozen=True):
     """An object that a plan ends, or a risk that it causes.
 
-    `kind` is destroyed, replaced or risk. Only a risk has an id and a severity: the others are
-    lasting if they are destroyed.
+    `kind` is destroyed, replaced or risk, `finding_id` the id of its diagnostic. Only a risk has a
+    name and a severity of its own: the others are lasting if they are destroyed.
     """
 
     kind: str
+    finding_id: str
     name: str
     address: str
     text: str
@@ -30,16 +31,22 @@ def list_consequences(plan: Plan) -> Iterator[Consequence]:
 
     Risks that the state had before the plan are findings already.
     """
-    for kind, objects in (
-        ("destroyed", list_destroyed_objects(plan)),
-        ("replaced", list_replaced_objects(plan)),
+    for kind, finding_id, objects in (
+        ("destroyed", "destroyed-object", list_destroyed_objects(plan)),
+        ("replaced", "replaced-object", list_replaced_objects(plan)),
     ):
         for ended in objects:
             is_lasting = kind == "destroyed"
-            yield Consequence(kind, ended.name, ended.address, ended.text, is_lasting)
+            yield Consequence(kind, finding_id, ended.name, ended.address, ended.text, is_lasting)
     for risk in list_plan_risks(plan):
         is_lasting = risk.severity is RiskSeverity.LASTING
-        severity = risk.severity.value
         yield Consequence(
-            "risk", risk.subject, risk.address, risk.text, is_lasting, risk.risk, severity
+            "risk",
+            risk.risk,
+            risk.subject,
+            risk.address,
+            risk.text,
+            is_lasting,
+            risk.risk,
+            risk.severity.value,
         )

@@ -70,9 +70,7 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
     consequences = [
         Finding(
             build_warning(
-                consequence.risk or f"{consequence.kind}-object",
-                f"{consequence.text}.",
-                address=consequence.address,
+                consequence.finding_id, f"{consequence.text}.", address=consequence.address
             ),
             Level.WARNING if consequence.is_lasting else Level.NOTE,
         )
