@@ -95,7 +95,8 @@ class PlanRequest(Struct, frozen=True):
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `site_notes` are the observed facts of sites without a record, by provider and site id. `commit`
     is that of the work tree. `limits` are the maximums of the plan. Without
-    `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
+    `verifies_certainty` every pod counts as certain, and nodes that pods lack are not counted:
+    trials need neither. `systems` are the identities read now, by
     provider.
     """
 

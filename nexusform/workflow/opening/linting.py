@@ -98,8 +98,8 @@ def _build_lint_site(site: SitePlan, pools: Sequence[LintPool]) -> LintSite:
 def _build_plan_trial(
     request: PlanRequest, pools_by_site: Mapping[str, Sequence[LintPool]]
 ) -> PlanTrial:
-    """Return a function to make the plan of a request with edits, without samples."""
-    request = replace(request, samples=0)
+    """Return a function to make the plan of a request with edits, without certainty."""
+    request = replace(request, samples=0, verifies_certainty=False)
 
     def plan_edits(edits: Sequence[Edit]) -> Mapping[str, SiteUsage] | None:
         from nexusform.planning.replanning.trials import plan_trial

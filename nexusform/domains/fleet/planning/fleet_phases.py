@@ -134,7 +134,13 @@ def _build_fleet_contribution(
         return [*pods.list_scheduled_pods(), *unlocated]
 
     feasibility = tuple(
-        list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses)
+        list_binding_feasibility(
+            outcome,
+            pods,
+            vms,
+            includes_losses=blocks.request.includes_losses,
+            tries_nodes=blocks.request.verifies_certainty,
+        )
     )
     return DomainPhasesResult(
         rows=(*final_rows, *outside_rows),

@@ -64,15 +64,21 @@ class _AdditionalNodes(Struct, frozen=True):
 
 
 def list_binding_feasibility(
-    outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], *, includes_losses: bool
+    outcome: FleetOutcome,
+    pods: PodPhase,
+    vms: Sequence[VmObject],
+    *,
+    includes_losses: bool,
+    tries_nodes: bool,
 ) -> Iterator[Feasibility]:
     """Yield a row per binding of a placement with pods, in the order of the plan.
 
-    If its cluster needs more nodes, add whether the site has capacity for them. With
+    With `tries_nodes`, count the missing nodes of its cluster, and whether the site has capacity
+    for them. With
     `includes_losses`, add the effect of one machine or rack down, and a row per rejected cluster
     with known nodes.
     """
-    rows = list(_build_rows_without_capacity(outcome, pods))
+    rows = list(_build_rows_without_capacity(outcome, pods, tries_nodes=tries_nodes))
     if includes_losses:
         rows = [
             *_build_rows_with_loss_effects(rows, outcome, pods),
@@ -98,7 +104,9 @@ def list_binding_feasibility(
         yield replace(row, site_capacity=worst) if worst else row
 
 
-def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _build_rows_without_capacity(
+    outcome: FleetOutcome, pods: PodPhase, *, tries_nodes: bool
+) -> Iterator[Feasibility]:
     """Yield a row per scheduled binding of a placement with workloads.
 
     Rows do not have the capacity of sites yet.
@@ -122,7 +130,9 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 continue
             if cluster.id not in capacities:
                 capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
-            assessment = find_object_feasibility(placement.address, capacities[cluster.id])
+            assessment = find_object_feasibility(
+                placement.address, capacities[cluster.id], tries_nodes=tries_nodes
+            )
             if assessment is None:
                 yield _build_unassessed_row(placement, binding, _NO_PODS, figures)
             else:

@@ -143,8 +143,14 @@ class ClusterPodCapacity:
         )
 
 
-def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> ObjectFeasibility | None:
-    """Return the feasibility of an object on a cluster; None without workloads."""
+def find_object_feasibility(
+    address: str, capacity: ClusterPodCapacity, *, tries_nodes: bool = True
+) -> ObjectFeasibility | None:
+    """Return the feasibility of an object on a cluster; None without workloads.
+
+    With `tries_nodes`, find additional nodes for pods without a node. Without it, these pods mean
+    CANNOT_RUN.
+    """
     pods = capacity.pods
     cluster = capacity.cluster
     object_pods = pods.find_object_pods(address, cluster.id)
@@ -175,6 +181,8 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         # The maximum depends on all pods of the cluster.
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
+    if not tries_nodes:
+        return feasibility
     inputs = capacity.initial_prediction_input
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
 
