@@ -98,8 +98,13 @@ def _build_lint_site(site: SitePlan, pools: Sequence[LintPool]) -> LintSite:
 def _build_plan_trial(
     request: PlanRequest, pools_by_site: Mapping[str, Sequence[LintPool]]
 ) -> PlanTrial:
-    """Return a function to make the plan of a request with edits, without certainty."""
-    request = replace(request, samples=0, verifies_certainty=False)
+    """Return a function to make the plan of a request with edits, without certainty.
+
+    Its outputs are left out, because some search all placements.
+    """
+    configuration = request.configuration
+    configuration = replace(configuration, root=replace(configuration.root, outputs={}))
+    request = replace(request, configuration=configuration, samples=0, verifies_certainty=False)
 
     def plan_edits(edits: Sequence[Edit]) -> Mapping[str, SiteUsage] | None:
         from nexusform.planning.replanning.trials import plan_trial
