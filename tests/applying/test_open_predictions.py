@@ -18,8 +18,8 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 
 _SHARE = st.integers(0, 100).map(lambda percent: percent / 100)
 _TIED = st.integers(1, 99)
-_NAME = st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True)
-_MACHINE = st.from_regex(r"[a-z][a-z0-9,.-]{0,8}", fullmatch=True)
+_NAME = st.text("ab09.-", min_size=1, max_size=6)
+_MACHINE = st.text("ab09.-,", min_size=1, max_size=6)
 _CERTAINTY = st.builds(
     PlacementCertainty,
     _SHARE,
@@ -39,7 +39,7 @@ _LANDINGS = st.lists(
         st.booleans(),
     ),
     min_size=1,
-    max_size=12,
+    max_size=6,
     unique_by=lambda landing: landing.number,
 ).map(tuple)
 
@@ -101,7 +101,7 @@ def test_other_record_is_no_prediction(text: str) -> None:
     st.lists(
         st.from_regex(r"[a-c]{0,1}-?[0-9]{0,2}", fullmatch=True),
         min_size=1,
-        max_size=12,
+        max_size=6,
         unique=True,
     )
 )
