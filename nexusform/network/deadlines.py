@@ -1,18 +1,20 @@
 """Time limits of operations on servers, independent of the server.
 
-An operation runs in its own thread. Its caller waits until it is done, until its time is up, or
-until the lease of the run is lost: a silent or slow server cannot block a command longer. An
-abandoned operation continues in its thread as far as its client allows, without retries
-(`is_caller_waiting`).
+An operation runs in a thread of its own until it is done. Its caller waits until then, until its
+time is up, or until the lease of the run is lost: a silent or slow server cannot block a command
+longer. An abandoned operation continues in its thread as far as its client allows, without retries
+(`is_caller_waiting`). A thread without an operation takes the next one.
 """
 
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from math import inf
+from queue import SimpleQueue
 from typing import Final, TypeVar
 
 from nexusform.documents.scalars import parse_integer
@@ -138,6 +140,37 @@ def pause_deadline() -> Iterator[None]:
         operation.ends_at = ends_at + time.monotonic() - start_time
 
 
+class _OperationThread:
+    """Thread that runs one operation at a time; it does not keep a program from its end."""
+
+    def __init__(self) -> None:
+        self._operations: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._run_operations, name="nexusform", daemon=True).start()
+
+    def start(self, operation: Callable[[], None]) -> None:
+        """Start an operation without context variables, as in a new thread."""
+        self._operations.put(lambda: Context().run(operation))
+
+    def _run_operations(self) -> None:
+        while True:
+            self._operations.get()()
+            _idle_threads.append(self)
+
+
+_idle_threads: deque[_OperationThread] = deque()
+# A child process has none of the threads of its parent.
+os.register_at_fork(after_in_child=_idle_threads.clear)
+
+
+def _start_in_thread(operation: Callable[[], None]) -> None:
+    """Run an operation that raises nothing in an idle thread, else in a new one."""
+    try:
+        thread = _idle_threads.pop()
+    except IndexError:
+        thread = _OperationThread()
+    thread.start(operation)
+
+
 class DeadlineRunner:
     """Time limit of operations on one server.
 
@@ -152,7 +185,7 @@ class DeadlineRunner:
         self._has_been_silent = False
 
     def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """Run an operation in its own thread; return its result or raise its exception.
+        """Run an operation in a thread of its own; return its result or raise its exception.
 
         Raises OperationAbandoned after the limit or a lost lock. `description` is a phrase like
         "read the state". `size` in bytes extends the limit.
@@ -178,9 +211,7 @@ class DeadlineRunner:
             finally:
                 finished.set()
 
-        threading.Thread(
-            target=run_operation, name=f"nexusform: {description}", daemon=True
-        ).start()
+        _start_in_thread(run_operation)
         try:
             while not finished.wait(
                 min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))

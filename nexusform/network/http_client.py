@@ -263,7 +263,30 @@ def build_limited_session(endpoint: str) -> Any:
     origin = parse_origin(endpoint)
 
     class LimitedSession(Session):
-        """Session with at most MAX_ANSWER_BYTES per answer, decompressed."""
+        """Session with at most MAX_ANSWER_BYTES per answer, decompressed.
+
+        It reads the proxy and the certificates in the environment once, and no netrc file: a
+        password for the endpoint there would replace the token of a request.
+        """
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._environment = super().merge_environment_settings(
+                endpoint, proxies={}, stream=None, verify=None, cert=None
+            )
+            # The request as it is. Without an authentication, `requests` reads the netrc file.
+            self.auth = lambda request: request
+
+        def merge_environment_settings(
+            self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+        ) -> dict[str, Any]:
+            """Return the settings of a request to the endpoint."""
+            return {
+                "proxies": {**self._environment["proxies"], **(proxies or {})},
+                "stream": stream,
+                "verify": self._environment["verify"] if verify in (None, True) else verify,
+                "cert": cert,
+            }
 
         def send(self, request: Any, **options: Any) -> Any:
             """Send a request to the endpoint only."""

@@ -40,6 +40,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor, predict
+from nexusform.domains.pods.scheduling.random_choices import RandomChoices, RandomFacts
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.plans.plan import FeasibilityResult, LossEffect
@@ -121,8 +122,8 @@ class ClusterPodCapacity:
         return PodPredictor(
             inputs.cluster,
             inputs.existing_pods,
-            workloads=(),
-            seed=inputs.seed,
+            (),
+            RandomChoices(RandomFacts(inputs.seed)),
             lost_pods=(),
             removed_workloads=(),
         ).session

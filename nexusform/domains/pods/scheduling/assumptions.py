@@ -28,7 +28,12 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
-from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor
+from nexusform.domains.pods.scheduling.random_choices import (
+    RandomChoices,
+    RandomFacts,
+    RepeatedPrediction,
+)
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
 from nexusform.domains.pods.scheduling.scheduler_versions import (
     UNAVAILABLE_CHANGE,
@@ -90,17 +95,21 @@ class PredictionScenario(Struct, frozen=True):
         """Keys of its workloads, in their order."""
         return tuple(workload.key for workload in self.workloads)
 
-    def predict(self) -> PodsPrediction:
-        """Return the prediction of this scene."""
-        return predict(
+    @property
+    def random_facts(self) -> RandomFacts:
+        """What decides the random choices of its prediction."""
+        return RandomFacts(self.seed, self.arrival, self.timing)
+
+    def predict(self, choices: RandomChoices) -> PodsPrediction:
+        """Return the prediction of this scene with random choices."""
+        return PodPredictor(
             self.cluster,
             self.existing_pods,
             self.workloads,
-            seed=self.seed,
-            lost_pods=self.lost_pods,
-            arrival=self.arrival,
-            timing=self.timing,
-        )
+            choices,
+            self.lost_pods,
+            removed_workloads=(),
+        ).run()
 
 
 class PodDoubt(Struct, frozen=True):
@@ -181,7 +190,7 @@ def _find_first_differences(
     per assumption. Pods of `tied_keys` had a random choice in the plan.
     """
     doubts: dict[PodKey, PodDoubt] = {}
-    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
+    alternatives = _Alternatives(outcomes)
     # To repeat predictions with other random choices; each is used once.
     tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
@@ -196,8 +205,8 @@ def _find_first_differences(
             is_useless = number >= _SAMPLES_WITHOUT_DOUBT and not (doubts or tied_keys)
             if is_useless or not unchanged_keys:
                 break
-            changed_nodes = _sample_changed_pods(
-                outcomes_by_workload, alternative, seeds, sampled_keys=unchanged_keys - tied_keys
+            changed_nodes = alternatives.sample_changed_pods(
+                alternative, seeds, sampled_keys=unchanged_keys - tied_keys
             )
             for key, node in changed_nodes.items():
                 if key in unchanged_keys:
@@ -225,33 +234,65 @@ def _list_unsampled_doubts(
     return dict.fromkeys(keys_with_choice.intersection(undecided_keys), PodDoubt(VERSION))
 
 
-def _sample_changed_pods(
-    by_workload: Mapping[str, Sequence[PodOutcome]],
-    alternative: PredictionScenario,
-    seeds: Iterable[int],
-    sampled_keys: Collection[PodKey],
-) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative than in the plan.
+class _Difference(Struct, frozen=True):
+    """Difference of an alternative prediction from the plan.
 
-    Each has its node there ("" for none).
-
-    `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random,
-    the alternative is predicted again with further `seeds`. These further predictions count only
-    for the pods of `sampled_keys`.
+    `moved_pods` have another outcome, each with its node there ("" for none).
     """
-    prediction = alternative.predict()
-    changed_pods = _find_moved_pods(by_workload, prediction)
-    planned_outcomes = chain.from_iterable(by_workload.values())
-    # A difference of two Counters keeps positive counts only: workloads with more uncertain pods
-    # than in the plan.
-    if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
-        for seed in islice(seeds, _TIE_SAMPLES):
-            sample = replace(alternative, seed=alternative.seed + seed)
-            sampled_pods = _find_moved_pods(by_workload, sample.predict())
-            for key, node in sampled_pods.items():
-                if key in sampled_keys:
-                    changed_pods.setdefault(key, node)
-    return changed_pods
+
+    moved_pods: Mapping[PodKey, str]
+    has_more_uncertain_pods: bool
+
+
+class _Alternatives:
+    """Predictions of alternatives, compared with the outcomes of the plan."""
+
+    def __init__(self, outcomes: Sequence[PodOutcome]) -> None:
+        """Start without a prediction."""
+        self._by_workload = group_by(outcomes, lambda outcome: outcome.workload)
+        self._uncertain_counts = _count_uncertain(outcomes)
+        # By the identities of the facts that a prediction starts from. Each also has a scene with
+        # these facts, so that no other object gets their identities.
+        self._repeated: dict[
+            tuple[int, ...], tuple[PredictionScenario, RepeatedPrediction[_Difference]]
+        ] = {}
+
+    def sample_changed_pods(
+        self,
+        alternative: PredictionScenario,
+        seeds: Iterable[int],
+        sampled_keys: Collection[PodKey],
+    ) -> dict[PodKey, str]:
+        """Return the pods with another outcome in an alternative than in the plan.
+
+        Each has its node there ("" for none).
+
+        If more pods than in the plan are placed at random, the alternative is predicted again with
+        further `seeds`. These further predictions count only for the pods of `sampled_keys`.
+        """
+        difference = self._predict_difference(alternative)
+        changed_pods = dict(difference.moved_pods)
+        if difference.has_more_uncertain_pods:
+            for seed in islice(seeds, _TIE_SAMPLES):
+                sample = replace(alternative, seed=alternative.seed + seed)
+                for key, node in self._predict_difference(sample).moved_pods.items():
+                    if key in sampled_keys:
+                        changed_pods.setdefault(key, node)
+        return changed_pods
+
+    def _predict_difference(self, scene: PredictionScenario) -> _Difference:
+        facts = (scene.cluster, scene.existing_pods, scene.workloads, scene.lost_pods)
+        _, repeated = self._repeated.setdefault(
+            tuple(map(id, facts)),
+            (scene, RepeatedPrediction(lambda choices: self._compare(scene.predict(choices)))),
+        )
+        return repeated.repeat(scene.random_facts)
+
+    def _compare(self, prediction: PodsPrediction) -> _Difference:
+        # A difference of two Counters keeps positive counts only: workloads with more uncertain
+        # pods than in the plan.
+        further_counts = _count_uncertain(prediction.outcomes) - self._uncertain_counts
+        return _Difference(_find_moved_pods(self._by_workload, prediction), bool(further_counts))
 
 
 def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from hashlib import blake2b
+from functools import partial
 from itertools import chain
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cel_device_selectors import (
@@ -40,6 +41,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     ResourceSlice,
     VolumeNeed,
 )
+from nexusform.domains.pods.scheduling.random_choices import RandomChoices, shuffle_slices
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
 from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, UNAVAILABLE_CLAIM
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
@@ -71,7 +73,9 @@ class DeviceNodeRequirements(Struct, frozen=True):
 class ClaimedDevices:
     """Devices of a cluster and their claims."""
 
-    def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod], seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, existing_pods: Iterable[ExistingPod], choices: RandomChoices
+    ) -> None:
         """Record the devices in use.
 
         Those of allocated claims of the cluster, and those of existing pods.
@@ -79,7 +83,7 @@ class ClaimedDevices:
         self._nodes = cluster.nodes
         self._version = cluster.version
         self._node_by_name = cluster.node_by_name
-        self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
+        self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, choices)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         # With fields of a feature gate.
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
@@ -296,18 +300,17 @@ class DeviceAllocation(Struct, frozen=True):
 class DeviceAllocator:
     """Slices of a cluster.
 
-    `allocate` finds devices for claims on a node; `seed` draws the order of slices.
+    `allocate` finds devices for claims on a node; `choices` order the slices.
     """
 
     def __init__(
-        self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int
+        self, slices: Iterable[ResourceSlice], version: tuple[int, ...], choices: RandomChoices
     ) -> None:
         """Index the devices of each pool.
 
         `version` is the one of the scheduler.
         """
-        # Of the random search.
-        self._seed = seed
+        self._choices = choices
         # pools are searched by name, else at random.
         self._is_ordered = version >= _ORDERED_POOLS
         sorted_slices = sorted(slices, key=lambda item: item.name)
@@ -331,20 +334,20 @@ class DeviceAllocator:
         """
         pools: list[DeviceSlicePool] = []
         for pool in self._pools:
-            slices = [item for item in pool if _has_devices_for(item, node)]
+            slices = tuple(item for item in pool if _has_devices_for(item, node))
             if slices:
-                slices.sort(key=lambda item: self._draw_rank(item, node))
-                pools.append(DeviceSlicePool(tuple(slices), tuple(pool)))
-        return sorted(pools, key=lambda pool: self._draw_rank(pool.slices[0], node))
-
-    def _draw_rank(self, item: ResourceSlice, node: Node) -> bytes:
-        """Return the random rank of a slice in the search for a node.
-
-        The same for all if they keep their order.
-        """
-        if self._is_ordered:
-            return b""
-        return blake2b(f"{self._seed}|{node.name}|{item.name}".encode(), digest_size=8).digest()
+                pools.append(DeviceSlicePool(slices, tuple(pool)))
+        if self._is_ordered or not pools:
+            return pools
+        names = tuple(item.name for pool in pools for item in pool.slices)
+        search_order = self._choices.ask(partial(shuffle_slices, node.name, names)).index
+        pools = [
+            replace(
+                pool, slices=tuple(sorted(pool.slices, key=lambda item: search_order(item.name)))
+            )
+            for pool in pools
+        ]
+        return sorted(pools, key=lambda pool: search_order(pool.slices[0].name))
 
     def is_reachable(self, device: DeviceId, node: Node) -> bool:
         """Return whether a node can use a device; an unknown device is allowed."""

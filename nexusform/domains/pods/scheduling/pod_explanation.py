@@ -14,6 +14,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
+from nexusform.domains.pods.scheduling.random_choices import RandomChoices, RandomFacts
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession
 from nexusform.scheduling.placement_decision import Rejection
@@ -73,7 +74,13 @@ def run_prediction(
     The observer is called for every pod just before its decision.
     """
     PodPredictor(
-        cluster, existing_pods, workloads, seed, lost_pods, removed_workloads=(), observer=observer
+        cluster,
+        existing_pods,
+        workloads,
+        RandomChoices(RandomFacts(seed)),
+        lost_pods,
+        removed_workloads=(),
+        observer=observer,
     ).run()
 
 
@@ -90,7 +97,7 @@ def evaluate_nodes(
     """
     pod = ExistingPod(workload="", number=number, node="", spec=spec, volumes=volumes)
     # A lost pod keeps its volumes.
-    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))
+    session = SchedulingSession(cluster, existing_pods, lost_pods=(pod,))
     return _build_node_verdicts(session.create_scheduler(spec, number))
 
 

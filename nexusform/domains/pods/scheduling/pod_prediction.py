@@ -8,6 +8,7 @@ after the others as long as that helps.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,6 +33,14 @@ from nexusform.domains.pods.scheduling.pod_outcomes import (
     PodsPrediction,
 )
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count_expected_pods
+from nexusform.domains.pods.scheduling.random_choices import (
+    RandomChoices,
+    RandomFacts,
+    follows_queue,
+    has_fast_replacements,
+    order_pods,
+    select_next_workload,
+)
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import (
@@ -63,9 +72,10 @@ def predict(
     number (from 2): rollouts take steps of random size, and with even numbers some pods free it
     later.
     """
-    predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
-    predictor.session.timing = timing
-    return predictor.run(arrival)
+    choices = RandomChoices(RandomFacts(seed, arrival, timing))
+    return PodPredictor(
+        cluster, existing_pods, workloads, choices, lost_pods, removed_workloads
+    ).run()
 
 
 # Kinds without evictions: daemons belong to their controller, the others terminate anyway.
@@ -89,7 +99,7 @@ class PodPredictor:
         cluster: Cluster,
         existing_pods: Sequence[ExistingPod],
         workloads: Sequence[Workload],
-        seed: int,
+        choices: RandomChoices,
         lost_pods: Collection[PodKey],
         removed_workloads: Collection[str],
         observer: Observer | None = None,
@@ -129,17 +139,23 @@ class PodPredictor:
             count_expected_pods(budget, workloads, unmanaged_pods) for budget in cluster.budgets
         ]
         self.session = SchedulingSession(
-            cluster, running_pods, seed, observer, expected_counts, unplaced_pods
+            cluster, running_pods, choices, observer, expected_counts, unplaced_pods
         )
+        specs = (*(pod.spec for pod in existing_pods), *(item.pod for item in workloads))
+        self.session.has_priorities = len({spec.priority for spec in specs}) > 1
+        self._choices = choices
         self.quota_usage = QuotaUsage(cluster.quotas)
         self.progress_by_key: dict[str, WorkloadProgress] = {}
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
         # evicted unmanaged pods.
         self.displaced_pods: set[PodKey] = set()
-        self._arrival = QUEUE_ORDER
         # Of evicted pods, since the last retry.
         self._has_replacements = False
+
+    @cached_property
+    def _follows_queue(self) -> bool:
+        return self._choices.ask(follows_queue)
 
     def _is_running(self, pod: ExistingPod) -> bool:
         """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
@@ -166,12 +182,8 @@ class PodPredictor:
             return None
         return taints.compute_toleration_seconds(pod.spec, node)
 
-    def run(self, arrival: ArrivalOrder = QUEUE_ORDER) -> PodsPrediction:
-        """Return the prediction for all workloads.
-
-        Pods arrive in the order of `arrival`.
-        """
-        self._arrival = arrival
+    def run(self) -> PodsPrediction:
+        """Return the prediction for all workloads."""
         progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._drop_pods_over_quota(progress_list)
@@ -179,9 +191,6 @@ class PodPredictor:
             # Else it runs, or its node is unknown.
             if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
-        # Else pods start in queue order.
-        self.session.has_random_ages = arrival != QUEUE_ORDER
-        self.session.has_slow_victims = arrival.has_slow_victims
         self._place_workloads(progress_list)
         # slow victims terminate after the arrival of all pods.
         self.session.remove_victims()
@@ -417,7 +426,7 @@ class PodPredictor:
         steps = {
             progress.workload.key: self._place_workload(progress) for progress in progress_list
         }
-        if self._arrival == QUEUE_ORDER:
+        if self._follows_queue:
             for workload_steps in steps.values():
                 # Each step places a pod.
                 for _ in workload_steps:
@@ -426,14 +435,15 @@ class PodPredictor:
         # -1: not started.
         arrived_counts = dict.fromkeys(steps, -1)
         while steps:
-            key = self._arrival.select_next_workload(arrived_counts)
+            counts = tuple(arrived_counts.items())
+            key = self._choices.ask(partial(select_next_workload, counts))
             arrived_counts[key] += 1
             # All pods of the workload have arrived.
             if next(steps[key], None) is None:
                 del steps[key], arrived_counts[key]
             # pods evicted for the one just placed.
             self._recreate_evicted()
-            if self._arrival.has_fast_replacements and self._has_replacements:
+            if self._has_replacements and self._choices.ask(has_fast_replacements):
                 self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
@@ -525,9 +535,8 @@ class PodPredictor:
         # All later pods of an ordered workload wait for the pod with this number.
         blocking_number = workload_progress.find_stuck_number(progress)
         verdicts: dict[int, PodVerdict] = {}
-        positions = self._arrival.compute_positions(
-            workload, workload_progress.list_numbers(progress.pods_to_place)
-        )
+        numbers = tuple(workload_progress.list_numbers(progress.pods_to_place))
+        positions = dict(self._choices.ask(partial(order_pods, workload, numbers)))
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
             # A Pending pod exists already, so it is retried.
@@ -539,7 +548,7 @@ class PodPredictor:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
             # Another workload may evict the pod before the last one of this arrives.
-            if self._arrival != QUEUE_ORDER:
+            if not self._follows_queue:
                 progress.outcomes[pod.number] = self._build_outcome(workload, verdict, pod)
             if workload.is_ordered and not verdict.node:
                 blocking_number = min(blocking_number, pod.number)

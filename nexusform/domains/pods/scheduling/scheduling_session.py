@@ -6,7 +6,6 @@ no earlier random choice could have affected it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +39,13 @@ from nexusform.domains.pods.scheduling.preemption import (
     PreemptionVictim,
     compute_eviction_allowances,
     select_victims,
+)
+from nexusform.domains.pods.scheduling.random_choices import (
+    RandomChoices,
+    draw_extra_age,
+    has_slow_victims,
+    select_by_digest,
+    terminates_slowly,
 )
 from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
@@ -82,25 +88,25 @@ class SchedulingSession:
         self,
         cluster: Cluster,
         existing_pods: Iterable[ExistingPod],
-        seed: int,
+        choices: RandomChoices | None = None,
         observer: Observer | None = None,
         expected_counts: Sequence[int] = (),
         lost_pods: Iterable[ExistingPod] = (),
     ) -> None:
         """Start with `existing_pods` on their nodes.
 
-        `lost_pods` have lost their nodes, but keep their volumes.
+        `lost_pods` have lost their nodes, but keep their volumes. `choices` decide what is random.
         """
         running_pods = tuple(existing_pods)
         self.cluster = cluster
+        self.choices = choices or RandomChoices()
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
         self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
-        self.claimed_devices = ClaimedDevices(cluster, running_pods, seed)
+        self.claimed_devices = ClaimedDevices(cluster, running_pods, self.choices)
         # called with the scheduler of each pod before its decision.
         self._observer = observer
         self.cache = SchedulerCache(cluster)
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
-        self.seed = seed
         # Not handled yet; the caller takes them from here.
         self.evictions: list[PreemptionVictim] = []
         # Of every pod that is made here: newer than every existing pod.
@@ -114,12 +120,10 @@ class SchedulingSession:
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodSpecGroup]] = {}
-        # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
-        self.has_slow_victims = False
-        # whether new pods start in another order than placed.
-        self.has_random_ages = False
-        # When removed pods free their capacity (see `predict`).
-        self.timing = 0
+        # Until then, evicted pods may hold their capacity, and their preemptors wait for it.
+        self._has_removed_victims = False
+        # Whether pods have different priorities: otherwise none is evicted, and no age counts.
+        self.has_priorities = False
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self._lingering_pods: list[ExistingPod] = []
         # Each with its node.
@@ -232,7 +236,7 @@ class SchedulingSession:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, sign=-1)
         is_registered = self._pods_by_node[node_index].pop(pod.identity, None) is not None
-        if may_linger and self._is_terminating_slowly(pod):
+        if may_linger and self.choices.ask(partial(terminates_slowly, pod.key)):
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
             self._pods_by_node[node_index][terminating_pod.identity] = terminating_pod
@@ -244,17 +248,6 @@ class SchedulingSession:
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
-
-    def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod still holds its capacity.
-
-        By `timing`, none do (0, and odd numbers from 3), all (1), or a random half (even numbers
-        from 2).
-        """
-        if self.timing <= 1 or self.timing % 2:
-            return self.timing == 1
-        text = f"{self.timing}|{pod.workload}|{pod.number}"
-        return bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
 
     def remove_lingering_pods(self) -> bool:
         """Remove the slowly terminating pods, and return whether there were any."""
@@ -282,10 +275,8 @@ class SchedulingSession:
         if spec.gates:
             return build_gated_verdict(spec)
         age = self.age
-        # kubelets start pods in any order: a random age from a digest.
-        if self.has_random_ages:
-            digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
-            age += digest[0]
+        if self.has_priorities:
+            age += self.choices.ask(partial(draw_extra_age, (workload, number)))
         pod = ExistingPod(workload, number, node="", spec=spec, age=age)
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
@@ -397,14 +388,9 @@ class SchedulingSession:
         """
         if len(tied_nodes) == 1:
             return tied_nodes[0]
-        prefix = f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}|"
-        copy = blake2b(prefix.encode(), digest_size=8).copy
-        digests = []
-        for node in tied_nodes:
-            candidate = copy()
-            candidate.update(self._encoded_names[node])
-            digests.append(candidate.digest())
-        return tied_nodes[digests.index(min(digests))]
+        prefix = f"{self.cluster.name}|{pod.workload}|{pod.number}"
+        names = tuple(self._encoded_names[node] for node in tied_nodes)
+        return tied_nodes[self.choices.ask(partial(select_by_digest, prefix, names))]
 
     def _start_bound_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod with `node_name` in its spec.
@@ -564,7 +550,7 @@ class SchedulingSession:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
         victims = [PreemptionVictim(victim, pod.key, is_certain) for victim in choice.victims]
-        if self.has_slow_victims:
+        if not self._has_removed_victims and self.choices.ask(has_slow_victims):
             return self._wait_for_victims(scheduler, choice.node, victims, is_certain)
         for victim in choice.victims:
             self.remove_pod(victim)
@@ -629,7 +615,7 @@ class SchedulingSession:
             self.remove_pod(eviction.pod)
             self.evictions.append(eviction)
         self._slow_evictions = []
-        self.has_slow_victims = False
+        self._has_removed_victims = True
 
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether no other node is possible.

@@ -10,15 +10,14 @@ reconcileNewReplicaSet and cleanupUnhealthyReplicas.
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
-from zlib import crc32
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import (
-    DEFAULT_SEED,
     Cluster,
     ExistingPod,
     Pairs,
@@ -29,6 +28,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
 )
 from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
+from nexusform.domains.pods.scheduling.random_choices import replaces_one_pod
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.scheduler_versions import UNAVAILABLE_CHANGE
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
@@ -283,10 +283,11 @@ class _PodReplacement(Struct, frozen=True):
 
         All, or in half of the rounds of a timing sample one.
         """
-        timing = self.session.timing
         state = self.state
-        text = f"{timing}|{self.workload.key}|{len(state.removed_pods)}|{len(state.new_verdicts)}"
-        return 1 if timing > 1 and crc32(text.encode()) % 2 else sys.maxsize
+        question = partial(
+            replaces_one_pod, self.workload.key, len(state.removed_pods), len(state.new_verdicts)
+        )
+        return 1 if self.session.choices.ask(question) else sys.maxsize
 
     def _remove_ready_old_pods(self, most_changes: int) -> int:
         """Delete at most `most_changes` ready old pods, and return their number.
@@ -370,7 +371,7 @@ class SurgeCapacityCheck:
         The result is "" if it may fit.
         """
         if self._session is None:
-            self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
+            self._session = SchedulingSession(self._cluster, self._existing_pods)
             for pod in self._existing_pods:
                 self._quota_usage.add(pod.spec)
         rejection = self._quota_usage.find_rejection(workload.pod)

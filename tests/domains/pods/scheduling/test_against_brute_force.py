@@ -203,7 +203,7 @@ quick = settings(
 @quick
 @given(cases)
 def test_reasons_and_scores_agree_with_brute_force(case: Case) -> None:
-    session = SchedulingSession(case.cluster, case.standing, 8)
+    session = SchedulingSession(case.cluster, case.standing)
     peer = brute_force.Cluster(case.cluster.nodes, case.placed, case.cluster.namespaces)
     for spec in case.specs:
         view = session.get_scheduler(spec)
@@ -361,7 +361,7 @@ def test_choices_on_many_nodes_have_highest_total() -> None:
     cluster = Cluster("k", nodes)
     prediction = predict(cluster, (), workloads)
     assert not list_pending_pods(prediction)
-    session = SchedulingSession(cluster, (), 8)
+    session = SchedulingSession(cluster, ())
     for outcome in prediction.outcomes:
         assert outcome.spec is not None
         if outcome.number % 10 == 3:

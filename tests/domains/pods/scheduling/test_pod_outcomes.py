@@ -112,7 +112,7 @@ def test_range_covers_every_outcome(
     cluster = Cluster("k", nodes)
     pods = [ExistingPod("d/Pod/x", at, name, what) for at, (what, name) in enumerate(placed)]
     reach = pod_outcomes.compute_placeable_range(
-        SchedulingSession(cluster, pods, 8).get_scheduler(spec), further
+        SchedulingSession(cluster, pods).get_scheduler(spec), further
     )
     placed_pods = list_possible_counts(cluster, spec, placed, further)
     assert reach.minimum <= min(placed_pods)
@@ -131,10 +131,10 @@ def test_range_is_exact_for_one_key_and_a_bound_for_two() -> None:
     )
     cluster = Cluster("k", nodes)
     assert pod_outcomes.compute_placeable_range(
-        SchedulingSession(cluster, (), 8).get_scheduler(one), 9
+        SchedulingSession(cluster, ()).get_scheduler(one), 9
     ) == pod_outcomes.PlaceablePodRange(2, 2, is_exact=True)
     reach = pod_outcomes.compute_placeable_range(
-        SchedulingSession(cluster, (), 8).get_scheduler(both), 9
+        SchedulingSession(cluster, ()).get_scheduler(both), 9
     )
     assert not reach.is_exact
     assert reach.maximum == 2
@@ -157,6 +157,6 @@ def test_own_affinity_with_rules_over_different_keys_is_bounded_by_each_rule() -
         spread=(SpreadConstraint("half", 1, True, OWN),),
     )
     reach = pod_outcomes.compute_placeable_range(
-        SchedulingSession(Cluster("k", nodes), (), 8).get_scheduler(spec), 9
+        SchedulingSession(Cluster("k", nodes), ()).get_scheduler(spec), 9
     )
     assert reach == pod_outcomes.PlaceablePodRange(1, 6, is_exact=False)

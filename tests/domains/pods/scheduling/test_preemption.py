@@ -30,6 +30,7 @@ from nexusform.domains.pods.scheduling.preemption import (
     compute_eviction_limits,
     find_drain_obstacles,
 )
+from nexusform.domains.pods.scheduling.random_choices import RandomChoices, RandomFacts
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
@@ -471,7 +472,7 @@ def compare_with_brute_force(world: World) -> str:
         ExistingPod(f"x/Deployment/{name}", 0, at, kind, age) for name, kind, at, age in tenants
     ]
     expected = [count_guarded_pods(budget, pods) for budget in budgets]
-    session = SchedulingSession(cluster, pods, 8, expected_counts=expected)
+    session = SchedulingSession(cluster, pods, expected_counts=expected)
     verdict = session.place_pod(pod, "x/Deployment/taker", 0)
     if not best:
         assert not verdict.node
@@ -508,8 +509,8 @@ def test_removed_pods_linger_by_timing(timing: int, lingering: Any) -> None:
     """None linger, all do, or about half of them, until capacity is needed."""
     one = build_spec("a", 100)
     pods = build_existing_pods(one, *[("n0", number) for number in range(40)])
-    session = SchedulingSession(Cluster("k", (build_node("n0"),)), pods, 8)
-    session.timing = timing
+    choices = RandomChoices(RandomFacts(timing=timing))
+    session = SchedulingSession(Cluster("k", (build_node("n0"),)), pods, choices)
     for pod in pods:
         session.remove_pod(pod, may_linger=True)
     used_cpu = session.cache.usage[0].cpu
