@@ -7,6 +7,8 @@ import json
 import threading
 import time
 import tracemalloc
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -148,6 +150,40 @@ def test_azure_storage_gets_no_token_without_tls(tmp_path: Path) -> None:
         BackendProblem, match=r"credentials are not sent to http://blob\.example without TLS"
     ):
         BACKENDS["azurerm"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
+
+
+@pytest.mark.of_domains("remote_state")
+def test_password_of_a_netrc_file_does_not_replace_the_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("azure.storage.blob")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password canary\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    received: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(self.headers["Authorization"])
+            self.send_error(404)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings = {
+        "storage_account_name": "account",
+        "container_name": "c",
+        "key": "k",
+        "access_key": "a2V5",
+        "endpoint": f"http://127.0.0.1:{server.server_port}/account",
+    }
+    backend = BACKENDS["azurerm"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
+    with suppress(BackendProblem):
+        backend.read()
+    server.shutdown()
+    server.server_close()
+    assert received
+    assert all(text.startswith("SharedKey account:") for text in received), received
 
 
 @pytest.mark.parametrize(

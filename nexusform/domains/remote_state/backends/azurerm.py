@@ -38,6 +38,7 @@ from nexusform.interfaces.state_storage import (
     StoredStateVersion,
 )
 from nexusform.json_data.plain_data import get_text
+from nexusform.network.http_client import build_limited_session
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
@@ -588,6 +589,7 @@ def open_azurerm(
     Raises BackendProblem.
     """
     with require_backend_package("azurerm", "azure"):
+        from azure.core.pipeline.transport import RequestsTransport
         from azure.storage.blob import ContainerClient
     # The SDK reports errors as exceptions, too.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
@@ -607,8 +609,9 @@ def open_azurerm(
         retry_total=3,
         initial_backoff=1,
         increment_base=2,
-        connection_timeout=10,
-        read_timeout=60,
+        transport=RequestsTransport(
+            session=build_limited_session(endpoint), connection_timeout=10, read_timeout=60
+        ),
         max_single_get_size=_FIRST_READ_BYTES,
         # A redirect would send the state to any host in a response.
         permit_redirects=False,

@@ -218,6 +218,14 @@ def test_reconcile_reads_azure_directly(nexusform: CommandRunner, server: ArmSer
     assert "expected for random machines with capacity: 59.4 %" in nexusform.said
 
 
+def test_password_of_a_netrc_file_does_not_replace_the_token(
+    nexusform: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine localhost login me password canary\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert nexusform("plan") == 0, nexusform.said
+
+
 def test_silent_server_delays_plan_up_to_the_deadline_only(
     nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
