@@ -32,6 +32,8 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
+from tests.garbage_collection import keep_loaded_objects
+
 ROOT = Path(__file__).parents[1]
 CLIENT = Path(__file__).with_name("command_client.py")
 # precedes the name of a module.
@@ -212,7 +214,7 @@ def import_modules(names: Sequence[str]) -> None:
         with suppress(Exception):
             importlib.import_module(name)
     if names:
-        gc.freeze()
+        keep_loaded_objects()
 
 
 def execute_command(task: list[bytes], files: list[int], report: int) -> None:
@@ -268,7 +270,7 @@ def load_common_modules() -> None:
         run_command_line([f"-chdir={folder}", "apply", "p"])
         run_command_line([f"-chdir={folder}", "show", "-json", "p"])
     gc.collect()
-    gc.freeze()
+    keep_loaded_objects()
 
 
 def main() -> None:

@@ -24,6 +24,8 @@ from hypothesis import HealthCheck, given, settings, strategies
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.garbage_collection import keep_loaded_objects
+
 ROOT = Path(__file__).parents[1]
 DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
 _OF_DOMAINS = re.compile(r"^from (?:nexusform|tests)\.domains\.(\w+)", re.MULTILINE)
@@ -108,20 +110,14 @@ def _import_share(config: pytest.Config) -> None:
 def pytest_collection(session: pytest.Session) -> Generator[None]:
     """Disable garbage collection.
 
-    Modules and tests live until the end, so it takes time and finds nothing. They are not frozen
-    afterwards: the parser requests the number of frozen objects, and this would count them each
-    time. Instead, collections are rare, because each of them visits all these objects.
+    Modules and tests live until the end, so it takes time and finds nothing.
     """
     gc.disable()
     # The first test of hypothesis in a process visits all objects. Few exist now.
     given(strategies.none())(lambda _value: None)()
     _import_share(session.config)
     yield
-    # Both together move all objects to the oldest generation, so that no young collection visits
-    # them.
-    gc.freeze()
-    gc.unfreeze()
-    gc.set_threshold(500_000, 50, 1000)
+    keep_loaded_objects()
     gc.enable()
 
 

@@ -255,7 +255,8 @@ def _format_connection_error(problem: object) -> str:
 def build_limited_session(endpoint: str) -> Any:
     """Build a session of `requests` for one server only, with a limited answer size.
 
-    It raises RequestException.
+    Its proxy and its certificates (`verify`) are those of the environment. It raises
+    RequestException.
     """
     from requests import Session
     from requests.exceptions import InvalidURL, RequestException
@@ -263,30 +264,7 @@ def build_limited_session(endpoint: str) -> Any:
     origin = parse_origin(endpoint)
 
     class LimitedSession(Session):
-        """Session with at most MAX_ANSWER_BYTES per answer, decompressed.
-
-        It reads the proxy and the certificates in the environment once, and no netrc file: a
-        password for the endpoint there would replace the token of a request.
-        """
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._environment = super().merge_environment_settings(
-                endpoint, proxies={}, stream=None, verify=None, cert=None
-            )
-            # The request as it is. Without an authentication, `requests` reads the netrc file.
-            self.auth = lambda request: request
-
-        def merge_environment_settings(
-            self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
-        ) -> dict[str, Any]:
-            """Return the settings of a request to the endpoint."""
-            return {
-                "proxies": {**self._environment["proxies"], **(proxies or {})},
-                "stream": stream,
-                "verify": self._environment["verify"] if verify in (None, True) else verify,
-                "cert": cert,
-            }
+        """Session with at most MAX_ANSWER_BYTES per answer, decompressed."""
 
         def send(self, request: Any, **options: Any) -> Any:
             """Send a request to the endpoint only."""
@@ -322,4 +300,12 @@ def build_limited_session(endpoint: str) -> Any:
                 raise RequestException(f"the answer is not HTTP: {problem}") from None
             return response
 
-    return LimitedSession()
+    session = LimitedSession()
+    settings = session.merge_environment_settings(
+        endpoint, proxies={}, stream=None, verify=None, cert=None
+    )
+    session.proxies.update(settings["proxies"])
+    session.verify = settings["verify"]
+    # A password for the endpoint in a netrc file would replace the token of each request.
+    session.trust_env = False
+    return session

@@ -8,7 +8,6 @@ else. `longest_wait` shortens pauses of clients between attempts.
 """
 
 import errno
-import gc
 import http.client
 import importlib
 import json
@@ -28,6 +27,7 @@ from tests.commands import (
     read_names,
     send_names,
 )
+from tests.garbage_collection import keep_loaded_objects
 
 DIED = 77
 LOCAL_KINDS = ("before", "after", "torn", "ENOSPC", "EIO")
@@ -264,7 +264,7 @@ def main() -> None:
         task = json.loads(line)
         if "load" in task:
             print(run_command_line(task["load"]), file=answers, flush=True)
-            gc.freeze()
+            keep_loaded_objects()
             continue
         reading, writing = os.pipe()
         child = os.fork()

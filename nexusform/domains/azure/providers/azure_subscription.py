@@ -455,7 +455,10 @@ def build_transport(endpoint: str) -> Any:
         raise ProviderProblem(str(problem)) from None
     session = build_limited_session(endpoint)
     return CancellableTransport(
-        session=session, connection_timeout=min(CONNECT_SECONDS, seconds), read_timeout=seconds
+        session=session,
+        connection_verify=session.verify,
+        connection_timeout=min(CONNECT_SECONDS, seconds),
+        read_timeout=seconds,
     )
 
 

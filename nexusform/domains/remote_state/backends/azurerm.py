@@ -601,6 +601,7 @@ def open_azurerm(
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
     # The SDK opens its own connections.
     declare_server(endpoint)
+    session = build_limited_session(endpoint)
     container = ContainerClient(
         endpoint,
         settings["container_name"],
@@ -610,7 +611,10 @@ def open_azurerm(
         initial_backoff=1,
         increment_base=2,
         transport=RequestsTransport(
-            session=build_limited_session(endpoint), connection_timeout=10, read_timeout=60
+            session=session,
+            connection_verify=session.verify,
+            connection_timeout=10,
+            read_timeout=60,
         ),
         max_single_get_size=_FIRST_READ_BYTES,
         # A redirect would send the state to any host in a response.
