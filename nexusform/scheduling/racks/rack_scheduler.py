@@ -446,6 +446,13 @@ class RackScheduler:
         self._choose_missing_splits()
         return list_rejections(self._ledger, demand, self._site.machine_index[machine])
 
+    def count_fitting_machines(self, demand: Demand, machines: Iterable[str]) -> int:
+        """Return how many of the machines no filter rejects for the demand now."""
+        self._choose_missing_splits()
+        checks = [check for _, check in demand_rules.list_rejecting_checks(self._ledger, demand)]
+        numbers = map(self._site.machine_index.__getitem__, machines)
+        return sum(all(check(number) is None for check in checks) for number in numbers)
+
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
         """Return the machines rejected by limits on numbers of VMs, with the reason.
 

@@ -169,9 +169,7 @@ class _SiteReplayer:
             demand = self._build_demand(vms_by_machine[first_machine][0])
             best = self.scheduler.find_best_machines(demand)
             best_count = len(best.in_some_splits)
-            fit_count = sum(
-                not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names
-            )
+            fit_count = self.scheduler.count_fitting_machines(demand, self.machine_names)
             random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
