@@ -1,8 +1,10 @@
 """Benchmark of pod scheduling.
 
-Processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes.
+Processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes, or of the verification
+of certainty on small clusters, with equal repetitions computed once and each time.
 
 Run: python tests/benchmarks/bench_pods.py [pods] [nodes]
+     python tests/benchmarks/bench_pods.py --certainty
 """
 
 from __future__ import annotations
@@ -10,8 +12,13 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from typing import Any
 
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods
 from nexusform.domains.pods.scheduling.cluster_records import (
+    DEFAULT_SEED,
     Cluster,
     ExistingPod,
     Node,
@@ -22,6 +29,11 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
 )
 from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.random_choices import (
+    RandomChoices,
+    RandomFacts,
+    RepeatedPrediction,
+)
 from nexusform.kubernetes.matching import build_label_selector
 
 HOST = "kubernetes.io/hostname"
@@ -83,8 +95,50 @@ def print_row(pods: int, nodes: int, replicas: int, shape: str) -> None:
     )
 
 
+def measure_certainty(workloads: int, nodes: int) -> tuple[float, int]:
+    """Return the seconds of a verification of three pods per workload, and the doubtful pods."""
+    # Of different sizes, so that few nodes are tied.
+    cluster = Cluster(
+        "bench",
+        tuple(
+            replace(node, cpu=8_000 * (number + 1))
+            for number, node in enumerate(build_cluster(nodes).nodes)
+        ),
+    )
+    wanted = tuple(build_workload(number, 3, "mixed") for number in range(workloads))
+    scene = PredictionScenario(cluster, (), wanted, DEFAULT_SEED)
+    outcomes = predict(cluster, (), wanted).outcomes
+    before = time.process_time()
+    doubts = find_doubtful_pods(scene, outcomes)
+    return time.process_time() - before, len(doubts)
+
+
+def print_certainty() -> None:
+    """Print the table of verifications."""
+    print("| workloads of 3 pods | nodes | computed once | each time | ratio | doubtful |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    repeat = RepeatedPrediction.repeat
+    for workloads, nodes in ((1, 2), (1, 6), (2, 3), (2, 8), (6, 12)):
+        shared, doubtful = measure_certainty(workloads, nodes)
+        RepeatedPrediction.repeat = _predict_again  # type: ignore[method-assign]
+        single, single_doubtful = measure_certainty(workloads, nodes)
+        RepeatedPrediction.repeat = repeat  # type: ignore[method-assign]
+        assert doubtful == single_doubtful
+        print(
+            f"| {workloads} | {nodes} | {shared:.2f} s | {single:.2f} s | {shared / single:.2f} "
+            f"| {doubtful} |"
+        )
+
+
+def _predict_again(repeated: RepeatedPrediction[Any], facts: RandomFacts) -> object:
+    return repeated._predict(RandomChoices(facts))
+
+
 def main() -> None:
     """Print the table."""
+    if sys.argv[1:] == ["--certainty"]:
+        print_certainty()
+        return
     pods = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     nodes = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
     print("| rules | pods in workloads | nodes | from nothing | nothing changed | Pending |")
