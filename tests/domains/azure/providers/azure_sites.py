@@ -152,6 +152,17 @@ def import_site() -> None:
     assert run_command_line(words) == 0
 
 
+class RequestedToken:
+    """Credential with the token that the server accepts."""
+
+    def get_token(self, *_scopes: str, **_options: Any) -> Any:
+        from azure.core.credentials import AccessToken
+
+        return AccessToken("token", 4_000_000_000)
+
+    def close(self) -> None: ...
+
+
 class CommandRunner:
     """Run commands and keep their output on one line.
 

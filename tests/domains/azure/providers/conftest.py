@@ -12,6 +12,7 @@ from tests.domains.azure.providers.arm_server import ArmServer
 from tests.domains.azure.providers.azure_sites import (
     FEW_SAMPLES,
     CommandRunner,
+    RequestedToken,
     build_existing_site,
     import_site,
     write_project,
@@ -47,13 +48,25 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each command the token of the managed identity without a request for it.
+
+    Commands in processes of their own request it, and so does a test that replaces this fixture.
+    """
+    pytest.importorskip("azure.identity")
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", RequestedToken)
+
+
+@pytest.fixture
 def nexusform(
     server: ArmServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> CommandRunner:
     """Import the site and return a runner of commands."""
+    request.getfixturevalue("sign_in")
     monkeypatch.chdir(tmp_path)
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)

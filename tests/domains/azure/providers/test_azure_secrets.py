@@ -17,6 +17,11 @@ from tests.foreign_secrets import find_secrets, set_foreign_secrets
 OWN = "own-password-7d21"
 
 
+@pytest.fixture
+def sign_in() -> None:
+    """Request the token of the managed identity, as every command does."""
+
+
 def test_azure_gets_no_foreign_secret(
     nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
