@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
+from pathlib import Path
 
+from nexusform.domains.pods.scheduling import random_choices
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node
 from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor
@@ -22,6 +25,23 @@ WORKLOADS = (
     build_workload("b", 2, cpu=500),
     build_workload("c", 1, cpu=400),
 )
+
+
+# Orders of arrival are facts of a repetition, and assumptions make its facts.
+RANDOM_MODULES = {"random_choices.py", "pod_orders.py", "assumptions.py"}
+
+
+def test_nothing_else_of_a_prediction_is_random() -> None:
+    """A random number drawn elsewhere would differ between repetitions with equal choices."""
+    folder = Path(random_choices.__file__).parent
+    modules = {
+        path.name
+        for path in folder.rglob("*.py")
+        if re.search(
+            r"^(from|import) (hashlib|zlib|random|secrets)\b", path.read_text(), re.MULTILINE
+        )
+    }
+    assert modules == RANDOM_MODULES
 
 
 def list_facts() -> list[RandomFacts]:
