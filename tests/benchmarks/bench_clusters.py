@@ -39,8 +39,9 @@ resource "nexus_kubernetes_cluster" "c" {
   }
 }
 """
-# Clusters, and machines per rack. The last ones have no capacity for all of their clusters.
-SHAPES = ((250, 128), (500, 128), (1000, 128), (1000, 41))
+# Clusters, machines per rack, and the exit code of the plan: the last ones have no capacity for all
+# of their clusters.
+SHAPES = ((250, 128, 0), (500, 128, 0), (1000, 128, 0), (1000, 41, 1))
 
 
 class PlanRun(Struct, frozen=True):
@@ -51,8 +52,8 @@ class PlanRun(Struct, frozen=True):
     file: float
 
 
-def run_plan(checkout: Path, directory: Path) -> PlanRun:
-    """Plan the configuration in a directory; a plan without capacity ends with code 1."""
+def run_plan(checkout: Path, directory: Path, expected_code: int) -> PlanRun:
+    """Plan the configuration in a directory; another exit code ends the benchmark."""
     saved = directory / "p"
     saved.unlink(missing_ok=True)
     process = subprocess.Popen(
@@ -62,19 +63,27 @@ def run_plan(checkout: Path, directory: Path) -> PlanRun:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    _, _, usage = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code != expected_code:
+        sys.exit(f"the plan of {checkout} ended with {code} instead of {expected_code}")
     return PlanRun(
         usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, saved.stat().st_size / 1e6
     )
 
 
-def measure(clusters: int, machines: int, other: Path, turns: int) -> tuple[PlanRun, PlanRun]:
+def measure(
+    clusters: int, machines: int, expected_code: int, other: Path, turns: int
+) -> tuple[PlanRun, PlanRun]:
     """Return the medians of both versions for a number of clusters, and machines per rack."""
     text = CONFIGURATION.replace("CLUSTERS", str(clusters)).replace("MACHINES", str(machines))
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         (directory / "main.nf.hcl").write_text(text)
-        runs = [(run_plan(other, directory), run_plan(ROOT, directory)) for _ in range(turns)]
+        runs = [
+            tuple(run_plan(version, directory, expected_code) for version in (other, ROOT))
+            for _ in range(turns)
+        ]
     before, after = (
         PlanRun(
             statistics.median(run.seconds for run in version),
@@ -90,8 +99,8 @@ def main() -> None:
     other = Path(sys.argv[1])
     turns = int(sys.argv[2]) if sys.argv[2:] else 3
     previous: tuple[int, int, float] | None = None
-    for clusters, machines in SHAPES:
-        before, after = measure(clusters, machines, other, turns)
+    for clusters, machines, expected_code in SHAPES:
+        before, after = measure(clusters, machines, expected_code, other, turns)
         growth = ""
         if previous is not None and previous[1] == machines:
             exponent = log(after.seconds / previous[2]) / log(clusters / previous[0])
