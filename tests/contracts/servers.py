@@ -7,6 +7,7 @@ fail.
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,16 @@ def skip_or_fail(what: str) -> None:
 
 
 def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody uses, below the ports that a system chooses itself.
+
+    Those may be given to a server of another worker until the program has started. The program
+    ends then, and the test takes the other server for it.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
