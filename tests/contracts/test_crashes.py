@@ -135,11 +135,14 @@ class CrashScenario:
         )
 
     def points(self, where: Path, *words: str) -> list[tuple[str, int]]:
-        """Return every possible fault of a command: its kind, and the number of the call."""
+        """Return every possible fault of a command: its kind, and the number of the call.
+
+        Kind by kind: each share of the points has some of all kinds.
+        """
         places = self.select_places(words)
         kinds = LOCAL_KINDS if "disk" in places else REMOTE_KINDS
         calls = self.runner.calls(where, places, *words)
-        return [(kind, call) for call in range(1, calls + 1) for kind in kinds]
+        return [(kind, call) for kind in kinds for call in range(1, calls + 1)]
 
     def select_places(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the places of durable calls of a command.
