@@ -1,4 +1,6 @@
-"""Test files with long cases that a change can reach, from the changed paths and the import graph.
+"""Test files with long cases or running servers that a change can reach.
+
+By the changed paths and the import graph.
 
 `python -m tests.change_reach` prints them, one per line; on stderr what it compares, and what it
 leaves out and why. `--all` prints all of them. The change is `git diff $NEXUSFORM_BASE..HEAD`.
@@ -21,7 +23,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# The choice of long cases, and the servers that tests run.
 SELECTION = "tests/kill_points.py"
+SERVERS = frozenset(
+    {"tests/contracts/servers.py", "tests/domains/openstack/test_nova_decisions.py"}
+)
 DOMAIN_TABLE = "nexusform/domain_table.py"
 # A change of these may change any test.
 GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
@@ -127,13 +133,22 @@ def find_reached_folders(test: str) -> frozenset[str]:
 
 
 def list_long_tests() -> list[str]:
-    """Return the test files with long cases: those that select them, or whose conftest.py does."""
+    """Return the test files with long cases or servers.
+
+    Those that select such cases, or whose conftest.py does, and those that run servers.
+    """
     selecting = [file for file in list_files() if SELECTION in read_imports(file)]
     folders = tuple(
         file.removesuffix("conftest.py") for file in selecting if file.endswith("/conftest.py")
     )
     tests = {file for file in list_files() if Path(file).name.startswith("test_")}
-    return sorted(file for file in tests if file in selecting or file.startswith(folders or "-"))
+    return sorted(
+        file
+        for file in tests
+        if file in selecting
+        or file.startswith(folders or "-")
+        or SERVERS & {file, *read_imports(file)}
+    )
 
 
 @cache
