@@ -162,6 +162,9 @@ def find_top(directory: str) -> Path | None:
     """
     path = Path(os.path.realpath(directory))
     for folder in (path, *path.parents):
+        # Every run asks several times, and most folders have none.
+        if not os.access(f"{folder}/.git", os.F_OK):
+            continue
         git = folder / ".git"
         # A directory without HEAD is no repository.
         if git.is_file() or (git / "HEAD").is_file():
