@@ -37,16 +37,26 @@ _Question: TypeAlias = Callable[[RandomFacts], Hashable]
 
 
 class RandomChoices:
-    """Answers to the questions of one prediction, in `path` with their questions."""
+    """Answers to the questions of one prediction."""
 
     def __init__(self, facts: RandomFacts = RandomFacts()) -> None:  # noqa: B008 - immutable
         """Answer all questions by the same facts."""
         self._facts = facts
-        self.path: list[tuple[_Question, Hashable]] = []
 
     def ask(self, question: Callable[[RandomFacts], _Answer]) -> _Answer:
         """Return the answer to a question."""
-        answer = question(self._facts)
+        return question(self._facts)
+
+
+class _RecordedChoices(RandomChoices):
+    """Answers with their questions in `path`, which takes memory for each pod."""
+
+    def __init__(self, facts: RandomFacts) -> None:
+        super().__init__(facts)
+        self.path: list[tuple[_Question, Hashable]] = []
+
+    def ask(self, question: Callable[[RandomFacts], _Answer]) -> _Answer:
+        answer = super().ask(question)
         self.path.append((question, answer))
         return answer
 
@@ -82,7 +92,7 @@ class RepeatedPrediction(Generic[_Value]):
         while isinstance(follower, _AskedQuestion):
             follower = follower.followers.get(follower.question(facts))
         if follower is None:
-            choices = RandomChoices(facts)
+            choices = _RecordedChoices(facts)
             follower = _Result(self._predict(choices))
             self._add(choices.path, follower)
         value: _Value = follower.value
@@ -130,7 +140,7 @@ def has_slow_victims(facts: RandomFacts) -> bool:
 
 
 def draw_extra_age(pod: PodKey, facts: RandomFacts) -> int:
-    """Return what a new pod is younger than another: kubelets start pods in any order."""
+    """Return the random part of the age of a new pod: kubelets start pods in any order."""
     if follows_queue(facts):
         return 0
     workload, number = pod

@@ -18,7 +18,7 @@ from nexusform.domains.pods.scheduling.random_choices import (
 from tests.domains.pods.scheduling.test_pod_prediction import build_cluster, build_workload
 
 TIED = build_cluster(3)
-# Every pod fits on one node only.
+# Of different sizes, so that fewer nodes are tied, and not all pods fit.
 SMALL = Cluster("k", tuple(Node(f"n{at}", {}, cpu=1000 * at, memory=4 << 30) for at in (1, 2)))
 WORKLOADS = (
     build_workload("a", 2, cpu=600, priority=1),
