@@ -3,7 +3,8 @@
 By the changed paths and the import graph.
 
 `python -m tests.change_reach` prints them, one per line; on stderr what it compares, and what it
-leaves out and why. `--all` prints all of them. The change is `git diff $NEXUSFORM_BASE..HEAD`.
+leaves out and why. `--all` prints all of them. `--programs` prints the environment variables with
+the programs that they run instead. The change is `git diff $NEXUSFORM_BASE..HEAD`.
 Without that variable it is every commit of the 24 hours before HEAD; without history, everything.
 
 A file is a node of the graph. A test reaches the files that it imports, at any depth and also
@@ -28,6 +29,7 @@ SELECTION = "tests/kill_points.py"
 SERVERS = frozenset(
     {"tests/contracts/servers.py", "tests/domains/openstack/test_nova_decisions.py"}
 )
+PROGRAM_VARIABLE = re.compile(r"NEXUSFORM_(?:AZURITE|CHECKOV|HUB_PROGRAMS|NOVA|TACKER)\b")
 DOMAIN_TABLE = "nexusform/domain_table.py"
 # A change of these may change any test.
 GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
@@ -151,6 +153,13 @@ def list_long_tests() -> list[str]:
     )
 
 
+def list_program_variables(tests: Iterable[str]) -> list[str]:
+    """Return the environment variables with the paths of programs that test files run."""
+    files = {file for test in tests for file in find_reach(test) if file.startswith("tests/")}
+    texts = [(ROOT / file).read_text() for file in files]
+    return sorted({name for text in texts for name in PROGRAM_VARIABLE.findall(text)})
+
+
 @cache
 def find_package_folder(path: str) -> str:
     """Return the nearest folder above a path that has Python files."""
@@ -200,7 +209,8 @@ def main() -> None:
     print(f"{len(selected)} of {len(tests)} test files run with all their cases", file=sys.stderr)
     for test in left_out:
         print(f"left out, not reached by the change: {test}", file=sys.stderr)
-    print("\n".join(selected))
+    shows_programs = "--programs" in sys.argv[1:]
+    print("\n".join(list_program_variables(selected) if shows_programs else selected))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.change_reach import find_reach, is_reached, list_long_tests
+from tests.change_reach import (
+    find_reach,
+    is_reached,
+    list_long_tests,
+    list_program_variables,
+)
 
 CRASHES = "tests/contracts/test_crashes.py"
 AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"
@@ -45,3 +50,17 @@ def test_change_reaches_the_tests_that_it_can_break(
 
 def test_modules_of_child_processes_are_reached() -> None:
     assert "tests/cli/killed_commands.py" in find_reach("tests/cli/test_resuming.py")
+
+
+@pytest.mark.parametrize(
+    ("tests", "variables"),
+    [
+        ((PACKAGES, PODS), []),
+        ((PACKAGES, CRASHES), ["NEXUSFORM_AZURITE"]),
+        ((NOVA, HUB_CRASHES), ["NEXUSFORM_HUB_PROGRAMS", "NEXUSFORM_NOVA"]),
+    ],
+)
+def test_only_programs_of_reached_tests_are_installed(
+    tests: tuple[str, ...], variables: list[str]
+) -> None:
+    assert list_program_variables(tests) == variables
