@@ -9,8 +9,9 @@ control-plane machine may be Uncordoned and still take no tenant VM. Under provi
 cordonStatus, powerState, readyState and detailedStatus are computed and never planned.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -45,6 +46,7 @@ UNCORDONED: Final = "Uncordoned"
 EVACUATING: Final = "being evacuated"
 # Names of facts.
 ROLES: Final = "roles"
+EVACUATE: Final = "evacuate"
 CORDON_FACTS: Final = ("cordoned", "cordon_status")
 # Rank of an unknown fact of the health of a machine among the reasons.
 _UNKNOWN_RANK: Final = 1
@@ -183,7 +185,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
         export_field="machineRoles",
     ),
     MachineFact(
-        "evacuate",
+        EVACUATE,
         build_optional_argument(BOOL, "Re-place its VMs and accept no new ones.", default=False),
         lambda is_so: EVACUATING if is_so else "",
         rank=6,
@@ -256,11 +258,11 @@ EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_fiel
 STATUS_FACTS: Final = tuple(fact.name for fact in EXPORTED_FACTS if fact.name != ROLES)
 
 
-def get_default_facts() -> dict[str, Any]:
+@cache
+def get_default_facts() -> Mapping[str, Any]:
     """Return the default facts of a machine."""
-    return {fact.name: fact.attribute.default for fact in MACHINE_FACTS} | {
-        "cordon_status": UNCORDONED
-    }
+    facts = {fact.name: fact.attribute.default for fact in MACHINE_FACTS}
+    return {**facts, "cordon_status": UNCORDONED}
 
 
 def compute_cordon_status(facts: Mapping[str, Any]) -> str:
@@ -276,7 +278,11 @@ def _complete_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_unschedulable_reasons(facts: Mapping[str, Any]) -> tuple[UnschedulableReason, ...]:
     """Return all reasons that a machine takes no new VM; none if it is schedulable."""
-    values = _complete_facts(facts)
+    return _list_reasons(_complete_facts(facts))
+
+
+def _list_reasons(values: Mapping[str, Any]) -> tuple[UnschedulableReason, ...]:
+    """Return all reasons against new VMs from the values of all facts."""
     return tuple(
         reason for fact in MACHINE_FACTS for reason in fact.build_reasons(values[fact.name])
     )
@@ -304,15 +310,15 @@ def merge_observed_facts(
     return {**arguments, **observed, **left_out}
 
 
-def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
-    """Build the status of a machine out of service.
+def _build_machine_status(
+    values: Mapping[str, Any], reasons: Sequence[UnschedulableReason]
+) -> MachineStatus | None:
+    """Build the status of a machine out of service from the values of all facts.
 
     None if it is in service, only evacuated, or no compute machine.
     """
-    values = _complete_facts(facts)
-    if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons(
-        {**values, "evacuate": False}
-    ):
+    deciding_facts = {reason.fact for reason in reasons}
+    if ROLES in deciding_facts or deciding_facts <= {EVACUATE}:
         return None
     # Observed or configured.
     is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
@@ -473,6 +479,8 @@ def build_machine(
 
     `facts` are its arguments merged with the observed facts.
     """
+    values = _complete_facts(facts)
+    reasons = _list_reasons(values)
     return Machine(
         name=name,
         rack=rack,
@@ -483,9 +491,9 @@ def build_machine(
         cpus_per_cell=hardware.cpus_per_cell,
         memory_gib_per_cell=hardware.memory_gib_per_cell,
         disk_gib=hardware.disk_gib,
-        unschedulable_reasons=find_unschedulable_reasons(facts),
+        unschedulable_reasons=reasons,
         vfs_per_cell=hardware.vfs_per_cell,
-        status=build_machine_status(facts),
+        status=_build_machine_status(values, reasons),
         roles=list_role_names(facts.get("roles") if is_set_and_known(facts.get("roles")) else ()),
     )
 

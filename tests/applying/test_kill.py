@@ -11,8 +11,11 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.commands import nexusform
 
 OBJECTS = int(os.environ.get("NEXUSFORM_KILL_OBJECTS", "60"))
 ROUNDS = int(os.environ.get("NEXUSFORM_KILL_ROUNDS", "1"))
@@ -37,13 +40,15 @@ resource "nexus_rack" "r" {
 """
 
 
-def start_command(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def start_command(
+    directory: Path, *arguments: str, program: Sequence[str] = (sys.executable, "-m", "nexusform")
+) -> subprocess.Popen[bytes]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NF_")}
     # Under nohup the test run ignores SIGHUP, and child processes would inherit this.
     heard = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "nexusform", *arguments],
+            [*program, *arguments],
             cwd=directory,
             env=environment,
             stdout=subprocess.PIPE,
@@ -54,7 +59,7 @@ def start_command(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def run_to_end(directory: Path, *arguments: str) -> tuple[int, str]:
-    process = start_command(directory, *arguments)
+    process = start_command(directory, *arguments, program=nexusform())
     told, _ = process.communicate(timeout=120)
     return process.returncode, told.decode()
 
@@ -84,11 +89,14 @@ def test_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
         chance = random.Random(number)
         directory = write_project(tmp_path / str(number))
         for _ in range(4):
-            process = start_command(directory, "apply", "-auto-approve", "-parallelism=3")
+            process = start_command(
+                directory, "apply", "-auto-approve", "-parallelism=3", program=nexusform()
+            )
             assert process.stdout is not None
             for _ in range(chance.randint(3, OBJECTS)):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
+            # Until the command has ended, too: it holds the other end of the pipe.
             process.communicate()
         code, told = run_to_end(directory, "apply", "-auto-approve")
         assert code == 0, told

@@ -1,6 +1,6 @@
 """Walls of the local servers: `explore` and `serve sol003` pass the same tests.
 
-NEXUSFORM_FUZZ_SECONDS=300 sends random requests for that time to each server.
+NEXUSFORM_FUZZ_REQUESTS=100000 sends so many random requests to each server.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def test_package_of_zeros_takes_little_memory(target: Target) -> None:
     if isinstance(target.server, ExplorerServer):
         pytest.skip("it serves no packages")
     with (
-        zipfile.ZipFile("edge.csar", "w", zipfile.ZIP_DEFLATED) as archive,
+        zipfile.ZipFile("edge.csar", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("Definitions/bomb.yaml", "w") as member,
     ):
         # In pieces: this process must not have had their memory before.
@@ -290,13 +290,9 @@ def test_random_requests_crash_no_handler(target: Target, monkeypatch: pytest.Mo
         lambda *_: failures.append(repr(__import__("sys").exc_info()[1])),
     )
     chance = random.Random(86)
-    ends_at = time.monotonic() + float(os.environ.get("NEXUSFORM_FUZZ_SECONDS", "3"))
-    count = 0
-    # A slow machine sends the same number at least.
-    while time.monotonic() < ends_at or count <= 20:
+    for _ in range(int(os.environ.get("NEXUSFORM_FUZZ_REQUESTS", "400"))):
         request = build_random_request(target, chance)
         answer = target.send(request)
-        count += 1
         assert failures == [], request[:2000]
         is_answer = answer == b"" or answer.startswith((b"HTTP/1.", b"<!DOCTYPE"))
         assert is_answer, (request[:2000], answer[:200])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -23,6 +22,7 @@ from nexusform.configuration.declarations.limits import (
 )
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
+from tests.commands import nexusform
 
 SITE = 'resource "nexus_site" "s" {}\n'
 RACK = """
@@ -175,7 +175,7 @@ def write_nested_documents(directory: Path, levels: int, leaf: str = "1") -> Non
 @pytest.mark.of_domains("fleet")
 def test_documents_nest_up_to_the_limit(tmp_path: Path) -> None:
     def run_and_read_output(*words: str) -> str:
-        command = [sys.executable, "-m", "nexusform", *words]
+        command = [*nexusform(), *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 1)
         return " ".join((done.stdout + done.stderr).replace("│", " ").split())

@@ -130,6 +130,7 @@ class SplitCapacities:
         free = table.free_capacities[known_capacity]
         self._table = table
         self._known_capacity = known_capacity
+        self._number_by_cells: dict[tuple[Cells, ...], int] = {}
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
         # VFs are no part of a split. Two extremes replace all cases: no VF is taken in any cell, or
         # those of all `shares` in each. With 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5,
@@ -159,9 +160,12 @@ class SplitCapacities:
 
         For each share, the cells of its VM.
         """
-        number = self._known_capacity
-        for share, vm_cells in zip(self.splits.shares, cells, strict=True):
-            number = self._table.apply_share(number, share.cells_share, vm_cells, -1)
+        number = self._number_by_cells.get(cells)
+        if number is None:
+            number = self._known_capacity
+            for share, vm_cells in zip(self.splits.shares, cells, strict=True):
+                number = self._table.apply_share(number, share.cells_share, vm_cells, -1)
+            self._number_by_cells[cells] = number
         return number
 
     def list_possible(self) -> list[int]:

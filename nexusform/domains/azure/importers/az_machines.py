@@ -266,7 +266,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 
     Report absent ones: the machine then takes no new VM.
     """
-    facts = get_default_facts()
+    facts = dict(get_default_facts())
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
         # A list; if absent, the caller derives it.

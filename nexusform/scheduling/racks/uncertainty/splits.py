@@ -8,6 +8,7 @@ once. A swap of cells with equal resources gives the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -57,6 +58,7 @@ EXACT_CELLS: Final = 2
 MAX_SPLITS: Final = 10_000
 MAX_TRANSITIONS: Final = 200_000
 MAX_TRIES: Final = 10_000
+_DIGEST_BYTES: Final = 8
 
 _Cell = TypeVar("_Cell", bound=tuple[int, ...])
 
@@ -79,6 +81,7 @@ class CellSplits:
         cells_by_capacity: dict[tuple[int, int], list[int]] = {}
         for cell, free_cell in enumerate(base):
             cells_by_capacity.setdefault(free_cell, []).append(cell)
+        self._cells_by_split: dict[FreeCells, tuple[Cells, ...]] = {}
         self._equal_cells = [cells for cells in cells_by_capacity.values() if len(cells) > 1]
         # The splits of the first 0, 1, 2 ... VMs.
         self._layers = list(self._enumerate())
@@ -158,11 +161,22 @@ class CellSplits:
         # The usual case needs no digest.
         if len(self.legal_splits) == 1:
             return self.find_split_cells(self.legal_splits[0])
-        digests = [
-            _compute_digest(prefix + self._format_taken_resources(split))
-            for split in self.legal_splits
-        ]
-        return self.find_split_cells(self.legal_splits[digests.index(min(digests))])
+        return self.find_split_cells(self.legal_splits[self._find_lowest_digest(prefix.encode())])
+
+    def _find_lowest_digest(self, prefix: bytes) -> int:
+        """Return the index of the split with the lowest digest of `prefix` and its text."""
+        start = blake2b(prefix, digest_size=_DIGEST_BYTES)
+        digests = []
+        for text in self._split_texts:
+            digest = start.copy()
+            digest.update(text)
+            digests.append(digest.digest())
+        return digests.index(min(digests))
+
+    @cached_property
+    def _split_texts(self) -> tuple[bytes, ...]:
+        """The resources taken by each legal split, as text."""
+        return tuple(self._format_taken_resources(split).encode() for split in self.legal_splits)
 
     def assign_cells_in_order(
         self, order: Sequence[int], *, packed: bool
@@ -209,6 +223,12 @@ class CellSplits:
 
         One of `legal_splits`.
         """
+        if split not in self._cells_by_split:
+            self._cells_by_split[split] = self._trace_assignment(split)
+        return self._cells_by_split[split]
+
+    def _trace_assignment(self, split: FreeCells) -> tuple[Cells, ...]:
+        """Trace a split through the layers: return the cells of each share."""
         # cells of the last share first.
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
@@ -261,7 +281,7 @@ def _take_share(split: FreeCells, share: Share, cells: Cells) -> list[tuple[int,
 
 
 def _compute_digest(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=8).digest()
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 # Sorts the cells of a machine, given their free capacity: a VM tries the first one first.
