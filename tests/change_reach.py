@@ -104,11 +104,16 @@ def find_domain(file: str) -> str:
     return parts[2] if len(parts) > 3 and parts[1] == "domains" else ""
 
 
+def list_folders(file: str) -> list[str]:
+    """Return the folders above a file, without the root."""
+    parts = file.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
 @cache
 def find_reach(test: str) -> frozenset[str]:
     """Return the files that a test file reaches."""
-    folders = [str(folder) for folder in Path(test).parents]
-    to_visit = [test, *(f"{folder}/conftest.py" for folder in folders)]
+    to_visit = [test, *(f"{folder}/conftest.py" for folder in list_folders(test))]
     domain = find_domain(test)
     if domain:
         to_visit.extend(
@@ -122,7 +127,7 @@ def find_reach(test: str) -> frozenset[str]:
         reached.add(file)
         to_visit.extend(read_imports(file))
         # An import of a module runs the __init__.py files of the packages above it.
-        to_visit.extend(f"{folder}/__init__.py" for folder in Path(file).parents)
+        to_visit.extend(f"{folder}/__init__.py" for folder in list_folders(file))
         if file == DOMAIN_TABLE and not domain:
             to_visit.extend(file for file in list_files() if file.startswith("nexusform/domains/"))
     return frozenset(reached)
@@ -131,7 +136,7 @@ def find_reach(test: str) -> frozenset[str]:
 @cache
 def find_reached_folders(test: str) -> frozenset[str]:
     """Return the folders of the files that a test file reaches."""
-    return frozenset(str(Path(file).parent) for file in find_reach(test))
+    return frozenset(file.rpartition("/")[0] for file in find_reach(test))
 
 
 def list_long_tests() -> list[str]:
@@ -163,8 +168,8 @@ def list_program_variables(tests: Iterable[str]) -> list[str]:
 @cache
 def find_package_folder(path: str) -> str:
     """Return the nearest folder above a path that has Python files."""
-    folders = {str(Path(file).parent) for file in list_files()}
-    return next((str(folder) for folder in Path(path).parents if str(folder) in folders), "")
+    folders = {file.rpartition("/")[0] for file in list_files()}
+    return next((folder for folder in reversed(list_folders(path)) if folder in folders), "")
 
 
 def is_reached(test: str, changed: Iterable[str]) -> bool:

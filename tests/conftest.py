@@ -192,10 +192,11 @@ def _find_required_domains(test: Path) -> set[str]:
     return domains
 
 
-def _read_marked_domains(path: Path) -> set[str]:
+@cache
+def _read_marked_domains(path: Path) -> frozenset[str]:
     """Return the domains in the mark of all tests of a file."""
     marks = _MARKED.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return {name for mark in marks for name in re.findall(r'"(\w+)"', mark)}
+    return frozenset(name for mark in marks for name in re.findall(r'"(\w+)"', mark))
 
 
 @cache
