@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.change_reach import (
-    find_reach,
-    is_reached,
-    list_long_tests,
-    list_program_variables,
-)
+from tests.change_reach import find_reach, is_reached, list_long_tests, list_program_variables
 
 CRASHES = "tests/contracts/test_crashes.py"
 AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"

@@ -3,8 +3,8 @@
 Run: python tests/benchmarks/bench_growth.py [--write] [--large] [--rounds N] [--part N]
 
 Processor seconds of a command without its start, with 100 samples in each size. The exponent is
-the slope of a line through the logarithms of sizes and times. Two runs alternate: each takes the
-minimum of N rounds (2). A round has all sizes, and `terraform plan` of as many `terraform_data` by
+the slope of a line through the logarithms of sizes and times. Two runs alternate in each size: each
+takes the minimum of N rounds (2). `terraform plan` is measured with as many `terraform_data` by
 `count` as the largest size has VMs, where terraform is installed. `--write` replaces the table in
 docs/benchmarks.md. `--large` measures one pool of up to 100,000 VMs instead, without samples, as
 such plans have by default. `--part` divides the sizes.
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import log
 from pathlib import Path
 
@@ -281,13 +282,13 @@ def measure_job(job: Job) -> Usage:
         return Usage(usage.seconds, usage.memory, size)
 
 
-def measure_terraform(instances: int) -> float:
-    """Return the processor seconds of `terraform plan` of this many `terraform_data`."""
+def measure_terraform(instances: int) -> Usage:
+    """Measure `terraform plan` of this many `terraform_data`."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         (directory / "main.tf").write_text(TERRAFORM % instances)
         run_process(["terraform", "init"], directory)
-        return run_process(["terraform", "plan"], directory).seconds
+        return run_process(["terraform", "plan"], directory)
 
 
 def compute_exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
@@ -295,11 +296,11 @@ def compute_exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     return statistics.linear_regression([log(size) for size in sizes], [log(v) for v in values])[0]
 
 
-class ShapeRun(Struct):
+class ShapeRun(Struct, frozen=True):
     """One of two runs of a shape: the usage of each size, and seconds of start and terraform."""
 
     start: float
-    usages: list[Usage]
+    usages: Sequence[Usage]
     terraform: float | None
 
     @property
@@ -307,32 +308,33 @@ class ShapeRun(Struct):
         """Seconds of each size without the start."""
         return [max(usage.seconds - self.start, 0.01) for usage in self.usages]
 
-    def add_round(self, other: "ShapeRun") -> None:
-        """Keep the lower figures of both."""
-        self.start = min(self.start, other.start)
-        pairs = zip(self.usages, other.usages, strict=True)
-        self.usages = [min(pair, key=lambda usage: usage.seconds) for pair in pairs]
-        if self.terraform is not None and other.terraform is not None:
-            self.terraform = min(self.terraform, other.terraform)
+
+def measure_twice(measure: Callable[[], Usage], rounds: int) -> tuple[Usage, Usage]:
+    """Return the lowest usage of two runs of some rounds.
+
+    The runs alternate, so that both have the same share of the load by others.
+    """
+    usages = [measure() for _ in range(2 * rounds)]
+    first, second = (min(usages[run::2], key=lambda usage: usage.seconds) for run in (0, 1))
+    return first, second
 
 
-def measure_round(shape: Shape, sizes: Sequence[int]) -> ShapeRun:
-    """Measure a shape in all sizes once."""
+def measure_shape(shape: Shape, sizes: Sequence[int], rounds: int) -> list[ShapeRun]:
+    """Return two runs of a shape in all sizes."""
+    starts, *usages = [
+        measure_twice(partial(measure_job, shape.build_job(size)), rounds)
+        for size in (shape.start_size, *sizes)
+    ]
     has_peer = shape.is_compared and shutil.which("terraform") is not None
-    return ShapeRun(
-        measure_job(shape.build_job(shape.start_size)).seconds,
-        [measure_job(shape.build_job(size)) for size in sizes],
-        measure_terraform(sizes[-1]) if has_peer else None,
-    )
-
-
-def measure_shape(shape: Shape, sizes: Sequence[int], rounds: int) -> tuple[ShapeRun, ShapeRun]:
-    """Return two runs of a shape, each the minimum of some rounds, in alternation."""
-    runs = (measure_round(shape, sizes), measure_round(shape, sizes))
-    for _ in range(rounds - 1):
-        for run in runs:
-            run.add_round(measure_round(shape, sizes))
-    return runs
+    peers = measure_twice(partial(measure_terraform, sizes[-1]), rounds) if has_peer else None
+    return [
+        ShapeRun(
+            starts[run].seconds,
+            [pair[run] for pair in usages],
+            peers[run].seconds if peers is not None else None,
+        )
+        for run in (0, 1)
+    ]
 
 
 def build_row(shape: Shape, sizes: Sequence[int], runs: Sequence[ShapeRun]) -> tuple[str, float]:
