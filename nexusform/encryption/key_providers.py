@@ -190,6 +190,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     """
     try:
         from azure.core.exceptions import AzureError
+        from azure.core.pipeline.transport import RequestsTransport
         from azure.identity import DefaultAzureCredential
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
     except ImportError as import_error:
@@ -198,11 +199,15 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     # Loaded on first use.
     from nexusform.files.sandbox import declare_server
     from nexusform.network.azure_identity import create_configured_identity
+    from nexusform.network.http_client import build_limited_session
 
     declare_server(key_id)
     try:
+        session = build_limited_session(key_id)
         client = CryptographyClient(
-            key_id, create_configured_identity({}) or DefaultAzureCredential()
+            key_id,
+            create_configured_identity({}) or DefaultAzureCredential(),
+            transport=RequestsTransport(session=session, connection_verify=session.verify),
         )
         # The name in messages.
         deadline = DeadlineRunner(lambda: key_id)

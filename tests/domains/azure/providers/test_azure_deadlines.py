@@ -5,6 +5,7 @@ Every command ends, and names the server.
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from pathlib import Path
@@ -89,3 +90,23 @@ def test_key_vault_request_respects_the_deadline(
     assert "localhost" in said, said
     if answer != "a page":
         assert "NF_NET_DEADLINE" in said
+
+
+def test_password_of_a_netrc_file_is_not_sent_to_a_key_vault(
+    server: ArmServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "netrc").write_text("machine localhost login me password canary\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.certificate))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(server.certificate, next(Path(server.certificate).parent.glob("*key*")))
+    heads: list[bytes] = []
+
+    def reject(connection: socket.socket, head: bytes) -> None:
+        heads.append(head)
+        connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with run_bad_server(reject, tls) as vault, pytest.raises(EncryptionProblem):
+        key_providers.wrap_key(f"https://localhost:{vault.port}/keys/k", b"0" * 32)
+    assert heads
+    assert all(b"authorization" not in head.lower() for head in heads)
