@@ -36,6 +36,16 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
     return text.digest()
 
 
+def format_vm_text(vm: VmName) -> bytes:
+    """Return the text of a VM behind the seed: `|CLUSTER|POOL|NUMBER|`."""
+    return f"|{vm.cluster}|{vm.pool}|{vm.number}|".encode()
+
+
+def draw_number_of_text(seed: bytes, vm_text: bytes) -> int:
+    """Return the random number (64 bits) of a VM in a sample, from the texts of both."""
+    return int.from_bytes(blake2b(seed + vm_text, digest_size=DIGEST_BYTES).digest(), "big")
+
+
 def draw_sample_number(vm_text: blake2b) -> int:
     """Return the random number (64 bits) of a VM in a sample, from its digest."""
     return int.from_bytes(vm_text.digest(), "big")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -180,7 +180,7 @@ def repeat_with_samples(
         for operation in operations
         if isinstance(operation, PlaceOperation)
     }
-    tallies = _SampleMatches(demands, planned)
+    sample_matches = _SampleMatches(demands, planned)
     unknown_cells = _UnknownCells(base, operations, demands)
     unknown_cells.add_run_outcome(planned)
     outcomes = []
@@ -201,12 +201,13 @@ def repeat_with_samples(
             else plain_samples.run(seed)
         )
         fits.append(None not in outcome.values())
-        tallies.compare(outcome)
+        sample_matches.add_run(outcome)
         unknown_cells.add_run_outcome(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
         on_progress(len(fits))
-    pools = tallies.compute_pool_certainties(runs)
+    matches = sample_matches.compare_vms()
+    pools = sample_matches.compute_pool_certainties(matches, runs)
     if tied_machines is not None:
         machine_classes = MachineClasses(base, demands.values() if is_plain else None)
         pools_with_ties: list[PoolCertainty] = []
@@ -221,7 +222,7 @@ def repeat_with_samples(
             pools_with_ties.append(replace(pool, tied_machines=names))
         pools = tuple(pools_with_ties)
     return SamplingResult(
-        vms=tallies.compute_vm_certainties(runs),
+        vms=sample_matches.compute_vm_certainties(matches, runs),
         pools=pools,
         outcomes=tuple(outcomes),
         fits=tuple(fits),
@@ -312,6 +313,15 @@ class _UnknownCells:
         )
 
 
+class _VmMatches(NamedTuple):
+    """Runs with a VM on the same rack and machine as in the plan, and the numbers of both."""
+
+    same_rack: int
+    same_machine: int
+    racks: int
+    machines: int
+
+
 class _SampleMatches:
     """Matches of all runs so far with the plan (`planned`), by VM, and by pool and rack."""
 
@@ -328,10 +338,8 @@ class _SampleMatches:
         self._planned = {
             token: placement for token, placement in planned.items() if placement is not None
         }
-        # number of runs with the VM on the same rack as in the plan.
-        self._same_rack_runs: Counter[Token] = Counter()
-        # number of runs with the VM on the same machine.
-        self._same_machine_runs: Counter[Token] = Counter()
+        # Of each run, in the order of `demands`.
+        self._placements_by_run: list[tuple[Placement | None, ...]] = []
         # VMs in the plan, by pool and rack.
         self._planned_counts = self._count_per_rack(self._planned)
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
@@ -340,37 +348,21 @@ class _SampleMatches:
         }
         # By pool and rack.
         self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
-        # racks and machines in any run.
-        self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {
-            token: ({placement.rack}, {placement.machine})
-            for token, placement in self._planned.items()
-        }
 
     def _count_per_rack(
         self, outcome: Mapping[Token, Placement | None]
-    ) -> dict[PoolId, Counter[str]]:
+    ) -> dict[PoolId, dict[str, int]]:
         """Count the VMs of each pool per rack."""
-        counts: dict[PoolId, Counter[str]] = {}
+        counts: dict[PoolId, dict[str, int]] = {}
         for token, placement in outcome.items():
-            tally = counts.setdefault(self._pool_by_token[token], Counter())
+            tally = counts.setdefault(self._pool_by_token[token], {})
             if placement is not None:
-                tally[placement.rack] += 1
+                tally[placement.rack] = tally.get(placement.rack, 0) + 1
         return counts
 
-    def compare(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Compare one run with the plan, and add its matches and its other locations and counts."""
-        for token, placement in self._planned.items():
-            placement_in_run = outcome[token]
-            if placement_in_run is None:
-                continue  # no match
-            if placement_in_run.machine != placement.machine:
-                racks, machines = self._observed_locations[token]
-                racks.add(placement_in_run.rack)
-                machines.add(placement_in_run.machine)
-            else:
-                self._same_machine_runs[token] += 1
-            if placement_in_run.rack == placement.rack:
-                self._same_rack_runs[token] += 1
+    def add_run(self, outcome: Mapping[Token, Placement | None]) -> None:
+        """Add the placements of one run, and compare its counts with the plan."""
+        self._placements_by_run.append(tuple(outcome.values()))
         counts_in_run = self._count_per_rack(outcome)
         for pool, planned_counts in self._planned_counts.items():  # VMs per rack
             pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
@@ -382,7 +374,27 @@ class _SampleMatches:
                 else:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
-    def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
+    def compare_vms(self) -> dict[Token, _VmMatches]:
+        """Compare the placements of each planned VM in all runs with the plan."""
+        matches: dict[Token, _VmMatches] = {}
+        columns = zip(*self._placements_by_run, strict=True)
+        for token, placements in zip(self._pool_by_token, columns, strict=True):
+            planned = self._planned.get(token)
+            if planned is None:
+                continue
+            racks = [placement.rack for placement in placements if placement is not None]
+            machines = [placement.machine for placement in placements if placement is not None]
+            matches[token] = _VmMatches(
+                racks.count(planned.rack),
+                machines.count(planned.machine),
+                len({planned.rack, *racks}),
+                len({planned.machine, *machines}),
+            )
+        return matches
+
+    def compute_vm_certainties(
+        self, matches: Mapping[Token, _VmMatches], runs: int
+    ) -> dict[Token, PlacementCertainty]:
         """Return by VM the shares of runs with its planned rack and machine.
 
         VMs are in plan order. A further share is that of runs with the planned number of its pool's
@@ -393,29 +405,31 @@ class _SampleMatches:
         shares: dict[Token, PlacementCertainty] = {}
         for token, placement in self._planned.items():
             pool = self._pool_by_token[token]
-            racks, machines = self._observed_locations[token]
+            vm_matches = matches[token]
             other_counts = self._other_counts.get((pool, placement.rack), ())
             shares[token] = PlacementCertainty(
-                rack=self._same_rack_runs[token] / runs,
-                machine=self._same_machine_runs[token] / runs,
+                rack=vm_matches.same_rack / runs,
+                machine=vm_matches.same_machine / runs,
                 rack_count=self._same_counts[pool][placement.rack] / runs,
                 # 1: the planned number.
-                tied=(len(racks), len(machines), 1 + len(other_counts)),
+                tied=(vm_matches.racks, vm_matches.machines, 1 + len(other_counts)),
             )
         return shares
 
-    def compute_pool_certainties(self, runs: int) -> tuple[PoolCertainty, ...]:
+    def compute_pool_certainties(
+        self, matches: Mapping[Token, _VmMatches], runs: int
+    ) -> tuple[PoolCertainty, ...]:
         """Return one entry per pool, in the order of their first VM."""
-        members: dict[PoolId, list[Token]] = {}
+        certain_vms: dict[PoolId, int] = {}
         for token in self._planned:
-            members.setdefault(self._pool_by_token[token], []).append(token)
+            pool = self._pool_by_token[token]
+            is_certain = matches[token].same_machine == runs
+            certain_vms[pool] = certain_vms.get(pool, 0) + is_certain
         return tuple(
-            self._compute_pool_certainty(pool, tokens, runs) for pool, tokens in members.items()
+            self._compute_pool_certainty(pool, count, runs) for pool, count in certain_vms.items()
         )
 
-    def _compute_pool_certainty(
-        self, pool: PoolId, tokens: Sequence[Token], runs: int
-    ) -> PoolCertainty:
+    def _compute_pool_certainty(self, pool: PoolId, certain_vms: int, runs: int) -> PoolCertainty:
         """Return the certainty of one pool over these runs."""
         planned_counts = self._planned_counts[pool]
         same_counts = self._same_counts[pool]  # by rack
@@ -423,7 +437,7 @@ class _SampleMatches:
         return PoolCertainty(
             owner=owner,
             pool=name,
-            vms_on_certain_machines=sum(self._same_machine_runs[token] == runs for token in tokens),
+            vms_on_certain_machines=certain_vms,
             counts=dict(sorted(planned_counts.items())),
             certain_racks=tuple(
                 sorted(rack for rack in planned_counts if same_counts[rack] == runs)

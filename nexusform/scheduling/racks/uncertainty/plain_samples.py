@@ -17,13 +17,7 @@ from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.rule import RankedItemKind
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CapacitySteps
-from nexusform.scheduling.racks.vms import (
-    Demand,
-    Placement,
-    PlacementConstraints,
-    RackSpread,
-    VmName,
-)
+from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, RackSpread
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -39,11 +33,12 @@ _PoolId: TypeAlias = tuple[str, str]
 class _Row(NamedTuple):
     """One VM to place.
 
-    `owner` and `pool` are numbers of this module, `closed_racks` a bitset of the forbidden ones.
+    `text` is that of the VM in digests. `owner` and `pool` are numbers of this module, and
+    `closed_racks` is a bitset of the forbidden ones.
     """
 
     token: Hashable
-    vm: VmName
+    text: bytes
     owner: int
     pool: int
     shape: int
@@ -194,7 +189,7 @@ class PlainSamples:
         shape = self.site.get_shape(demand.sku)
         return _Row(
             token,
-            vm,
+            tie_break.format_vm_text(vm),
             owners.setdefault(vm.owner, len(owners)),
             pools.setdefault((vm.owner, vm.pool), len(pools)),
             shape.number,
@@ -291,7 +286,7 @@ class _Sample:
         """Copy the situation before the first VM."""
         ledger = samples.ledger
         self._samples = samples
-        self._seed = seed
+        self._seed = str(seed).encode()
         self._capacities = ledger.capacities.copy()
         self._memory = ledger.memory.copy()
         self._extra_large = ledger.extra_large.copy()
@@ -324,7 +319,7 @@ class _Sample:
             position = 0
             if count > 1:
                 if drawn_number is None:
-                    drawn_number = self._draw_number(row)
+                    drawn_number = tie_break.draw_number_of_text(self._seed, row.text)
                 position = tie_break.select_tied_rack(drawn_number, count)
             rack = _select_remaining(racks, removed, position)
             machines, bits = self._list_tied_machines(row, rack, owner, pool)
@@ -336,14 +331,10 @@ class _Sample:
         machine = machines[0]
         if len(machines) > 1:
             if drawn_number is None:
-                drawn_number = self._draw_number(row)
+                drawn_number = tie_break.draw_number_of_text(self._seed, row.text)
             machine = machines[tie_break.select_tied_machine(drawn_number, len(machines))]
         self._count(row, rack, machine, owner, pool)
         return machine
-
-    def _draw_number(self, row: _Row) -> int:
-        """Draw the number of a VM that decides its ties."""
-        return tie_break.draw_sample_number(tie_break.build_vm_digest(self._seed, row.vm))
 
     def _find_tied_racks(
         self, closed_racks: int, owner: _OwnerCounts, pool: _PoolCounts
