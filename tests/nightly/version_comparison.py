@@ -91,6 +91,8 @@ def run_cases(checkout: Path, directory: Path, names: list[str]) -> None:
     """Run all steps of the cases in another version."""
     subprocess.run(
         [sys.executable, "-c", PROGRAM, *(str(directory / name) for name in names)],
+        # Python imports from its directory first.
+        cwd=checkout,
         env={**os.environ, "PYTHONPATH": str(checkout), "SOURCE_DATE_EPOCH": "0"},
         check=True,
     )

@@ -11,6 +11,11 @@ from nexusform.scheduling.racks.vms import VmName
 DIGEST_BYTES = 8
 
 
+def format_vm_text(vm: VmName) -> bytes:
+    """Return the text of a VM behind the seed: `|CLUSTER|POOL|NUMBER|`."""
+    return f"|{vm.cluster}|{vm.pool}|{vm.number}|".encode()
+
+
 def start_pool_digest(seed: int, vm: VmName) -> blake2b:
     """Return the unfinished digest of `SEED|CLUSTER|POOL|`.
 
@@ -24,9 +29,7 @@ def build_vm_digest(seed: int, vm: VmName) -> blake2b:
 
     A candidate's name completes it.
     """
-    text = start_pool_digest(seed, vm)
-    text.update(f"{vm.number}|".encode())
-    return text
+    return blake2b(str(seed).encode() + format_vm_text(vm), digest_size=DIGEST_BYTES)
 
 
 def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
@@ -34,11 +37,6 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
     text = build_vm_digest(seed, vm)
     text.update(candidate.encode())
     return text.digest()
-
-
-def format_vm_text(vm: VmName) -> bytes:
-    """Return the text of a VM behind the seed: `|CLUSTER|POOL|NUMBER|`."""
-    return f"|{vm.cluster}|{vm.pool}|{vm.number}|".encode()
 
 
 def draw_number_of_text(seed: bytes, vm_text: bytes) -> int:
