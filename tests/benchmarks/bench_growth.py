@@ -4,7 +4,7 @@ Run: python tests/benchmarks/bench_growth.py [--write] [--large] [--rounds N] [-
 
 Processor seconds of a command without its start, with 100 samples in each size. The exponent is
 the slope of a line through the logarithms of sizes and times. Two runs alternate in each size: each
-takes the minimum of N rounds (2), or of up to six until both differ by at most 3 %. `terraform
+takes the minimum of N rounds (2), or of up to six until both differ by at most 5 %. `terraform
 plan` is measured with as many `terraform_data` by `count` as the largest size has VMs, where
 terraform is installed. `--write` replaces the table in docs/benchmarks.md. `--large` measures one
 pool of up to 100,000 VMs instead, without samples, as such plans have by default. `--part` divides
@@ -37,7 +37,7 @@ PAGE = ROOT / "docs/benchmarks.md"
 MARKS = ("<!-- bench_growth.py writes: -->\n", "<!-- end -->\n")
 VMS_PER_RACK = 100
 # Of two runs of one size.
-TOLERANCE = 0.03
+TOLERANCE = 0.05
 MAX_ROUNDS = 6
 SITE = """
 resource "nexus_site" "s" {}
