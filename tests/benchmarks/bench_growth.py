@@ -4,11 +4,10 @@ Run: python tests/benchmarks/bench_growth.py [--write] [--large] [--rounds N] [-
 
 Processor seconds of a command without its start, with 100 samples in each size. The exponent is
 the slope of a line through the logarithms of sizes and times. Two runs alternate in each size: each
-takes the minimum of N rounds (2), or of up to six until both differ by at most 5 %. `terraform
-plan` is measured with as many `terraform_data` by `count` as the largest size has VMs, where
-terraform is installed. `--write` replaces the table in docs/benchmarks.md. `--large` measures one
-pool of up to 100,000 VMs instead, without samples, as such plans have by default. `--part` divides
-the sizes.
+takes the minimum of N rounds (2). `terraform plan` is measured with as many `terraform_data` by
+`count` as the largest size has VMs, where terraform is installed. `--write` replaces the table in
+docs/benchmarks.md. `--large` measures one pool of up to 100,000 VMs instead, without samples, as
+such plans have by default. `--part` divides the sizes.
 """
 
 import argparse
@@ -36,9 +35,6 @@ PAGE = ROOT / "docs/benchmarks.md"
 # The table stands between them.
 MARKS = ("<!-- bench_growth.py writes: -->\n", "<!-- end -->\n")
 VMS_PER_RACK = 100
-# Of two runs of one size.
-TOLERANCE = 0.05
-MAX_ROUNDS = 6
 SITE = """
 resource "nexus_site" "s" {}
 resource "nexus_rack" "r" {
@@ -314,18 +310,13 @@ class ShapeRun(Struct, frozen=True):
 
 
 def measure_twice(measure: Callable[[], Usage], rounds: int) -> tuple[Usage, Usage]:
-    """Return the lowest usage of two runs of at least some rounds.
+    """Return the lowest usage of two runs of some rounds.
 
-    The runs alternate, so that both have the same share of the load by others. They get further
-    rounds until both have measured an undisturbed one.
+    The runs alternate, so that both have the same share of the load by others.
     """
-    usages: list[Usage] = []
-    while True:
-        usages += [measure(), measure()]
-        first, second = (min(usages[run::2], key=lambda usage: usage.seconds) for run in (0, 1))
-        is_equal = abs(first.seconds / second.seconds - 1) <= TOLERANCE
-        if len(usages) >= 2 * (rounds if is_equal else MAX_ROUNDS):
-            return first, second
+    usages = [measure() for _ in range(2 * rounds)]
+    first, second = (min(usages[run::2], key=lambda usage: usage.seconds) for run in (0, 1))
+    return first, second
 
 
 def measure_shape(shape: Shape, sizes: Sequence[int], rounds: int) -> list[ShapeRun]:

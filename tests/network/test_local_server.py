@@ -1,14 +1,10 @@
-"""Walls of the local servers: `explore` and `serve sol003` pass the same tests.
-
-NEXUSFORM_FUZZ_REQUESTS=100000 sends so many random requests to each server.
-"""
+"""Walls of the local servers: `explore` and `serve sol003` pass the same tests."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
-import os
 import random
 import resource
 import socket
@@ -31,6 +27,7 @@ from tests.domains.vnf.serving.test_grant_server import (
     build_grant_request,
     build_planned_grants,
 )
+from tests.kill_points import scale_count
 
 pytestmark = pytest.mark.of_domains("explorer", "vnf")
 SITE = """
@@ -290,7 +287,7 @@ def test_random_requests_crash_no_handler(target: Target, monkeypatch: pytest.Mo
         lambda *_: failures.append(repr(__import__("sys").exc_info()[1])),
     )
     chance = random.Random(86)
-    for _ in range(int(os.environ.get("NEXUSFORM_FUZZ_REQUESTS", "400"))):
+    for _ in range(scale_count(3200)):
         request = build_random_request(target, chance)
         answer = target.send(request)
         assert failures == [], request[:2000]
