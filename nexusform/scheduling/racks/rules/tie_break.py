@@ -41,7 +41,7 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
 
 def draw_number_of_text(seed: bytes, vm_text: bytes) -> int:
     """Return the random number (64 bits) of a VM in a sample, from the texts of both."""
-    return int.from_bytes(blake2b(seed + vm_text, digest_size=DIGEST_BYTES).digest(), "big")
+    return draw_sample_number(blake2b(seed + vm_text, digest_size=DIGEST_BYTES))
 
 
 def draw_sample_number(vm_text: blake2b) -> int:

@@ -362,7 +362,7 @@ class _SampleMatches:
 
     def add_run(self, outcome: Mapping[Token, Placement | None]) -> None:
         """Add the placements of one run, and compare its counts with the plan."""
-        self._placements_by_run.append(tuple(outcome.values()))
+        self._placements_by_run.append(tuple([outcome[token] for token in self._pool_by_token]))
         counts_in_run = self._count_per_rack(outcome)
         for pool, planned_counts in self._planned_counts.items():  # VMs per rack
             pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
