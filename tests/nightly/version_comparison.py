@@ -125,6 +125,9 @@ def main() -> int:
     parser.add_argument("sites", type=int, nargs="?", default=200)
     parser.add_argument("seed", type=int, nargs="?", default=0)
     options = parser.parse_args()
+    if not (options.checkout / "nexusform/__init__.py").is_file():
+        # Otherwise Python would import this version, and compare it with itself.
+        parser.error(f"{options.checkout} is no checkout of nexusform")
     with tempfile.TemporaryDirectory() as scratch:
         cases, work = Path(scratch, "cases"), Path(scratch, "work")
         cases.mkdir()
