@@ -5,13 +5,16 @@ Recipes, documents, and the files of packaging/build.py installed by pip.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -223,25 +226,47 @@ def skip_if_unreachable(text: str) -> None:
         pytest.skip("the package index is not reachable")
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a Python with the build tools, shared by two builds."""
-    program = (
-        "import build, os, sys; print(build.create_environment(build.Path(sys.argv[1]), "
-        "dict(os.environ)))"
-    )
+def fill_once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], object]) -> Path:
+    """Return a directory that all workers of the run share, filled by the first that needs it.
+
+    The others wait for it. A directory whose filling failed is filled again.
+    """
+    base = factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    directory = run / name
+    complete = run / f"{name}.complete"
+    with (run / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            fill(directory)
+            complete.touch()
+    return directory
+
+
+def create_tools(directory: Path) -> None:
+    program = "import build, os, sys; build.create_environment(build.Path(sys.argv[1]), os.environ)"
     environment = {**os.environ, "PYTHONPATH": str(BUILD.parent), "PIP_NO_COMPILE": "1"}
-    command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("tools") / "venv")]
+    command = [sys.executable, "-c", program, str(directory)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     skip_if_unreachable(done.stderr)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a Python with the build tools, shared by two builds."""
+    return str(fill_once(tmp_path_factory, "tools", create_tools) / "bin" / "python")
 
 
 @pytest.fixture(scope="module")
 def built(tools: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the files of the first build, by suffix."""
     flags = [] if HAS_ZIPAPP else ["--wheel"]
-    return build(tools, tmp_path_factory.mktemp("build") / "first", *flags, umask=0o022)
+    directory = fill_once(
+        tmp_path_factory, "first", lambda target: build(tools, target, *flags, umask=0o022)
+    )
+    return {file.suffix: file for file in directory.iterdir()}
 
 
 @pytest.mark.slow
