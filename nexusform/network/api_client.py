@@ -362,7 +362,10 @@ def _describe_system_error(cause: BaseException) -> str:
         return f"its certificate is not trusted: {verify_message.rstrip('.')}"
     if isinstance(cause, ConnectionResetError):
         return "the connection was reset"
-    if isinstance(cause, ssl.SSLEOFError | ConnectionAbortedError | BrokenPipeError):
+    # Which of the two TLS errors depends on the Python.
+    if isinstance(
+        cause, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionAbortedError | BrokenPipeError
+    ):
         return _CONNECTION_LOST
     if isinstance(cause, ssl.SSLError):
         messages = {

@@ -113,6 +113,15 @@ def test_broken_connection_is_described(scheme: str, answer: Answer, words: str)
         assert describe_failed_request(f"{scheme}://127.0.0.1:{port}/") == words
 
 
+def test_end_of_connection_in_handshake_is_described_alike_by_every_python() -> None:
+    """CPython 3.11.2 raises another error than 3.11.7 for it."""
+    from httpx2 import ConnectError
+
+    problem = ConnectError("no connection")
+    problem.__cause__ = ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)")
+    assert describe_connection_error(problem) == "the connection was broken off"
+
+
 def test_silent_server_does_not_answer() -> None:
     held: list[socket.socket] = []
     with server(held.append) as port, close_sockets(held):
