@@ -95,8 +95,10 @@ def build_tar(files: Mapping[str, str], *members: tarfile.TarInfo) -> bytes:
             member = tarfile.TarInfo(name)
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
+        assert archive.fileobj is not None
         for member in members:
-            archive.addfile(member)
+            # Only the header: since Python 3.13 `addfile` needs the content, and one is huge.
+            archive.fileobj.write(member.tobuf())
     return document.getvalue()
 
 
