@@ -170,8 +170,11 @@ class PlainSamples:
         ]
         self.sides = [self._build_sides(machines) for machines in site.open_machines_by_rack]
         self.racks = _Buckets({}, [])
-        for rack in range(len(site.rack_name)):
-            rank = ledger.rack_vms[rack] << _VM_SHIFT | ledger.rack_memory[rack]
+        self.ranks = [
+            vms << _VM_SHIFT | memory
+            for vms, memory in zip(ledger.rack_vms, ledger.rack_memory, strict=True)
+        ]
+        for rack, rank in enumerate(self.ranks):
             self.racks.add(rack, 1 << rack, rank, _NO_CAPACITY)
         self.owners = [self._build_owner_counts(owner) for owner in owners]
         self.pools = [self._build_pool_counts(pool) for pool in pools]
@@ -290,8 +293,7 @@ class _Sample:
         self._capacities = ledger.capacities.copy()
         self._memory = ledger.memory.copy()
         self._extra_large = ledger.extra_large.copy()
-        self._rack_vms = ledger.rack_vms.copy()
-        self._rack_memory = ledger.rack_memory.copy()
+        self._ranks = samples.ranks.copy()
         self._racks = samples.racks.copy()
         self._sides = [(plain.copy(), shared.copy()) for plain, shared in samples.sides]
         # Copied at the first VM of a cluster or pool.
@@ -358,11 +360,7 @@ class _Sample:
         lowest: tuple[int, ...] | None = None
         tied: list[int] = []
         for rack in candidates:
-            key: tuple[int, ...] = (
-                pool.racks.get(rack, 0),
-                self._rack_vms[rack],
-                self._rack_memory[rack],
-            )
+            key: tuple[int, ...] = (pool.racks.get(rack, 0), self._ranks[rack])
             if self._samples.has_cluster_spread:
                 key = (owner.racks[rack], *key)
             if lowest is None or key < lowest:
@@ -479,8 +477,8 @@ class _Sample:
     def _rank_rack(self, rack: int, memory: int) -> None:
         """Count one more VM with this memory on a rack, and rank the rack again."""
         bit = 1 << rack
-        rank = self._rack_vms[rack] << _VM_SHIFT | self._rack_memory[rack]
+        rank = self._ranks[rack]
         self._racks.remove(rack, bit, rank, _NO_CAPACITY)
-        self._rack_vms[rack] += 1
-        self._rack_memory[rack] += memory
-        self._racks.add(rack, bit, rank + (1 << _VM_SHIFT) + memory, _NO_CAPACITY)
+        rank += (1 << _VM_SHIFT) + memory
+        self._ranks[rack] = rank
+        self._racks.add(rack, bit, rank, _NO_CAPACITY)
