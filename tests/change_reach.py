@@ -1,4 +1,4 @@
-"""Test files with long cases or running servers that a change can reach.
+"""Test files with long cases or running programs that a change can reach.
 
 By the changed paths and the import graph.
 
@@ -24,11 +24,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The choice of long cases, and the servers that tests run.
+# The choice of long cases, and what finds the programs that tests run.
 SELECTION = "tests/kill_points.py"
-SERVERS = frozenset(
-    {"tests/contracts/servers.py", "tests/domains/openstack/test_nova_decisions.py"}
-)
+PROGRAMS = frozenset({"tests/programs.py", "tests/domains/openstack/test_nova_decisions.py"})
 PROGRAM_VARIABLE = re.compile(r"NEXUSFORM_(?:AZURITE|CHECKOV|HUB_PROGRAMS|NOVA|TACKER)\b")
 DOMAIN_TABLE = "nexusform/domain_table.py"
 # A change of these may change any test.
@@ -140,21 +138,24 @@ def find_reached_folders(test: str) -> frozenset[str]:
 
 
 def list_long_tests() -> list[str]:
-    """Return the test files with long cases or servers.
+    """Return the test files with long cases or running programs.
 
-    Those that select such cases, or whose conftest.py does, and those that run servers.
+    Those that select such cases, or whose conftest.py does, and those that run programs, also
+    through a module of helpers.
     """
     selecting = [file for file in list_files() if SELECTION in read_imports(file)]
     folders = tuple(
         file.removesuffix("conftest.py") for file in selecting if file.endswith("/conftest.py")
     )
     tests = {file for file in list_files() if Path(file).name.startswith("test_")}
+    helpers = {file for file in list_files() - tests if PROGRAMS & read_imports(file)}
+    running = PROGRAMS | helpers
     return sorted(
         file
         for file in tests
         if file in selecting
         or file.startswith(folders or "-")
-        or SERVERS & {file, *read_imports(file)}
+        or running & {file, *read_imports(file)}
     )
 
 

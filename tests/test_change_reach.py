@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import programs
 from tests.change_reach import find_reach, is_reached, list_long_tests, list_program_variables
 
 CRASHES = "tests/contracts/test_crashes.py"
@@ -15,6 +16,8 @@ CONFORMANCE = "tests/domains/conformance/test_conformance.py"
 NOVA = "tests/domains/openstack/test_nova_decisions.py"
 PULL_REQUESTS = "tests/docs/test_two_pull_requests.py"
 PODS = "tests/domains/pods/scheduling/test_against_brute_force.py"
+PAGE = "tests/rendering/page/test_page_in_browser.py"
+GRAPH = "tests/workflow/plan_files/test_resource_graph.py"
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,8 @@ PODS = "tests/domains/pods/scheduling/test_against_brute_force.py"
         ("docs/fidelity.md", {PACKAGES, CONFORMANCE}, {RECIPES, CRASHES, PODS}),
         ("nexusform/domains/openstack/__init__.py", {NOVA}, {PODS, AZURE_KILLS}),
         ("pyproject.toml", {CRASHES, PODS, HUB_CRASHES, AZURE_KILLS}, set()),
+        ("nexusform/rendering/page/assets/zoom.js", {PAGE}, {GRAPH, PODS, AZURE_KILLS}),
+        ("nexusform/workflow/plan_files/resource_graph.py", {GRAPH}, {PODS}),
         # A data file and a deleted module belong to their folders.
         ("nexusform/domains/pods/importers/assets/gone.txt", {PODS}, {AZURE_KILLS}),
     ],
@@ -59,3 +64,10 @@ def test_only_programs_of_reached_tests_are_installed(
     tests: tuple[str, ...], variables: list[str]
 ) -> None:
     assert list_program_variables(tests) == variables
+
+
+def test_no_program_is_found_without_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert programs.find_program("missing-program", "sh") is not None
+    assert programs.find_program("missing-program") is None
+    monkeypatch.setattr(programs, "WITHOUT_PROGRAMS", True)
+    assert programs.find_program("sh") is None

@@ -4,7 +4,7 @@ Run: python tests/benchmarks/bench_growth.py [--write] [--large] [--rounds N] [-
 
 Processor seconds of a command without its start, with 100 samples in each size. The exponent is
 the slope of a line through the logarithms of sizes and times. Two runs alternate in each size: each
-takes the minimum of N rounds (2). `terraform plan` is measured with as many `terraform_data` by
+takes the minimum of N rounds (5). `terraform plan` is measured with as many `terraform_data` by
 `count` as the largest size has VMs, where terraform is installed. `--write` replaces the table in
 docs/benchmarks.md. `--large` measures one pool of up to 100,000 VMs instead, without samples, as
 such plans have by default. `--part` divides the sizes.
@@ -384,7 +384,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--part", type=int, default=1)
     options = parser.parse_args()
     shapes: Sequence[Shape] = SHAPES

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import pwd
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.programs import WITHOUT_PROGRAMS, find_program
 
 NEEDED = "NEXUSFORM_NEED_SERVERS"
 # seconds; a slower server is broken.
@@ -78,7 +79,7 @@ def is_listening(port: int) -> bool:
 
 # --- Azure: azurite from npm --------------------------------------------------------------------
 
-AZURITE = os.environ.get("NEXUSFORM_AZURITE", "") or shutil.which("azurite-blob") or ""
+AZURITE = os.environ.get("NEXUSFORM_AZURITE", "") or find_program("azurite-blob") or ""
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
@@ -124,8 +125,10 @@ def run_s3_server() -> Iterator[str]:
 
 def find_postgres_programs() -> Path | None:
     """Return the folder with both initdb and postgres."""
+    if WITHOUT_PROGRAMS:
+        return None
     candidates = [
-        Path(place).parent for name in ("initdb", "postgres") if (place := shutil.which(name))
+        Path(place).parent for name in ("initdb", "postgres") if (place := find_program(name))
     ]
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for folder in candidates:

@@ -10,7 +10,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -19,10 +18,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(
-    (p for n in ("chromium", "google-chrome", "chrome") if (p := shutil.which(n))), None
-)
-DRIVER = shutil.which("chromedriver")
+from tests.programs import find_program
+
+CHROMIUM = find_program("chromium", "google-chrome", "chrome")
+DRIVER = find_program("chromedriver")
 MISSING = (
     "Chromium and chromedriver are not installed (Debian: apt-get install chromium chromium-driver)"
 )

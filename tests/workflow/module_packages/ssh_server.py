@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import pytest
 from msgspec import Struct
 
 from tests.contracts.servers import find_free_port, run_program
+from tests.programs import find_program
 
 # Debian and others keep it out of the PATH of users.
 _SBIN = "/usr/sbin:/usr/local/sbin"
@@ -29,8 +29,8 @@ class SshServer(Struct, frozen=True):
 @contextmanager
 def run_sshd(directory: Path) -> Iterator[SshServer]:
     """Run sshd with one accepted key; skip the test if it is not installed."""
-    program = shutil.which("sshd", path=f"{os.environ['PATH']}:{_SBIN}")
-    if program is None or shutil.which("ssh") is None:
+    program = find_program("sshd", path=f"{os.environ['PATH']}:{_SBIN}")
+    if program is None or find_program("ssh") is None:
         pytest.skip("no sshd (openssh-server) and ssh")
     directory.mkdir(mode=0o700)
     for name in ("host", "client"):

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from nexusform.workflow.plan_files.resource_graph import render_dot_svg
+from tests.programs import find_program
 
 needs_graphviz = pytest.mark.skipif(
-    shutil.which("dot") is None,
+    find_program("dot") is None,
     reason="graphviz is not installed (Debian: apt-get install graphviz)",
 )
 

@@ -1,0 +1,21 @@
+"""Programs beside which tests run, from a package manager: browsers, shells, databases, sshd.
+
+The test command of the README needs none. `.ci/run` starts it without them, with
+NEXUSFORM_PROGRAMS=none, and then the tests beside them that a change can reach
+(tests/change_reach.py finds these by their import of this module).
+"""
+
+import os
+import shutil
+
+WITHOUT_PROGRAMS = os.environ.get("NEXUSFORM_PROGRAMS") == "none"
+
+
+def find_program(*names: str, path: str | None = None) -> str | None:
+    """Return the path of the first of these programs that is installed; None to skip its tests.
+
+    `path` replaces the PATH of the environment.
+    """
+    if WITHOUT_PROGRAMS:
+        return None
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
