@@ -8,9 +8,9 @@ the programs that they run instead. The change is `git diff $NEXUSFORM_BASE..HEA
 Without that variable it is every commit of the 24 hours before HEAD; without history, everything.
 
 A file is a node of the graph. A test reaches the files that it imports, at any depth and also
-inside functions. Two edges are no imports: a test reaches the conftest.py files above it; and
-whatever loads the table of domains reaches every domain, because the table names them as text.
-Tests of a domain are the exception: they reach the domains that they or their domain import.
+inside functions, and the examples and documents that it or these name. Two edges are no imports: a
+test reaches the conftest.py files above it; and whatever loads the table of domains reaches every
+domain, because the table names them as text. Tests of a domain are the exception: they reach the domains that they or their domain import.
 """
 
 from __future__ import annotations
@@ -176,22 +176,29 @@ def find_package_folder(path: str) -> str:
 def is_reached(test: str, changed: Iterable[str]) -> bool:
     """Return whether one of the changed paths can change the result of a test file."""
     reach = find_reach(test)
-    text = (ROOT / test).read_text()
+    # A helper or a fixture may read a file for the test.
+    readers = [file for file in reach if file.startswith("tests/")]
     for path in changed:
         if path.startswith(GLOBAL) or path in reach:
             return True
-        top, _, rest = path.partition("/")
-        if top in ("nexusform", "tests"):
+        if path.startswith(("nexusform/", "tests/")):
             # A data file or a deleted module belongs to the nearest folder with Python files.
             if path not in list_files() and find_package_folder(path) in find_reached_folders(test):
                 return True
-        elif (path in text) if not rest else names_file(text, top, rest):
+        elif any(names_file(file, path) for file in readers):
             return True
     return False
 
 
-def names_file(text: str, top: str, rest: str) -> bool:
-    """Return whether a test names a file below a folder such as docs, or reads the folder whole."""
+@cache
+def names_file(file: str, path: str) -> bool:
+    """Return whether a file of the tests names a path, or reads a folder such as docs whole."""
+    text = (ROOT / file).read_text()
+    top, _, rest = path.partition("/")
+    if not rest:
+        return path in text
+    if f'"{top}"' not in text and f"{top}/" not in text:
+        return False
     lines = [line for line in text.splitlines() if f'"{top}"' in line or f"{top}/" in line]
     # Alone in a list of folders, or with a pattern.
     if any(f'"{top}",' in line or "glob(" in line for line in lines):

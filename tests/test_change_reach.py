@@ -34,6 +34,8 @@ GRAPH = "tests/workflow/plan_files/test_resource_graph.py"
         ("docs/fidelity.md", {PACKAGES, CONFORMANCE}, {RECIPES, CRASHES, PODS}),
         ("nexusform/domains/openstack/__init__.py", {NOVA}, {PODS, AZURE_KILLS}),
         ("pyproject.toml", {CRASHES, PODS, HUB_CRASHES, AZURE_KILLS}, set()),
+        # A helper of the test reads the examples.
+        ("examples/nexus-document/main.nf.hcl", {PAGE}, {CRASHES, AZURE_KILLS, GRAPH}),
         ("nexusform/rendering/page/assets/zoom.js", {PAGE}, {PODS}),
         ("nexusform/workflow/plan_files/resource_graph.py", {GRAPH}, {PODS}),
         # A data file and a deleted module belong to their folders.
