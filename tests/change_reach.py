@@ -10,7 +10,8 @@ Without that variable it is every commit of the 24 hours before HEAD; without hi
 A file is a node of the graph. A test reaches the files that it imports, at any depth and also
 inside functions, and the examples and documents that it or these name. Two edges are no imports: a
 test reaches the conftest.py files above it; and whatever loads the table of domains reaches every
-domain, because the table names them as text. Tests of a domain are the exception: they reach the domains that they or their domain import.
+domain, because the table names them as text. Tests of a domain are the exception: they reach the
+domains that they or their domain import.
 """
 
 from __future__ import annotations
