@@ -1,4 +1,4 @@
-"""Programs beside which tests run, from a package manager: browsers, shells, databases, sshd.
+"""Programs that `.ci/run` installs, and beside which tests run: browser, shells, database, sshd.
 
 The test command of the README needs none. `.ci/run` starts it without them, with
 NEXUSFORM_PROGRAMS=none, and then the tests beside them that a change can reach
