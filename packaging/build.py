@@ -85,12 +85,7 @@ def build_files(work: Path, *, has_zipapp: bool) -> list[Path]:
     """Build all files in a work directory; return their paths."""
     source = copy_source(work / "source")
     epoch = find_time()
-    environment = {
-        **os.environ,
-        "SOURCE_DATE_EPOCH": str(epoch),
-        "PYTHONHASHSEED": "0",
-        "PIP_NO_COMPILE": "1",
-    }
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
     environment.pop("PYTHONPATH", None)
     python = create_environment(work / "tools", environment)
     dist = work / "dist"

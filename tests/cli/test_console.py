@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pty
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from tests import commands
+from tests.programs import find_program
 
 CONFIGURATION = """\
 variable "secret" {
@@ -219,7 +219,7 @@ type(1 == 1)
 """.splitlines()
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+@pytest.mark.skipif(find_program("terraform") is None, reason="terraform is not installed")
 def test_terraform_console_prints_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

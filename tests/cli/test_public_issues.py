@@ -8,7 +8,6 @@ text; any other is the value of the output "r", or a part of the plan.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from nexusform.cli.main import run_command_line
+from tests.programs import find_program
 
 
 class Report(NamedTuple):
@@ -332,7 +332,7 @@ DIFFERENCES = {
 }
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+@pytest.mark.skipif(find_program("terraform") is None, reason="terraform is not installed")
 @pytest.mark.parametrize(
     "report",
     [report for report in REPORTS if report.number not in IMPORTS],

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from nexusform.cli.main import run_command_line
+from tests.programs import find_program
 
 _HEAD = r"""
 variable "enabled" {
@@ -371,7 +371,7 @@ def _contains_unknown(part: Any) -> bool:
     return any(map(_contains_unknown, part)) if isinstance(part, list) else bool(part)
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+@pytest.mark.skipif(find_program("terraform") is None, reason="terraform is not installed")
 def test_unknown_values_are_as_in_terraform(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

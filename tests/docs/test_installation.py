@@ -246,7 +246,7 @@ def fill_once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path],
 
 def create_tools(directory: Path) -> None:
     program = "import build, os, sys; build.create_environment(build.Path(sys.argv[1]), os.environ)"
-    environment = {**os.environ, "PYTHONPATH": str(BUILD.parent), "PIP_NO_COMPILE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(BUILD.parent), "PIP_COMPILE": "0"}
     command = [sys.executable, "-c", program, str(directory)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     skip_if_unreachable(done.stderr)
@@ -309,7 +309,7 @@ def test_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> Non
 def test_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
     wheel = built[".whl"]
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    variables = {"NEXUSFORM_WHEEL": str(wheel), "NEXUSFORM_SHA256": digest, "PIP_NO_COMPILE": "1"}
+    variables = {"NEXUSFORM_WHEEL": str(wheel), "NEXUSFORM_SHA256": digest, "PIP_COMPILE": "0"}
     done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
     assert done.returncode == 0, done.stderr
     programs = (tmp_path / "github-path").read_text(encoding="utf-8").strip()
@@ -329,7 +329,7 @@ def test_pipx_installs_the_wheel(built: dict[str, Path], tmp_path: Path) -> None
         "PIPX_HOME": str(tmp_path / "home"),
         "PIPX_BIN_DIR": str(tmp_path / "bin"),
         "PATH": f"{tmp_path / 'bin'}:{venv / 'bin'}:{os.environ['PATH']}",
-        "PIP_NO_COMPILE": "1",
+        "PIP_COMPILE": "0",
         "GITHUB_WORKSPACE": str(ROOT),
     }
     environment.pop("PYTHONPATH", None)

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_tuple
 from tests.language.function_families import list_function_families
+from tests.programs import find_program
 
 _TABLES = sorted((Path(__file__).parent / "tables").glob("agreed*.txt"))
 _WRONG = "an error"
@@ -140,7 +140,7 @@ def test_tables_list_early_values_and_their_changes(row: tuple[str, str, str, st
     )
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+@pytest.mark.skipif(find_program("terraform") is None, reason="terraform is not installed")
 def test_terraform_changes_early_values_in_same_way(tmp_path: Path) -> None:
     (tmp_path / "empty.tfrc").write_text("")
     (tmp_path / "main.tf").write_text('resource "terraform_data" "x" {\n  input = 1\n}\n')
@@ -176,7 +176,7 @@ def test_terraform_changes_early_values_in_same_way(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
+@pytest.mark.skipif(find_program("terraform") is None, reason="terraform is not installed")
 def test_terraform_console_has_same_results(tmp_path: Path) -> None:
     (tmp_path / "empty.tfrc").write_text("")
     differing = []

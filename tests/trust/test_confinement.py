@@ -21,6 +21,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement, OutsideConfin
 from nexusform.workflow.opening.command_context import CommandContext, parse_confinement
 from tests.contracts.http_state_server import run_state_server
 from tests.kill_points import long_case, scale_count
+from tests.programs import can_trace_calls
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 
 CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES") or scale_count(160))
@@ -599,7 +600,7 @@ def test_hostile_configurations_succeed_without_confinement(tmp_path: Path) -> N
 
 
 @pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.skipif(not can_trace_calls(), reason="no strace, or it may not trace")
 @long_case
 def test_kernel_reports_no_outside_file_opened(tmp_path: Path) -> None:
     place = tmp_path.resolve()

@@ -9,7 +9,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.main import ROOT, run_command_line
 from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, PathValueForm
 from tests.kill_points import select_cases
+from tests.programs import can_trace_calls
 from tests.trust import untrusted_files
 from tests.trust.hostile_arguments import (
     SECRET,
@@ -241,7 +241,7 @@ def test_settings_file_in_work_tree_has_no_effect(
 
 
 @pytest.mark.of_domains("fleet", "hub", "remote_state")
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.skipif(not can_trace_calls(), reason="no strace, or it may not trace")
 def test_kernel_reports_no_program_file_or_connection(tmp_path: Path) -> None:
     log = tmp_path / "kernel.log"
     calls = ["strace", "-f", "-qq", "-e", "trace=open,openat,execve,connect", "-o", str(log)]
@@ -365,7 +365,7 @@ def test_undeclared_access_of_a_command_is_rejected(
 
 
 @pytest.mark.of_domains("azure", "conformance", "fleet", "hub", "sites", "testing", "vnf", "whatif")
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.skipif(not can_trace_calls(), reason="no strace, or it may not trace")
 @pytest.mark.parametrize("part", select_cases(range(PARTS)))
 def test_kernel_reports_nothing_outside_for_any_argument(part: int, tmp_path: Path) -> None:
     kernel = trace_arguments(tmp_path, tmp_path / "home", str(part), str(PARTS))

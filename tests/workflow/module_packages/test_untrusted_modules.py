@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
+from tests.programs import can_trace_calls
 from tests.workflow.module_packages.module_server import (
     RACK,
     SITE,
@@ -131,7 +132,7 @@ def test_hostile_repository_runs_nothing(server: ModuleServer, nf: Run, tmp_path
     ]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.skipif(not can_trace_calls(), reason="no strace, or it may not trace")
 @pytest.mark.parametrize("transport", ["http", "ssh"])
 def test_kernel_reports_git_programs_only(
     server: ModuleServer,
