@@ -81,6 +81,8 @@ _SUPPLY_KINDS: Final = (
 )
 # requests at a time.
 MAX_PARALLEL: Final = 8
+# Lists at a time: there are twelve, and each connection costs milliseconds for TLS.
+_MAX_PARALLEL_LISTS: Final = 4
 # The first status without success.
 _FIRST_ERROR: Final = 300
 _MAX_RETRIES: Final = 3
@@ -145,30 +147,16 @@ class AzureSubscription:
         Raises ProviderProblem.
         """
         with convert_azure_errors():
-            from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-
-            client = self._get_client()
-            documents = {}
-            for kind in _LISTED_KINDS:
-                # lazy: requests nothing yet.
-                pages = _read_pages(getattr(client, kind).list_by_subscription)
-                # All workloads are in this group.
-                if self.default_group and kind in _WORKLOAD_KINDS:
-                    pages = _read_pages(
-                        getattr(client, kind).list_by_resource_group, self.default_group
-                    )
-                documents[kind] = self._select_bodies_at_location(pages)
-            # networks, storage and versions: read as far as permitted.
-            for kind in _SUPPLY_KINDS:
-                try:
-                    pages = _read_pages(getattr(client, kind).list_by_subscription)
-                    documents[kind] = self._select_bodies_at_location(pages)
-                except ClientAuthenticationError:
-                    # Nothing can be read before a sign-in.
-                    raise
-                except HttpResponseError:
-                    # unknown: not permitted, or not served.
-                    continue
+            first, *others = (*_LISTED_KINDS, *_SUPPLY_KINDS)
+            # Alone: it signs in for all, or fails for all.
+            documents = {first: self._list_kind(first)}
+            with ThreadPoolExecutor(_MAX_PARALLEL_LISTS) as executor:
+                lists = executor.map(self._list_permitted_kind, others)
+                documents |= {
+                    kind: bodies
+                    for kind, bodies in zip(others, lists, strict=True)
+                    if bodies is not None
+                }
             # Group and name of each cluster: pools need one request per cluster.
             clusters = [
                 (extract_resource_group(str(c.get("id"))), str(c.get("name")))
@@ -179,6 +167,34 @@ class AzureSubscription:
                 documents[POOLS] = list(chain.from_iterable(pools))
             self.documents = documents
         return _encode_documents(self.documents)
+
+    def _list_kind(self, kind: str) -> list[dict[str, Any]]:
+        """List the current bodies of a kind at the configured location.
+
+        Raises AzureError.
+        """
+        operations = getattr(self._get_client(), kind)
+        # All workloads are in this group.
+        if self.default_group and kind in _WORKLOAD_KINDS:
+            pages = _read_pages(operations.list_by_resource_group, self.default_group)
+        else:
+            pages = _read_pages(operations.list_by_subscription)
+        return self._select_bodies_at_location(pages)
+
+    def _list_permitted_kind(self, kind: str) -> list[dict[str, Any]] | None:
+        """List the current bodies of a kind; supplies as far as permitted.
+
+        None: they may not be read, or are not served. Raises AzureError.
+        """
+        from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+
+        try:
+            return self._list_kind(kind)
+        except HttpResponseError as problem:
+            # Nothing can be read without a sign-in.
+            if kind in _SUPPLY_KINDS and not isinstance(problem, ClientAuthenticationError):
+                return None
+            raise
 
     def parse_sites(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """Parse the sites in documents (resource bodies by kind), and findings about them."""

@@ -1,11 +1,15 @@
-"""Tests of an apply whose operations in Azure take longer than the site may stay unread."""
+"""Tests of slow answers: of lists, and of operations longer than the site may stay unread."""
 
 from __future__ import annotations
+
+from threading import Barrier
+from typing import Any
 
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.workflow.plan_files import plan_execution
+from tests.domains.azure.providers import arm_server
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import (
     CLUSTER_ID,
@@ -49,3 +53,27 @@ def test_unbroken_guard_rail_lets_slow_operations_continue(
     monkeypatch.setattr(plan_execution, "MAXIMUM_WAIT_SECONDS", -1.0)
     assert nexusform("apply", "p") in (0, 2), nexusform.said
     assert len(nexusform.changes()) == 3
+
+
+def test_lists_of_a_slow_azure_are_read_at_the_same_time_after_one_sign_in(
+    nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve = arm_server._Handler.serve
+    # The first page of each of two lists is answered only when both were requested.
+    first_pages = ["racks", "bareMetalMachines"]
+    both = Barrier(2, timeout=60)
+    events: list[tuple[str, str]] = []
+
+    def serve_slowly(handler: Any) -> None:
+        kind = handler.path.partition("?")[0].rpartition("/")[2]
+        events.append(("request", kind))
+        if kind in first_pages:
+            first_pages.remove(kind)
+            both.wait()
+        serve(handler)
+        events.append(("answer", kind))
+
+    monkeypatch.setattr(arm_server._Handler, "serve", serve_slowly)
+    assert nexusform("plan") == 0, nexusform.said
+    assert events[:2] == [("request", "clusters"), ("answer", "clusters")]
+    assert not both.broken
