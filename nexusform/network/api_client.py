@@ -7,14 +7,12 @@ and is of the requested origin: redirects are errors.
 from __future__ import annotations
 
 import os
-import re
 import ssl
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from socket import EAI_AGAIN, gaierror
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -22,6 +20,7 @@ from msgspec import Struct, field
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.files.sandbox import declare_server
+from nexusform.network.connection_errors import describe_connection_error
 from nexusform.network.deadlines import (
     DeadlineRunner,
     OperationAbandoned,
@@ -46,12 +45,6 @@ _UNAUTHORIZED: Final = 401
 _PART_BYTES: Final = 1 << 20
 # Bytes of one line of a stream.
 _MAX_LINE_BYTES: Final = 1 << 24
-# Prefixes and suffixes added by Python to messages of the system and OpenSSL.
-_PYTHON_MARKS: Final = re.compile(
-    r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$"
-)
-
-
 # Of httpx2: the certificates of the system, or these.
 _CERTIFICATE_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -307,92 +300,3 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
             yield request
 
     return TokenAuth()
-
-
-_CONNECTION_LOST: Final = "the connection was broken off"
-
-
-def describe_connection_error(problem: Exception) -> str:
-    """Return the cause of a failed request as a clause without a full stop.
-
-    Example: `the connection was refused`.
-    """
-    from httpx2 import TimeoutException, TransportError
-
-    first_line = _get_first_line(problem)
-    if isinstance(problem, TimeoutException):
-        phases = {
-            "ConnectTimeout": "connecting",
-            "ReadTimeout": "waiting for its answer",
-            "WriteTimeout": "sending",
-            "PoolTimeout": "waiting for a free connection",
-        }
-        phase = phases.get(type(problem).__name__, "the request")
-        return (
-            f"it does not answer ({'the TLS handshake' if 'handshake' in first_line else phase} "
-            "timed out)"
-        )
-    if isinstance(problem, TransportError):
-        for cause in _iterate_exception_causes(problem):
-            message = _describe_system_error(cause)
-            if message:
-                return message
-        if first_line.startswith(("Server disconnected", "peer closed connection")):
-            return _CONNECTION_LOST
-    # Without codes of Python and OpenSSL.
-    return _PYTHON_MARKS.sub("", first_line)
-
-
-def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and its chain of causes, each once."""
-    visited: set[int] = set()
-    cause: BaseException | None = problem
-    while cause is not None and id(cause) not in visited:
-        visited.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _describe_system_error(cause: BaseException) -> str:
-    """Return the message for an error of the system or OpenSSL; "" for other exceptions."""
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        verify_message = getattr(cause, "verify_message", "") or _PYTHON_MARKS.sub(
-            "", _get_first_line(cause)
-        )
-        return f"its certificate is not trusted: {verify_message.rstrip('.')}"
-    if isinstance(cause, ConnectionResetError):
-        return "the connection was reset"
-    # Which of the two TLS errors depends on the Python.
-    if isinstance(
-        cause, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionAbortedError | BrokenPipeError
-    ):
-        return _CONNECTION_LOST
-    if isinstance(cause, ssl.SSLError):
-        messages = {
-            "WRONG_VERSION_NUMBER": "what answers there does not speak TLS",
-            "HTTP_REQUEST": "what answers there does not speak TLS",
-            "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate",
-        }
-        # Set by OpenSSL only.
-        reason = getattr(cause, "reason", "") or ""
-        other_message = f"TLS failed: {_PYTHON_MARKS.sub('', _get_first_line(cause))}"
-        return messages.get(reason, other_message)
-    if isinstance(cause, ConnectionRefusedError):
-        return "the connection was refused"
-    # Of a name server.
-    if isinstance(cause, gaierror):
-        return (
-            "its name cannot be looked up now"
-            if cause.errno == EAI_AGAIN
-            else "its name is not known"
-        )
-    return ""
-
-
-def _get_first_line(problem: BaseException) -> str:
-    """Return the first line of an exception's message without a full stop.
-
-    Its class name if it has no message.
-    """
-    lines = str(problem).strip().splitlines() or [type(problem).__name__]
-    return lines[0].rstrip(".")

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
+from nexusform.network.connection_errors import describe_connection_error, find_connection_error
 from nexusform.network.deadlines import compute_silence_limit
 from nexusform.network.read_limits import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadByteLimit
 from nexusform.network.web_errors import WebError, WebErrorKind, check_plain_credentials
@@ -182,16 +183,20 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
             headers = {name.lower(): str(text) for name, text in answer.headers.items()}
             return replace(response, headers=headers), headers.get("location", "")
     except http.client.HTTPException as problem:
-        raise WebError(f"the answer is not HTTP ({_format_connection_error(problem)})") from None
-    except (TimeoutError, urllib.error.URLError) as problem:
+        message = f"the answer is not HTTP ({describe_connection_error(problem)})"
+        raise WebError(find_connection_error(problem) or message) from None
+    except FileTooLarge:
+        raise
+    except OSError as problem:
         reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
         if isinstance(reason, TimeoutError):
             raise WebError(
                 f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT
             ) from None
-        raise WebError(_format_connection_error(reason), WebErrorKind.UNREACHABLE) from None
+        cause = reason if isinstance(reason, BaseException) else problem
+        raise WebError(describe_connection_error(cause), WebErrorKind.UNREACHABLE) from None
     except ValueError as problem:
-        raise WebError(_format_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
+        raise WebError(describe_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
 
 
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
@@ -240,16 +245,6 @@ def _read_declared_length(answer: Any) -> int | None:
     if length is None:
         raise WebError(f'the answer has the invalid length "{text[:20]}"')
     return length
-
-
-def _format_connection_error(problem: object) -> str:
-    """Return the first line of an error's message for display, at most 200 printable characters."""
-    # For an error without a message.
-    class_name = type(problem).__name__
-    text = str(getattr(problem, "strerror", None) or problem) or class_name
-    first_line = text.splitlines()[0]
-    printable_line = "".join(letter if letter.isprintable() else "?" for letter in first_line)
-    return printable_line[:200] or class_name
 
 
 def build_limited_session(endpoint: str) -> Any:

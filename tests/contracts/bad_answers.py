@@ -6,6 +6,7 @@ import gzip
 import itertools
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,11 @@ def keep_silent(connection: socket.socket, _head: bytes) -> None:
             pass
 
 
+def reset_connection(connection: socket.socket, _head: bytes) -> None:
+    """End the connection with a reset instead of an answer."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def drip_body(connection: socket.socket, _head: bytes) -> None:
     """Send one byte at a time, forever."""
     with suppress(OSError):
@@ -65,6 +71,7 @@ CUT: Final[dict[str, Answer]] = {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n" + STATE
     ),
     "no head": build_raw_answer(b""),
+    "a reset": reset_connection,
     "half a head": build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Le"),
     "half a body of a 404": build_raw_answer(
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 99\r\n\r\nNo"

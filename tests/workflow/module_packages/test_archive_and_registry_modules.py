@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
+from tests.contracts.bad_answers import reset_connection, run_bad_server
 from tests.workflow.module_packages.module_server import (
     RACK,
     SITE,
@@ -93,6 +94,15 @@ def test_wrong_checksum_is_an_error(server: ModuleServer, nf: Run) -> None:
     code, text = nf("init")
     assert code == 1
     assert 'An archive needs its SHA-256: add "?checksum=sha256:...' in text
+
+
+def test_broken_download_is_described(nf: Run) -> None:
+    with run_bad_server(reset_connection) as server:
+        address = f"http://127.0.0.1:{server.port}/sites.zip"
+        write_root(f"{address}?checksum=sha256:{'0' * 64}")
+        code, text = nf("init")
+    assert code == 1
+    assert f'The module "lab" cannot be downloaded: {address}: the connection was reset.' in text
 
 
 def build_link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:

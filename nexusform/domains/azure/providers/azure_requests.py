@@ -5,7 +5,6 @@ Each change is checked before it is sent, and sent under a condition: a new reso
 therefore found in progress or done, and a stale response changes nothing.
 """
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -43,6 +42,7 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.network.connection_errors import describe_connection_error
 
 FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 FAILED_STATES: Final = frozenset({"Failed", "Canceled"})
@@ -480,13 +480,7 @@ class ArmClient:
             # The client itself never retries: the effect of an unanswered request is read first.
             method(*arguments, polling=False, raw_response_hook=responses.append, **options)
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            # Libraries quote the messages of lower layers: take the last quoted text, else the
-            # whole line.
-            line = extract_first_line(problem)
-            quoted_texts = re.findall(r"'([^']+)'", line)
-            message = (
-                f"The connection to Azure failed ({quoted_texts[-1] if quoted_texts else line})"
-            )
+            message = f"The connection to Azure failed ({describe_connection_error(problem)})"
             self._possibly_sent.add(target)
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:

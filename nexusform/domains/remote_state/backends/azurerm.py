@@ -38,6 +38,7 @@ from nexusform.interfaces.state_storage import (
     StoredStateVersion,
 )
 from nexusform.json_data.plain_data import get_text
+from nexusform.network.connection_errors import find_connection_error
 from nexusform.network.http_client import build_limited_session
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
@@ -557,6 +558,9 @@ def _format_reason(problem: Any) -> str:
     code = _get_error_code(problem)
     if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
         return f"the server answered {status} with a web page. A proxy may answer in its place."
+    connection_error = find_connection_error(problem)
+    if connection_error:
+        return f"{connection_error}."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     # An absent code, "", is in every line.
     return _HINTS.get(code, line if code in line else f"{line} ({code})")

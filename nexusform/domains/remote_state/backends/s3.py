@@ -43,6 +43,7 @@ from nexusform.interfaces.state_storage import (
     StateLocked,
     StoredStateVersion,
 )
+from nexusform.network.connection_errors import find_connection_error
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
@@ -323,7 +324,8 @@ class S3Backend(LineJournalBackend):
             # Only a ClientError has it.
             metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
             status = int(metadata.get("HTTPStatusCode") or 0)
-            message = f"{problem}"
+            connection_error = find_connection_error(problem)
+            message = f"{connection_error}." if connection_error else f"{problem}"
             if 300 <= status < 400:
                 region = metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region")
                 location = (

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_site
+from nexusform.network.web_errors import find_free_port
 from tests.domains.azure.providers.arm_server import ArmServer, Faults, build_machine_id
 from tests.domains.azure.providers.azure_sites import (
     CLUSTER,
@@ -253,3 +254,12 @@ def test_failed_vm_without_machine_is_placed_and_does_not_move(
         nexusform.said
     )
     assert "Impact: no running workload affected" in nexusform.said
+
+
+def test_unreachable_azure_is_described(
+    nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_AZURE_ENDPOINT", f"https://localhost:{find_free_port()}")
+    assert nexusform("plan") == 1
+    assert "Azure cannot be read: the connection was refused" in nexusform.said
+    assert "HTTPSConnection" not in nexusform.said
