@@ -199,6 +199,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     # Loaded on first use.
     from nexusform.files.sandbox import declare_server
     from nexusform.network.azure_identity import create_configured_identity
+    from nexusform.network.connection_errors import describe_request_error
     from nexusform.network.http_client import build_limited_session
 
     declare_server(key_id)
@@ -215,7 +216,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     except BackendProblem as problem:
         raise EncryptionProblem(str(problem)) from None
     except (AzureError, ValueError) as problem:
-        raise EncryptionProblem(f"{key_id}: {str(problem).splitlines()[0]}") from None
+        raise EncryptionProblem(f"{key_id}: {describe_request_error(problem)}") from None
 
 
 def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:

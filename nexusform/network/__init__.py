@@ -4,7 +4,7 @@
 PUBLIC = {
     "azure_identity": "create_configured_identity get_setting",
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
-    "connection_errors": "describe_connection_error find_connection_error",
+    "connection_errors": "describe_connection_error describe_request_error find_connection_error",
     "local_server": "LocalRequest LocalRequestHandler LocalResponse LocalServer",
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": (

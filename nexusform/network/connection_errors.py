@@ -41,6 +41,12 @@ def describe_connection_error(problem: BaseException) -> str:
     return find_connection_error(problem) or _format_first_line(problem)
 
 
+def describe_request_error(problem: BaseException) -> str:
+    """Return the cause of a failed request, or the whole first line of the server's error."""
+    lines = str(problem).splitlines() or [type(problem).__name__]
+    return find_connection_error(problem) or lines[0]
+
+
 def find_connection_error(problem: BaseException) -> str:
     """Return the cause of a failed connection as a clause; "" if the error is of another kind."""
     causes = list(_iterate_causes(problem))

@@ -8,7 +8,7 @@ PUBLIC = {
         "Nesting ObjectReference OnChange"
     ),
     "value_types": (
-        "BOOL build_type_json describe_type DYNAMIC has_dynamic ListType MapType NUMBER ObjectType "
-        "parse_type_json PrimitiveType SetType STRING TupleType Type"
+        "BOOL build_type_json describe_type DYNAMIC has_dynamic is_same_type ListType MapType "
+        "NUMBER ObjectType parse_type_json PrimitiveType SetType STRING TupleType Type"
     ),
 }

@@ -147,6 +147,30 @@ def describe_type(value_type: Type, *, constraint: bool = False) -> str:
     return f"{_COLLECTIONS[type(value_type)]} of {element_name}"
 
 
+def is_same_type(left: Type, right: Type) -> bool:
+    """Return `left == right` for types of any depth.
+
+    Python 3.12 compares at most 500 levels of object types.
+    """
+    pending = [(left, right)]
+    while pending:
+        left, right = pending.pop()
+        if isinstance(left, ObjectType) and isinstance(right, ObjectType):
+            is_same = (left.names, left.optional, left.defaults) == (
+                right.names,
+                right.optional,
+                right.defaults,
+            )
+        elif isinstance(left, PrimitiveType):
+            is_same = left == right
+        else:
+            is_same = type(left) is type(right) and len(left.parts) == len(right.parts)
+        if not is_same:
+            return False
+        pending += zip(left.parts, right.parts, strict=True)
+    return True
+
+
 def has_dynamic(value_type: Type) -> bool:
     """Check whether the type contains the open type."""
     return value_type is DYNAMIC or any(map(has_dynamic, value_type.parts))

@@ -15,8 +15,10 @@ from nexusform.schemas.value_types import (
     ObjectType,
     SetType,
     TupleType,
+    Type,
     build_type_json,
     describe_type,
+    is_same_type,
     parse_type_json,
 )
 
@@ -64,3 +66,35 @@ def test_type_round_trips_through_json(data: Any) -> None:
 def test_invalid_type_is_rejected(data: Any) -> None:
     with pytest.raises(ValueError, match="not a type"):
         parse_type_json(data)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        NUMBER,
+        ListType(STRING),
+        MapType(NUMBER),
+        TupleType((STRING,)),
+        ObjectType.create({"name": STRING, "age": NUMBER, "tags": MapType(STRING)}),
+        ObjectType.create({"name": STRING, "age": NUMBER, "labels": MapType(STRING)}, ["age"]),
+        ObjectType.create({"name": STRING, "age": NUMBER, "tags": MapType(BOOL)}, ["age"]),
+    ],
+)
+def test_types_that_differ_are_not_the_same(other: Type) -> None:
+    assert is_same_type(_PERSON, _PERSON)
+    assert is_same_type(other, parse_type_json(build_type_json(other)))
+    assert not is_same_type(_PERSON, other)
+    assert not is_same_type(other, _PERSON)
+    assert not is_same_type(TupleType((_PERSON, STRING)), TupleType((_PERSON, other)))
+
+
+def test_types_of_any_depth_are_compared() -> None:
+    """On Python 3.12, `==` compares at most 500 levels of objects."""
+
+    def nest(leaf: Type) -> Type:
+        for _ in range(600):
+            leaf = ObjectType((("a", leaf),))
+        return leaf
+
+    assert is_same_type(nest(STRING), nest(STRING))
+    assert not is_same_type(nest(STRING), nest(NUMBER))

@@ -17,7 +17,7 @@ from nexusform.planning.preparation.planning_order import build_block_address, i
 from nexusform.planning.preparation.target_selection import Selection, find_selected_outputs
 from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
 from nexusform.resources.address import Address
-from nexusform.schemas.value_types import DYNAMIC
+from nexusform.schemas.value_types import DYNAMIC, is_same_type
 from nexusform.state.objects import OutputState
 from nexusform.values.typed_value import UNKNOWN, Value, build_null
 
@@ -202,7 +202,7 @@ def _build_change(name: str, prior: OutputState | None, planned: OutputState) ->
     # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN
     # Readers of the state get the type, too: a set is no list.
-    same_type = prior.type == planned.type
+    same_type = is_same_type(prior.type, planned.type)
     is_unchanged = same_value and same_type and prior.sensitive == planned.sensitive
     action = Action.NO_OP if is_unchanged else Action.UPDATE
     return OutputChange(

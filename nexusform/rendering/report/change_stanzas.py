@@ -30,7 +30,7 @@ from nexusform.rendering.report.object_rows import (
 )
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import Address
-from nexusform.schemas.value_types import describe_type
+from nexusform.schemas.value_types import describe_type, is_same_type
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
@@ -144,7 +144,8 @@ def compare_output(output: OutputChange) -> DifferenceNode:
     marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
-    if output.action is Action.UPDATE and before == after and output.before_type != output.type:
+    has_same_value = output.action is Action.UPDATE and before == after
+    if has_same_value and not is_same_type(output.before_type, output.type):
         return DifferenceNode(
             NodeKind.CONDENSED, CHANGED, output.name, new=_describe_type_change(output)
         )

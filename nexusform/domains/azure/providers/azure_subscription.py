@@ -38,7 +38,7 @@ from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.network.azure_identity import create_configured_identity
-from nexusform.network.connection_errors import find_connection_error
+from nexusform.network.connection_errors import describe_request_error
 from nexusform.network.deadlines import (
     DeadlineRunner,
     OperationAbandoned,
@@ -424,7 +424,7 @@ def convert_azure_errors() -> Iterator[None]:
         yield
     except AzureError as problem:
         sign_in_hint = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
-        reason = find_connection_error(problem) or extract_first_line(problem)
+        reason = describe_request_error(problem)
         raise ProviderProblem(f"Azure cannot be read: {reason}{sign_in_hint}") from None
 
 
@@ -526,8 +526,7 @@ def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: st
             "be missing"
         )
     except AzureError as problem:
-        reason = find_connection_error(problem) or extract_first_line(problem)
-        return f"and it cannot be read: {reason}"
+        return f"and it cannot be read: {describe_request_error(problem)}"
     if body is None or read_provisioning_state(body) == _DELETING:
         return ""
     if listed_group and listed_group.lower() != target.group.lower():
