@@ -1,4 +1,4 @@
-"""Certificates for test servers."""
+"""Certificates for test servers, and keys that sign plans."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import ipaddress
 from pathlib import Path
 
 
-def create_certificate(folder: Path) -> tuple[Path, Path]:
-    """Create a self-signed certificate for localhost and its key."""
+def create_certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
+    """Create a self-signed certificate for a name and for 127.0.0.1, and its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(subject)
+        .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
@@ -40,3 +40,40 @@ def create_certificate(folder: Path) -> tuple[Path, Path]:
         )
     )
     return paths
+
+
+def create_signing_key(
+    private: Path | str,
+    public: Path | str | None = None,
+    *,
+    algorithm: str = "ed25519",
+    password: bytes = b"",
+) -> None:
+    """Write a new private key as PEM, and its public key if requested.
+
+    `algorithm` is ed25519 or rsa. With a password, the private key is encrypted.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+
+    key = (
+        rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        if algorithm == "rsa"
+        else ed25519.Ed25519PrivateKey.generate()
+    )
+    encryption = (
+        serialization.BestAvailableEncryption(password)
+        if password
+        else serialization.NoEncryption()
+    )
+    content = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
+    # As openssl writes it: nobody else may read it.
+    Path(private).touch(mode=0o600)
+    Path(private).write_bytes(content)
+    if public is not None:
+        content = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        Path(public).write_bytes(content)

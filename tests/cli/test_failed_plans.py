@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.workflow.runs.run import Run
+from tests.certificates import create_signing_key
 
 CONFIGURATION = """
 variable "machines" {
@@ -164,11 +164,7 @@ def test_failed_plan_is_shown_and_not_applied(
 
 
 def test_failed_plan_is_not_signed(nf: Callable[..., Result]) -> None:
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
-        check=True,
-        capture_output=True,
-    )
+    create_signing_key("key.pem")
     nf("plan", "-out=p", "-var=unknown=1")
     before = Path("p").read_bytes()
     code, out, err = nf("sign", "-key=key.pem", "p", "-confine=false")

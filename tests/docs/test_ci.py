@@ -21,6 +21,7 @@ from nexusform.cli.commands import Command
 from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands
+from tests.certificates import create_signing_key
 from tests.docs.documented_domains import of_documented_domains
 from tests.docs.recipe_python import write_python
 from tests.rendering.real_plans import (
@@ -163,8 +164,7 @@ def test_action_applies_only_the_signed_plan(
 ) -> None:
     key = workspace / "plan.key"
     public = workspace / "plan.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
-    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    create_signing_key(key, public)
     # As with RUNNER_TEMP, outside of the work tree.
     outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}
     sign = find_step_script("sign")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import commands
+from tests.certificates import create_signing_key
 from tests.contracts.bad_answers import build_raw_answer, run_bad_server
 from tests.contracts.http_state_server import ServerContent, StoredState, run_state_server
 from tests.docs.github_jobs import TOKEN, FakeGitHub, JobResult
@@ -59,12 +60,6 @@ def find_runner_commands(log: str) -> list[str]:
         elif RUNNER.search(line):
             found.append(line)
     return found
-
-
-OTHER = """-----BEGIN PRIVATE KEY-----
-MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF
------END PRIVATE KEY-----
-"""
 
 
 class GitHubRepository:
@@ -134,8 +129,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("keys")
     key = place / "plan.key"
     public = place / "plan.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
-    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    create_signing_key(key, public)
     return {"private": key.read_text(), "public": public.read_text()}
 
 
@@ -267,16 +261,14 @@ def test_withdrawn_plan_is_not_applied(
     assert not any(place.document for place in repository.store.places.values())
 
 
-def test_plan_without_signature_is_not_applied(
-    repository: GitHubRepository, keys: dict[str, str]
+def test_plan_signed_with_another_key_is_not_applied(
+    repository: GitHubRepository, keys: dict[str, str], tmp_path: Path
 ) -> None:
     tree = repository.tree(1)
     assert repository.plan(tree, "aaa1").success
     repository.hub.merge("aaa1", "merged1")
-    other = {
-        **keys,
-        "public": subprocess.check_output(["openssl", "pkey", "-pubout"], input=OTHER, text=True),
-    }
+    create_signing_key(tmp_path / "other.key", tmp_path / "other.pub")
+    other = {**keys, "public": (tmp_path / "other.pub").read_text()}
     signing, applying = repository.after_merge(tree, "merged1", other)
     assert signing.success
     assert not applying.success

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from tests.docs.recipe_python import write_python
+from tests.git_repositories import run_git
 from tests.kill_points import long_case, tries_all
 
 ROOT = Path(__file__).parents[2]
@@ -77,9 +78,8 @@ EXAMPLES_OF_A_FILE = [
 
 def list_documents() -> list[Path]:
     """Return the files in the repository with text for users."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.split()
+    has_history = (ROOT / ".git").exists() and shutil.which("git") is not None
+    listed = run_git(ROOT, "ls-files").split() if has_history else []
     folders = ("docs", "examples", "packaging", "editors", "nexusform", "state", ".github", ".ci")
     names = listed or [
         str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*")

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests import commands
+from tests.certificates import create_signing_key
 from tests.contracts.http_state_server import ServerContent
 from tests.docs.code_hosts import GH, FakeGitLab, run_gitlab
 from tests.docs.recipe_python import write_python
@@ -207,8 +208,7 @@ def test_only_plan_of_head_commit_is_applied(
 def create_keys(place: Path) -> dict[str, str]:
     key = place / "plan.key"
     public = place / "plan.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
-    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    create_signing_key(key, public)
     return {"NEXUSFORM_PLAN_KEY": str(key), "NEXUSFORM_PLAN_PUB": str(public)}
 
 

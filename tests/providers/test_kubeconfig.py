@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gc
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -24,6 +23,7 @@ from nexusform.providers.kubeconfig import (
     build_api_client,
     read_account,
 )
+from tests.certificates import create_certificate
 
 pytest.importorskip("lightkube")
 KUBECONFIG: dict[str, Any] = {
@@ -257,32 +257,7 @@ def test_interactive_plug_in_times_out(
 def test_tls_server_name_is_respected(tmp_path: Path) -> None:
     import ssl
 
-    key = tmp_path / "key"
-    certificate = tmp_path / "crt"
-    words = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=hub.example",
-    ]
-    more = [
-        "-addext",
-        "subjectAltName=DNS:hub.example",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    ]
-    try:
-        subprocess.run([*words, *more], check=True, capture_output=True)
-    except OSError:
-        pytest.skip("openssl is not installed: no certificate of another name can be made")
+    certificate, key = create_certificate(tmp_path, "hub.example")
     api = HTTPServer(("127.0.0.1", 0), type("Api", (RecordingHandler,), {"headers_seen": []}))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

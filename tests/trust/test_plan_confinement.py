@@ -17,6 +17,7 @@ from nexusform.domains.whatif.workflow import simulation_input
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import intersect_prefixes
 from nexusform.workflow.plan_files import saved_plans
+from tests.certificates import create_signing_key
 from tests.contracts.http_state_server import run_state_server
 
 CANARY = "canary-3f1b9c"
@@ -141,8 +142,7 @@ def test_operator_can_lift_confinement_of_a_plan(
 def create_key_pair(directory: Path) -> tuple[Path, Path]:
     private = directory / "plan.key"
     public = directory / "plan.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
-    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    create_signing_key(private, public)
     return private, public
 
 

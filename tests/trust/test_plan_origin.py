@@ -1,7 +1,6 @@
 """Tests that a signed plan is applied only at its place and in its time."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.workflow.opening.git_work_tree import explain_not_ancestor, find_repository
+from tests.git_repositories import run_git
 from tests.trust.test_saved_plans import forge_plan
 from tests.trust.test_signatures import write_keys
 
@@ -23,7 +23,6 @@ resource "nexus_rack" "r" {{
   machine_count = 1
 }}
 """
-GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
 # seconds since 1970.
 PLAN_TIME = 1_800_000_000
 DAY = 24 * 3600
@@ -34,11 +33,6 @@ Run = Callable[..., tuple[int, str]]
 def write_configuration(directory: str, racks: int, backend: str = "") -> None:
     text = CONFIGURATION.format(name=directory, racks=racks)
     Path(f"../{directory}/main.nf.hcl").write_text(text + backend)
-
-
-def git(*words: str) -> str:
-    command = [*GIT, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -64,7 +58,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     for directory in ("lab", "prod"):
         (tmp_path / "repository" / directory).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "repository" / "lab")
-    git("init", "-q", "..")
+    run_git(".", "init", "-q", "..")
     write_configuration("lab", 3)
     write_configuration("prod", 2)
 
@@ -173,18 +167,18 @@ def test_plan_of_another_backend_is_rejected(run: Run) -> None:
 
 
 def test_plan_of_another_repository_is_rejected(run: Run) -> None:
-    git("remote", "add", "origin", "https://token@GitHub.com/o/r.git")
+    run_git(".", "remote", "add", "origin", "https://token@GitHub.com/o/r.git")
     path = save_signed_plan(run)
-    git("remote", "set-url", "origin", "git@github.com:o/r")
+    run_git(".", "remote", "set-url", "origin", "git@github.com:o/r")
     assert "repository" not in run("apply", VERIFY, "-max-age=1h", path)[1]
     path = save_signed_plan(run)
-    git("remote", "set-url", "origin", "https://github.com/o/fork")
+    run_git(".", "remote", "set-url", "origin", "https://github.com/o/fork")
     code, text = run("apply", VERIFY, path)
     assert code == 1
     assert (
         'The plan is for the repository "github.com/o/r" (here it is "github.com/o/fork")' in text
     )
-    git("remote", "remove", "origin")
+    run_git(".", "remote", "remove", "origin")
     code, text = run("apply", VERIFY, path)
     assert code == 1
     assert '"github.com/o/r" (here it is a repository without a remote)' in text
@@ -292,19 +286,19 @@ def test_revocation_file_of_another_key_is_neither_extended_nor_accepted(run: Ru
 
 
 def commit_all(message: str) -> None:
-    git("add", "..")
-    git("commit", "-q", "-m", message)
+    run_git(".", "add", "..")
+    run_git(".", "commit", "-q", "-m", message)
 
 
 def test_ancestor_is_required_only_on_request(run: Run) -> None:
     commit_all("one")
-    git("checkout", "-q", "-b", "side")
-    git("commit", "-q", "--allow-empty", "-m", "side")
+    run_git(".", "checkout", "-q", "-b", "side")
+    run_git(".", "commit", "-q", "--allow-empty", "-m", "side")
     path = save_signed_plan(run)
-    git("checkout", "-q", "main")
+    run_git(".", "checkout", "-q", "main")
     text = expect_rejection(run, VERIFY, "-verify=ancestor", path)
     assert "is no ancestor of the current commit" in text
-    git("merge", "-q", "--no-ff", "side")
+    run_git(".", "merge", "-q", "--no-ff", "side")
     code, text = run("apply", VERIFY, "-verify=ancestor", path)
     assert code == 0, text
 
@@ -314,11 +308,11 @@ def test_shallow_clone_cannot_check_an_ancestor(
 ) -> None:
     commit_all("one")
     path = save_signed_plan(run)
-    commit_all_empty = ("commit", "-q", "--allow-empty", "-m", "two")
-    git(*commit_all_empty)
-    git("clone", "-q", "--depth=1", f"file://{tmp_path}/repository", str(tmp_path / "clone"))
-    git("-C", str(tmp_path / "clone"), "remote", "remove", "origin")
-    monkeypatch.chdir(tmp_path / "clone" / "lab")
+    run_git(".", "commit", "-q", "--allow-empty", "-m", "two")
+    clone = tmp_path / "clone"
+    run_git(".", "clone", "-q", "--depth=1", f"file://{tmp_path}/repository", str(clone))
+    run_git(clone, "remote", "remove", "origin")
+    monkeypatch.chdir(clone / "lab")
     assert "This clone is shallow" in expect_rejection(run, "-verify=ancestor", path)
     code, text = run("apply", VERIFY, path)
     assert code == 0, text
@@ -367,9 +361,9 @@ def test_absolute_path_of_a_state_in_the_work_tree_moves_with_the_clone(
 
 
 def test_name_of_the_repository_is_compared_only_with_verification(run: Run) -> None:
-    git("remote", "add", "origin", "https://github.com/o/r.git")
+    run_git(".", "remote", "add", "origin", "https://github.com/o/r.git")
     path = save_signed_plan(run)
-    git("remote", "set-url", "origin", "git@host-alias:o/r")
+    run_git(".", "remote", "set-url", "origin", "git@host-alias:o/r")
     text = expect_rejection(run, "-verify=replan", path)
     assert 'repository "github.com/o/r" (here it is "host-alias/o/r")' in text
     code, text = run("apply", path)
@@ -403,13 +397,13 @@ def test_repository_has_a_normal_form(
     address: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    git("init", "-q")
-    git("remote", "add", "origin", address)
+    run_git(".", "init", "-q")
+    run_git(".", "remote", "add", "origin", address)
     assert find_repository(".", {}) == repository
 
 
 def test_repository_of_an_earlier_version_is_compared_in_its_normal_form(run: Run) -> None:
-    git("remote", "add", "origin", "git@github.com:O/R")
+    run_git(".", "remote", "add", "origin", "git@github.com:O/R")
     path = save_signed_plan(run)
     recorded = "github.com/O/R"
     forge_plan(
@@ -424,7 +418,7 @@ def test_repository_of_an_earlier_version_is_compared_in_its_normal_form(run: Ru
 def test_checkout_of_another_repository_is_not_that_of_the_workflow(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    git("remote", "add", "origin", "https://github.com/org/infra")
+    run_git(".", "remote", "add", "origin", "https://github.com/org/infra")
     commit_all("one")
     monkeypatch.setenv("GITHUB_REPOSITORY", "org/workflows")
     monkeypatch.setenv("GITHUB_SHA", "a" * 40)
@@ -439,7 +433,7 @@ def test_checkout_of_another_repository_is_not_that_of_the_workflow(
 def test_directory_of_an_archive_is_not_compared(
     verify: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    git("remote", "add", "origin", "https://github.com/o/r")
+    run_git(".", "remote", "add", "origin", "https://github.com/o/r")
     path = save_signed_plan(run)
     (tmp_path / "repository" / "lab").rename(tmp_path / "archive")
     monkeypatch.chdir(tmp_path / "archive")
@@ -474,7 +468,7 @@ def test_ancestor_that_is_no_commit_does_not_reach_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    git("init", "-q")
+    run_git(".", "init", "-q")
     monkeypatch.setattr("subprocess.run", None)
     reason = explain_not_ancestor("--all", "b" * 40, ".")
     assert reason == "The commit of the plan or of this directory is no commit ID."

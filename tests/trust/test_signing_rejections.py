@@ -5,7 +5,6 @@ Each file stays unchanged.
 
 import base64
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
+from tests.certificates import create_signing_key
 
 CONFIGURATION = """
 locals {
@@ -40,14 +40,7 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_keys(name: str, algorithm: str = "ed25519") -> None:
-    private = f"{name}.key"
-    public = f"{name}.pub"
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", algorithm, "-out", private],
-        check=True,
-        capture_output=True,
-    )
-    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
+    create_signing_key(f"{name}.key", f"{name}.pub", algorithm=algorithm)
 
 
 def rewrite(**fields: object) -> None:
@@ -95,18 +88,7 @@ def copy_key_into_tree() -> None:
 
 
 def encrypt_key() -> None:
-    command = [
-        "openssl",
-        "pkey",
-        "-in",
-        "../team.key",
-        "-aes256",
-        "-passout",
-        "pass:secret",
-        "-out",
-        "../locked.key",
-    ]
-    subprocess.run(command, check=True)
+    create_signing_key("../locked.key", password=b"secret")
 
 
 REJECTIONS: dict[str, tuple[Callable[[], object], list[str], str]] = {

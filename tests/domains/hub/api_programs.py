@@ -18,6 +18,7 @@ from typing import Any
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 from nexusform.files import sandbox
 from nexusform.files.regular_files import Confinement
+from tests.certificates import create_signing_key
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -99,11 +100,7 @@ class ApiPrograms:
             "--unsafe-no-fsync",
             "--log-level=error",
         )
-        subprocess.run(
-            ["openssl", "genrsa", "-out", f"{where}/sa.key", "2048"],
-            check=True,
-            capture_output=True,
-        )
+        create_signing_key(where / "sa.key", algorithm="rsa")
         (where / "tokens.csv").write_text(TOKENS)
         self._start(
             "kube-apiserver",

@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,6 +16,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN, pack_archive
+from tests.certificates import create_signing_key
+from tests.git_repositories import run_git
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -195,11 +196,7 @@ def test_wrong_command_for_fleet_plan_names_sites_command(
 ) -> None:
     fleet()
     assert command("plan", "-out=f.nfsites")[0] == 0
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"],
-        check=True,
-        capture_output=True,
-    )
+    create_signing_key("team.key")
     asked = (
         ["sign", "-key=team.key", "f.nfsites", "-confine=false"],
         ["show", "f.nfsites"],
@@ -310,11 +307,7 @@ def test_invalid_input_is_reported_with_its_row_and_variable(
 def test_fleet_plan_is_signed_after_approval(fleet: Fleet, command: Command) -> None:
     fleet()
     for name in ("team", "mallory"):
-        make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.key"]
-        subprocess.run(make, check=True, capture_output=True)
-        subprocess.run(
-            ["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True
-        )
+        create_signing_key(f"{name}.key", f"{name}.pub")
     assert command("plan", "-out=f.nfsites", "-sign=mallory.key", "-confine=false")[0] == 0
     plan = Path("f.nfsites").read_bytes()
     code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
@@ -327,16 +320,9 @@ def test_fleet_plan_is_signed_after_approval(fleet: Fleet, command: Command) -> 
     assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0
 
 
-def make_keys(name: str) -> None:
-    key = f"{name}.key"
-    make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", key]
-    subprocess.run(make, check=True, capture_output=True)
-    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", f"{name}.pub"], check=True)
-
-
 def test_withdrawn_fleet_plan_is_rejected(fleet: Fleet, command: Command) -> None:
     fleet()
-    make_keys("team")
+    create_signing_key("team.key", "team.pub")
     sign = ("-sign=team.key", "-confine=false")
     assert command("plan", "-out=f.nfsites", *sign)[0] == 0
     assert run_command_line(["sites", "sign", "-withdraw", "-key=team.key", "f.nfsites"]) == 0
@@ -368,7 +354,7 @@ def test_old_fleet_plan_is_rejected(
 def test_fleet_plan_of_another_directory_is_rejected(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subprocess.run(["git", "init", "-q", "."], check=True)
+    run_git(".", "init", "-q")
     for name in ("lab", "prod"):
         Path(name).mkdir()
     monkeypatch.chdir("lab")
@@ -389,12 +375,7 @@ def test_signed_fleet_plan_has_a_statement(
     fleet: Fleet, command: Command, sign_while_planning: bool
 ) -> None:
     fleet()
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "t.key"],
-        check=True,
-        capture_output=True,
-    )
-    subprocess.run(["openssl", "pkey", "-in", "t.key", "-pubout", "-out", "t.pub"], check=True)
+    create_signing_key("t.key", "t.pub")
     words = ["-sign=t.key", "-confine=false"] if sign_while_planning else []
     assert command("plan", "-out=f.nfsites", *words)[0] == 0
     if not sign_while_planning:

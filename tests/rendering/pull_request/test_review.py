@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import Position, Span, build_error, build_warning
 from nexusform.plans.plan import Plan
 from nexusform.rendering.pull_request.github_review import DiffLines, build_review, parse_diff
+from tests.git_repositories import run_git
 
 SITE = """resource "nexus_site" "lab" {{}}
 
@@ -43,30 +42,15 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sites" / "lab").mkdir(parents=True)
     (tmp_path / "sites" / "lab" / "main.nf.hcl").write_text(SITE.format(count=4))
     (tmp_path / "other.txt").write_text("a\n")
-    _run_git(tmp_path, "init", "-q")
-    _run_git(tmp_path, "add", ".")
-    _run_git(tmp_path, "commit", "-q", "-m", "before")
+    run_git(tmp_path, "init", "-q")
+    run_git(tmp_path, "add", ".")
+    run_git(tmp_path, "commit", "-q", "-m", "before")
     monkeypatch.chdir(tmp_path / "sites" / "lab")
     return tmp_path
 
 
-def _run_git(directory: Path, *words: str) -> str:
-    author = {
-        f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-    }
-    done = subprocess.run(
-        ["git", *words],
-        cwd=directory,
-        env={**os.environ, **author},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
 def _build_review(repository: Path, *options: str) -> dict[str, Any]:
-    (repository / "pr.diff").write_text(_run_git(repository, "diff", *options))
+    (repository / "pr.diff").write_text(run_git(repository, "diff", *options))
     run_command_line(
         ["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"]
     )
@@ -101,7 +85,7 @@ def test_lines_outside_the_diff_have_no_comment(repository: Path) -> None:
     )
     review = _build_review(repository, "-U0")
     assert [comment["line"] for comment in review["comments"]] == [17]
-    _run_git(repository, "commit", "-q", "-a", "-m", "count")
+    run_git(repository, "commit", "-q", "-a", "-m", "count")
     Path("../../other.txt").write_text("b\n")
     review = _build_review(repository)
     assert (review["event"], review["comments"]) == ("REQUEST_CHANGES", [])

@@ -18,8 +18,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.crowded_server import CrowdedServer
+from tests.git_repositories import run_git
 
-IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "core.hooksPath=")
 RACK = """
 variable "site_id" {
   type = string
@@ -53,13 +53,6 @@ output "count" {
   value = module.lab.count
 }
 """
-
-
-def run_git(directory: Path, *words: str) -> str:
-    """Run git in a repository and return its output."""
-    command = ["git", *IDENTITY, *words]
-    result = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True)
-    return result.stdout.strip()
 
 
 def commit_files(repository: Path, files: Mapping[str, str], *, tag: str = "") -> str:

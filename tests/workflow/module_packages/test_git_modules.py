@@ -12,6 +12,7 @@ from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
 from nexusform.resources.address import Address, ModulePathStep
 from nexusform.workflow.module_packages import git_packages
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from tests.git_repositories import run_git
 from tests.workflow.module_packages.module_server import (
     RACK,
     ROOT,
@@ -19,7 +20,6 @@ from tests.workflow.module_packages.module_server import (
     ModuleServer,
     build_tar,
     commit_files,
-    run_git,
 )
 from tests.workflow.module_packages.ssh_server import run_sshd
 

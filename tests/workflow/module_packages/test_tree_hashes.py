@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.files import file_trees, tree_hash_cache
-from tests.workflow.module_packages.module_server import ModuleServer, commit_files, run_git
+from tests.git_repositories import run_git
+from tests.workflow.module_packages.module_server import ModuleServer, commit_files
 
 Run = Callable[..., tuple[int, str]]
 MODULE = 'output "o" {\n  value = 1\n}\n'

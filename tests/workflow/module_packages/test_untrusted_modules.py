@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
+from tests.git_repositories import run_git
 from tests.programs import can_trace_calls
 from tests.workflow.module_packages.module_server import (
     RACK,
@@ -20,7 +21,6 @@ from tests.workflow.module_packages.module_server import (
     ModuleServer,
     build_zip,
     commit_files,
-    run_git,
 )
 from tests.workflow.module_packages.ssh_server import run_sshd
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.workflow.opening.git_work_tree import find_commit
+from tests.git_repositories import run_git
 
 Shell = Callable[..., tuple[int, str]]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "inventory"
@@ -97,18 +97,15 @@ def test_replanning_names_the_differences(nf: Shell) -> None:
 
 
 def test_changed_configuration_is_reported_with_its_commit(nf: Shell) -> None:
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main"]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "add", "main.nf.hcl"], check=True)
-    subprocess.run([*git, "commit", "-q", "-m", "one"], check=True)
+    run_git(".", "init", "-q")
+    run_git(".", "add", "main.nf.hcl")
+    run_git(".", "commit", "-q", "-m", "one")
     first = find_commit(".", {})
     assert nf("plan", "-out=p")[0] == 0
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
-    subprocess.run([*git, "pack-refs", "--all"], check=True)
+    run_git(".", "commit", "-q", "--allow-empty", "-m", "two")
+    run_git(".", "pack-refs", "--all")
     second = find_commit(".", {})
-    shown = subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-    ).stdout
+    shown = run_git(".", "rev-parse", "HEAD")
     assert (len(first), second) == (40, shown.strip())
     Path("main.nf.hcl").write_text(SITE.replace("default = 2", "default = 3"))
     code, told = nf("apply", "p")
@@ -124,19 +121,16 @@ def test_commit_is_found_for_detached_head_worktree_and_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
     assert find_commit(".", {}) == ""
     assert find_commit(".", {"CI_COMMIT_SHA": "a" * 40}) == "a" * 40
     assert find_commit(".", {"GITHUB_SHA": "$(reboot)"}) == ""
-    subprocess.run([*git, "init", "-q"], check=True)
+    run_git(".", "init", "-q")
     assert find_commit(".", {}) == ""
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
-    head = subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    subprocess.run([*git, "worktree", "add", "-q", "-b", "more", "beside"], check=True)
+    run_git(".", "commit", "-q", "--allow-empty", "-m", "one")
+    head = run_git(".", "rev-parse", "HEAD").strip()
+    run_git(".", "worktree", "add", "-q", "-b", "more", "beside")
     assert find_commit("beside", {}) == head
-    subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
+    run_git(".", "checkout", "-q", "--detach")
     (tmp_path / "deep" / "er").mkdir(parents=True)
     assert find_commit("deep/er", {}) == head
     # A pull request has a temporary merge commit.

@@ -9,7 +9,6 @@ import base64
 import fcntl
 import io
 import json
-import shutil
 import signal
 import socket
 import ssl
@@ -35,6 +34,8 @@ from nexusform.domains.vnf.serving.grant_server import (
     list_packages,
 )
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
+from tests.certificates import create_certificate
+from tests.git_repositories import run_git
 from tests.planning.harness import plan, require_success
 from tests.trust.test_plan_confinement import create_key_pair
 
@@ -473,7 +474,7 @@ def test_plan_that_apply_rejects_is_not_served(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     private_key, public_key = create_key_pair(tmp_path)
-    subprocess.run(["git", "init", "-q", tmp_path / "work"], check=True)
+    run_git(tmp_path, "init", "-q", "work")
     for name in ("lab", "prod"):
         (tmp_path / "work" / name).mkdir()
         (tmp_path / "work" / name / "main.nf.hcl").write_text(CONFIGURATION)
@@ -564,31 +565,7 @@ def test_sigterm_stops_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_tls_with_a_self_signed_certificate(tmp_path: Path) -> None:
-    certificate = tmp_path / "cert.pem"
-    key = tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    command += [
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    ]
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    subprocess.run(command, check=True, capture_output=True)
+    certificate, key = create_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     journal = GrantJournal(str(tmp_path / "p.nfplan"), "digest")
