@@ -64,7 +64,7 @@ def _iterate_causes(problem: BaseException) -> Iterator[BaseException]:
     while cause is not None and id(cause) not in visited:
         visited.add(id(cause))
         yield cause
-        # That of the Azure SDK has no other chain: its context is an earlier try.
+        # Of the Azure SDK. The context of such an error may be that of an earlier try.
         if hasattr(cause, "inner_exception"):
             cause = cause.inner_exception
         else:
