@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,11 +22,6 @@ def run_git(directory: Path | str, *words: str) -> str:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     done = subprocess.run(
-        ["git", *SETTINGS, *words],
-        cwd=directory,
-        env=os.environ,
-        check=True,
-        capture_output=True,
-        text=True,
+        ["git", *SETTINGS, *words], cwd=directory, check=True, capture_output=True, text=True
     )
     return done.stdout.strip()

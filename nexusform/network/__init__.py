@@ -6,6 +6,7 @@ PUBLIC = {
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
     "connection_errors": "describe_connection_error describe_request_error find_connection_error",
     "local_server": "LocalRequest LocalRequestHandler LocalResponse LocalServer",
+    "parallel_calls": "call_in_parallel",
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": (
         "DeadlineRunner read_deadline OperationAbandoned pause_deadline read_seconds "

@@ -12,7 +12,6 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from threading import Lock
@@ -47,6 +46,7 @@ from nexusform.network.deadlines import (
     read_deadline,
 )
 from nexusform.network.http_client import build_limited_session
+from nexusform.network.parallel_calls import call_in_parallel
 from nexusform.network.read_limits import CONNECT_SECONDS, PageLimits, parse_json
 
 # The importers are loaded where a site is read.
@@ -151,21 +151,21 @@ class AzureSubscription:
             first, *others = (*_LISTED_KINDS, *_SUPPLY_KINDS)
             # Alone: it signs in for all, or fails for all.
             documents = {first: self._list_kind(first)}
-            with ThreadPoolExecutor(_MAX_PARALLEL_LISTS) as executor:
-                lists = executor.map(self._list_permitted_kind, others)
-                documents |= {
-                    kind: bodies
-                    for kind, bodies in zip(others, lists, strict=True)
-                    if bodies is not None
-                }
+            lists = call_in_parallel(self._list_permitted_kind, others, _MAX_PARALLEL_LISTS)
+            documents |= {
+                kind: bodies
+                for kind, bodies in zip(others, lists, strict=True)
+                if bodies is not None
+            }
             # Group and name of each cluster: pools need one request per cluster.
             clusters = [
                 (extract_resource_group(str(c.get("id"))), str(c.get("name")))
                 for c in documents[CLUSTERS]
             ]
-            with ThreadPoolExecutor(MAX_PARALLEL) as executor:
-                pools = executor.map(lambda cluster: self.list_pools(*cluster), clusters)
-                documents[POOLS] = list(chain.from_iterable(pools))
+            pools = call_in_parallel(
+                lambda cluster: self.list_pools(*cluster), clusters, MAX_PARALLEL
+            )
+            documents[POOLS] = list(chain.from_iterable(pools))
             self.documents = documents
         return _encode_documents(self.documents)
 
@@ -501,8 +501,7 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
         reason = _find_reason_of_omission(arm, target, subscription.default_group)
         return f"{request.key.id} in resource group {target.group}, {reason}" if reason else ""
 
-    with ThreadPoolExecutor(MAX_PARALLEL) as executor:
-        descriptions = list(filter(None, executor.map(describe, requests)))
+    descriptions = [text for text in call_in_parallel(describe, requests, MAX_PARALLEL) if text]
     if descriptions:
         raise ProviderProblem(
             "Azure no longer lists "

@@ -324,7 +324,9 @@ class S3Backend(LineJournalBackend):
             # Only a ClientError has it.
             metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
             status = int(metadata.get("HTTPStatusCode") or 0)
-            connection_error = find_connection_error(problem)
+            # A ClientError is an answer of the server: its context may be an earlier try.
+            is_answer = isinstance(problem, ClientError)
+            connection_error = "" if is_answer else find_connection_error(problem)
             message = f"{connection_error}." if connection_error else f"{problem}"
             if 300 <= status < 400:
                 region = metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region")
