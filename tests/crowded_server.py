@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -31,3 +32,8 @@ class CrowdedServer(ThreadingHTTPServer):
         By default an interval is half a second.
         """
         super().serve_forever(poll_interval)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report errors of the server, and no client that left, such as an interrupted command."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)

@@ -7,7 +7,6 @@ too.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from shlex import quote
 from typing import Any, Final
@@ -60,6 +59,7 @@ from nexusform.json_data.plain_data import (
     has_unknown_part,
     list_mappings,
 )
+from nexusform.network.parallel_calls import call_in_parallel
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
@@ -157,8 +157,8 @@ class HubDryRun:
             self._existing = list_existing_object_bodies(
                 hub, chain.from_iterable(validated.values())
             )
-            with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                findings = list(chain.from_iterable(pool.map(validate_number, validated)))
+            results = call_in_parallel(validate_number, validated, _MAX_CONCURRENT)
+            findings = list(chain.from_iterable(results))
             findings += find_affected_placements(hub, requests, validated)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
@@ -226,8 +226,8 @@ class HubDryRun:
                     )
                 return [(number, problem) for problem in problems]
 
-            with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                findings = list(chain.from_iterable(pool.map(check_number, reserved)))
+            results = call_in_parallel(check_number, reserved, _MAX_CONCURRENT)
+            findings = list(chain.from_iterable(results))
         except (HubProblem, ApiError) as problem:
             log_event("debug", "deletions not validated", why=str(problem))
             # The apply reports it.
