@@ -3,8 +3,9 @@
 By the changed paths and the import graph.
 
 `python -m tests.change_reach` prints them, one per line; on stderr what it compares, and what it
-leaves out and why. `--all` prints all of them. `--programs` prints the environment variables with
-the programs that they run instead. The change is `git diff $NEXUSFORM_BASE..HEAD`.
+leaves out and why. `--all` prints all of them. Instead of them, `--programs` prints the environment
+variables of the programs that they run, and `--linted` the changed files that linters read ("." for
+all). The change is `git diff $NEXUSFORM_BASE..HEAD`.
 Without that variable it is every commit of the 24 hours before HEAD; without history, everything.
 
 A file is a node of the graph. A test reaches the files that it imports, at any depth and also
@@ -28,7 +29,12 @@ ROOT = Path(__file__).parents[1]
 # The choice of long cases, and what finds the programs that tests run.
 SELECTION = "tests/kill_points.py"
 PROGRAMS = frozenset({"tests/programs.py", "tests/domains/openstack/test_nova_decisions.py"})
-PROGRAM_VARIABLE = re.compile(r"NEXUSFORM_(?:AZURITE|CHECKOV|HUB_PROGRAMS|NOVA|TACKER)\b")
+# Of a program each; NEXUSFORM_PROGRAMS is read for those on the PATH.
+PROGRAM_VARIABLE = re.compile(
+    r"NEXUSFORM_(?:AXE|AZURITE|CHECKOV|HUB_PROGRAMS|NOVA|PROGRAMS|TACKER)\b"
+)
+# What ruff, mypy and the import contracts read.
+LINTED = (".py", ".pyi", ".toml", "/py.typed")
 DOMAIN_TABLE = "nexusform/domain_table.py"
 # A change of these may change any test.
 GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
@@ -167,6 +173,13 @@ def list_program_variables(tests: Iterable[str]) -> list[str]:
     return sorted({name for text in texts for name in PROGRAM_VARIABLE.findall(text)})
 
 
+def list_linted_paths(changed: Iterable[str] | None) -> list[str]:
+    """Return the changed paths that linters read; all files as "." if the changes are unknown."""
+    if changed is None:
+        return ["."]
+    return [path for path in changed if path.endswith(LINTED) or path.startswith(".ci/")]
+
+
 @cache
 def find_package_folder(path: str) -> str:
     """Return the nearest folder above a path that has Python files."""
@@ -210,9 +223,12 @@ def names_file(file: str, path: str) -> bool:
 
 def main() -> None:
     """Print the test files to run with all their cases."""
-    tests = list_long_tests()
     base = find_base()
     changed = None if "--all" in sys.argv[1:] else list_changed_paths(base)
+    if "--linted" in sys.argv[1:]:
+        print("\n".join(list_linted_paths(changed)))
+        return
+    tests = list_long_tests()
     if changed is None:
         print("all cases of all test files", file=sys.stderr)
         selected = tests

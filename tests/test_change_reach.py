@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests import programs
-from tests.change_reach import find_reach, is_reached, list_long_tests, list_program_variables
+from tests.change_reach import (
+    find_reach,
+    is_reached,
+    list_linted_paths,
+    list_long_tests,
+    list_program_variables,
+)
 
 CRASHES = "tests/contracts/test_crashes.py"
 AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"
@@ -58,8 +64,10 @@ def test_modules_of_child_processes_are_reached() -> None:
     ("tests", "variables"),
     [
         ((PACKAGES, PODS), []),
-        ((PACKAGES, CRASHES), ["NEXUSFORM_AZURITE"]),
+        ((PACKAGES, CRASHES), ["NEXUSFORM_AZURITE", "NEXUSFORM_PROGRAMS"]),
         ((NOVA, HUB_CRASHES), ["NEXUSFORM_HUB_PROGRAMS", "NEXUSFORM_NOVA"]),
+        ((PAGE,), ["NEXUSFORM_AXE", "NEXUSFORM_PROGRAMS"]),
+        ((GRAPH,), ["NEXUSFORM_PROGRAMS"]),
     ],
 )
 def test_only_programs_of_reached_tests_are_installed(
@@ -74,3 +82,13 @@ def test_no_program_is_found_without_programs(monkeypatch: pytest.MonkeyPatch) -
     assert programs.find_program("missing-program") is None
     monkeypatch.setattr(programs, "WITHOUT_PROGRAMS", True)
     assert programs.find_program("sh") is None
+
+
+@pytest.mark.parametrize("path", ["nexusform/cli/main.py", "pyproject.toml", ".ci/run"])
+def test_linters_run_for_python_files_and_their_settings(path: str) -> None:
+    assert list_linted_paths(["docs/numa.md", path]) == [path]
+
+
+def test_linters_run_for_unknown_changes_and_not_for_documents() -> None:
+    assert list_linted_paths(None) == ["."]
+    assert list_linted_paths(["docs/numa.md", "examples/racks/main.nf.hcl"]) == []
