@@ -619,6 +619,37 @@ def test_resources_of_a_provider_without_a_host_are_unread(
     assert ("Not read:" in output) is bool(unread)
 
 
+HOST_1 = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        (f"traits-{HOST_1}", "traits of resource provider compute01"),
+        (f"inventory-{HOST_1}", "inventory of resource provider compute01"),
+        ("aggregates", "aggregates of the site"),
+        ("server_groups", "server groups of the site"),
+        ("hypervisor-0", "hypervisor_version of hypervisor compute01"),
+    ],
+)
+def test_missing_file_is_unknown_and_an_empty_list_is_none(
+    name: str, fact: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(f"export/{name}.json")
+    path.unlink()
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    assert f"Not read: {fact} ({name}.json); hosts of VMs are uncertain" in output
+    # Without its inventory, the host is left out, too.
+    detail = f"Files are missing, and their content is unknown: {name}.json."
+    assert detail in output or f"({name}.json): it is left out" in output
+    assert "exact machines: 0 of 2" in output
+    if name != "hypervisor-0":
+        path.write_text("[]")
+        assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+        assert "Not read:" not in read_output(capfd)
+
+
 def test_inventory_keeps_each_field_of_servers_and_flavors() -> None:
     """A field without a type in the schema would be lost between the files and the site."""
     attributes = OPENSTACK_INVENTORY.schema.attributes

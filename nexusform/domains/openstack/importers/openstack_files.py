@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.names import escape_name
-from nexusform.diagnostics.phrases import enclose, format_list
+from nexusform.diagnostics.phrases import enclose, format_first_items, format_list
 from nexusform.documents.scalars import escape_names
 from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.documents.yaml_documents import describe_kind
@@ -180,9 +180,46 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         reading.problems.append(
             _build_problem("No compute host has a service and an inventory in Placement.")
         )
+    reading.unread += _list_missing_files(reading, tables)
     reading.other_resource_classes = _list_other_classes(reading, tables, providers)
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
+
+
+def _list_missing_files(
+    reading: OpenstackFiles, tables: Mapping[str, Rows]
+) -> Iterator[UnreadFact]:
+    """Yield the facts of files that the export lacks, and report them. An empty list is none.
+
+    A missing image, topology or row of compute_nodes is reported where a VM needs it.
+    """
+    filtering = (Influence.PLACEMENT, Influence.CAPACITY)
+    services = {str(row["host"]): row for row in tables["compute_services"]}
+    # Kind, name and field of the subject, its file, and the influence of the file.
+    files = [
+        ("site", "", "aggregates", "aggregates", filtering),
+        ("site", "", "server groups", "server_groups", (Influence.PLACEMENT,)),
+    ]
+    for row in tables["hypervisors"]:
+        if _find_service_host(str(row["hypervisor_hostname"]), services) in reading.hosts:
+            kind, name = "hypervisor", str(row["hypervisor_hostname"])
+            file = f"hypervisor-{row['id']}"
+            # It weighs hosts.
+            files.append((kind, name, "hypervisor_version", file, (Influence.PLACEMENT,)))
+    for row in tables["resource_providers"]:
+        kind, name, uuid = "resource provider", str(row["name"]), str(row["uuid"])
+        files.append((kind, name, "inventory", f"{INVENTORY}-{uuid}", filtering))
+        if _find_service_host(name, services) in reading.hosts:
+            files.append((kind, name, "traits", f"{TRAITS}-{uuid}", filtering))
+    missing = [item for item in files if item[3] not in tables]
+    for kind, name, attribute, file, influences in missing:
+        for influence in influences:
+            reason = "the file is missing"
+            yield UnreadFact(kind, name, attribute, f"{file}.json", 0, influence, reason)
+    if missing:
+        names = format_first_items([f"{item[3]}.json" for item in missing], 4)
+        detail = f"Files are missing, and their content is unknown: {names}. Capture them again."
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
 def _list_other_classes(
