@@ -34,13 +34,23 @@ from nexusform.domains.vnf.importers.vnf_records import (
     Vnf,
     is_valid_vdu_name,
 )
-from nexusform.domains.vnf.importers.vnf_text import list_bodies
+from nexusform.domains.vnf.importers.vnf_text import find_first_field, list_bodies
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
+# The fields with the groups of a VDU: since v2.8.1, and before.
+_GROUPS_OF_VDU: Final = ("affinity-or-anti-affinity-group-id", _GROUP)
+# The fields with type and scope of a group: since v3.5.1, and before.
+_GROUP_FIELDS: Final = (("affinityorAntiaffinity", "type"), ("scope",))
+# The fields with type and scope of a VDU's own rule: since v2.7.1, and before.
+_LOCAL_RULE_FIELDS: Final = (("type", "affinity-type"), ("scope", "affinity-scope"))
+# The YANG default of these numbers: virtual CPUs, GB of memory, minimum and maximum of instances.
+_DEFAULT: Final = 1
+# Types of storage that are no disk on the host of the VM.
+_REMOTE_STORAGE: Final = ("object", "file")
 _SCOPES: Final[Mapping[str, str]] = {
     "nfvi-node": MACHINE,
     "zone": RACK,
@@ -132,10 +142,17 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
             profiles.setdefault(name, profile)
     levels = tuple(_list_instantiation_levels(flavour, context))
     default_level = _select_default_level(flavour, levels, notes)
-    # Of VMs, by VDU.
-    default_numbers = {level.name: level.sizes for level in levels}.get(default_level, {})
     vdus = tuple(
-        _build_vdu(name, body, descriptor, profiles.get(name), default_numbers.get(name), notes)
+        _build_vdu(
+            name,
+            body,
+            descriptor,
+            profiles.get(name),
+            # Of VMs, by level.
+            {level.name: level.sizes[name] for level in levels if name in level.sizes},
+            default_level,
+            notes,
+        )
         for name, body in bodies.items()
     )
     return Vnf(
@@ -150,6 +167,13 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
 def _strip_yang_prefix(key: str) -> str:
     """Return a key without its YANG module prefix (`etsi-nfv-descriptors:vnfd`)."""
     return key.rpartition(":")[2]
+
+
+def _list_values(node: Node) -> list[Node]:
+    """Return the entries of a leaf-list: the items of a list, or a single value in its place."""
+    if node.is_absent or isinstance(node.data, list):
+        return list(node.list_items())
+    return [node]
 
 
 def _get_name(node: Node) -> str:
@@ -200,14 +224,15 @@ def _build_vdu(
     body: Node,
     descriptor: Node,
     profile: Node | None,
-    default_count: int | None,
+    level_counts: Mapping[str, int],
+    default_level: str,
     notes: DocumentFindings,
 ) -> Vdu:
     """Return a VDU with its size and numbers of VMs.
 
-    `default_count` is its number at the default instantiation level, None if the level does not
-    contain the VDU.
+    `level_counts` has its number at each instantiation level that contains the VDU.
     """
+    default_count = level_counts.get(default_level)
     minimum = 0
     maximum = None  # no limits
     if profile is None:
@@ -215,14 +240,21 @@ def _build_vdu(
             body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.'
         )
     else:
-        # The YANG default of the minimum is 1.
         minimum = parse_count_or_default(
-            profile.get_node("min-number-of-instances"), notes, default=1
+            profile.get_node("min-number-of-instances"), notes, default=_DEFAULT
         )
-        maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
-    if maximum is not None and maximum < minimum:
-        detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
-        notes.add_error(profile, INVALID_DOCUMENT, detail)
+        maximum_node = profile.get_node("max-number-of-instances")
+        maximum = _DEFAULT if maximum_node.is_absent else parse_instance_count(maximum_node, notes)
+        required = max(minimum, *level_counts.values(), 0)
+        if maximum_node.is_absent and required > _DEFAULT:
+            detail = (
+                f'the VDU "{name}" has no max-number-of-instances, which is {_DEFAULT} by default, '
+                f"but the flavour requires {required} instances. Set max-number-of-instances."
+            )
+            notes.add_error(profile, INVALID_DOCUMENT, detail)
+        elif maximum is not None and maximum < minimum:
+            detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
+            notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
         name=name,
         origin=Origin(notes.file, body.line),
@@ -238,8 +270,8 @@ def _build_vdu(
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
     """Return the processors, memory and disk of a VDU, None for unknown ones.
 
-    The VDU names its descriptions in the descriptor. Only local disks count: persistent ones are
-    volumes.
+    The VDU names its descriptions in the descriptor. Absent processors and memory are those of the
+    YANG default. Only local disks count: persistent storage, objects and files are elsewhere.
     """
     computes = _collect_by_id(
         descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes
@@ -251,35 +283,46 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
         notes.add_warning(compute_reference, IGNORED, detail)
     compute = computes.get(compute_name, Node(data=None, position=body.position))
-    cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
-    memory_gib = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
+    # 0: unknown.
+    default = _DEFAULT if compute_name in computes else 0
+    cpus = _parse_positive_number(
+        compute.get_node("virtual-cpu", "num-virtual-cpu"), notes, default
+    )
+    memory_gib = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes, default)
+    disks = [
+        disk.get_node("size-of-storage") for disk in list_bodies(compute.get_node("virtual-disk"))
+    ]
     storage_bodies = descriptor.get_node("virtual-storage-desc").list_items()
     storages = {
         _get_name(storage_body.get_node("id")): storage_body for storage_body in storage_bodies
     }
-    disk_gib = 0
-    for storage_name, node in body.get_node("virtual-storage-desc").list_texts():
+    for node in _list_values(body.get_node("virtual-storage-desc")):
+        storage_name = _get_name(node)
         if storage_name not in storages:
             hint = suggest_name(storage_name, storages)
             notes.add_warning(
                 node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}'
             )
-        elif "persistent" not in storages[storage_name].get_node("type-of-storage").text:
-            disk_gib += ceil(
-                _parse_positive_number(storages[storage_name].get_node("size-of-storage"), notes)
-            )
+            continue
+        storage = storages[storage_name]
+        kind = _strip_yang_prefix(storage.get_node("type-of-storage").text)
+        if "persistent" not in kind and kind not in _REMOTE_STORAGE:
+            # In block-storage-data since v2.8.1.
+            size = storage.get_node("block-storage-data", "size-of-storage")
+            disks.append(storage.get_node("size-of-storage") if size.is_absent else size)
+    disk_gib = sum(ceil(_parse_positive_number(size, notes)) for size in disks)
     # Up to whole MiB.
     memory_mib = ceil(memory_gib * 1024)
     return VduSize(ceil(cpus) or None, convert_to_gib(memory_mib) or None, disk_gib or None)
 
 
-def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
+def _parse_positive_number(node: Node, notes: DocumentFindings, default: float = 0.0) -> float:
     """Return a number above 0, also from a text.
 
-    Return 0 if it is absent, or with a warning if it is unusable.
+    Return the default if it is absent, or 0 with a warning if it is unusable.
     """
     if node.is_absent:
-        return 0.0
+        return default
     try:
         number = float(str(node.data))
     except ValueError:
@@ -345,7 +388,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
     """Yield the scaling aspects of the flavour, with the VMs added by each step.
 
     These are VMs of each VDU, for each of the steps of the aspect. `step-deltas` names the delta of
-    each step. Without this list, every delta is a step, in their order.
+    each step; the last one repeats. Without it, every delta is a step, in their order.
     """
     for name, body in _collect_by_id(
         flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes
@@ -355,7 +398,11 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
             _get_name(delta.get_node("id")): delta
             for delta in details.get_node("deltas").list_items()
         }
-        named_steps = body.get_node("step-deltas").list_texts()
+        step_names = details.get_node("step-deltas")
+        if step_names.is_absent:
+            # The place in some descriptors; no published model has it.
+            step_names = body.get_node("step-deltas")
+        named_steps = [(_get_name(node), node) for node in _list_values(step_names)]
         for step, node in named_steps:
             if step not in deltas:
                 detail = (
@@ -402,8 +449,10 @@ def _list_rules(
     # VDUs by group, in order.
     members: dict[str, dict[str, None]] = {name: {} for name in groups}
     for vdu, profile in profiles.items():
-        for entry in profile.get_node(_GROUP).list_items():
-            node = entry if entry.text else entry.get_node("id")
+        for entry in chain.from_iterable(
+            _list_values(profile.get_node(field)) for field in _GROUPS_OF_VDU
+        ):
+            node = entry.get_node("id") if isinstance(entry.data, dict) else entry
             group = _get_name(node)
             if group in members:
                 members[group][vdu] = None
@@ -420,32 +469,34 @@ def _list_rules(
             )
             continue
         yield from _build_placement_rule(
-            name, body, ("type", "scope"), tuple(members[name]), context.notes
+            name, body, _GROUP_FIELDS, tuple(members[name]), context.notes
         )
     for vdu, profile in profiles.items():
         for number, body in enumerate(
             profile.get_node("local-affinity-or-anti-affinity-rule").list_items(), 1
         ):
             name = f"{vdu}-{number}"
-            yield from _build_placement_rule(
-                name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes
-            )
+            yield from _build_placement_rule(name, body, _LOCAL_RULE_FIELDS, (vdu,), context.notes)
 
 
 def _build_placement_rule(
-    name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
+    name: str,
+    body: Node,
+    keys: tuple[Sequence[str], Sequence[str]],
+    vdus: tuple[str, ...],
+    notes: DocumentFindings,
 ) -> Iterator[PlacementRule]:
     """Yield the rule, or report its type or scope as unsupported.
 
-    `keys` are the fields with its type and scope.
+    `keys` are the fields with its type and scope, in each the newest first.
     """
-    kind, scope_node = (body.get_node(key) for key in keys)
+    kind, scope_node = (find_first_field(body, *names) for names in keys)
     is_affinity = {"affinity": True, "anti-affinity": False}.get(
         _strip_yang_prefix(_get_name(kind))
     )
     if is_affinity is None:
         detail = (
-            f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
+            f'the rule "{name}" is neither affinity nor anti-affinity ({kind.name}); it is ignored.'
         )
         notes.add_warning(kind, IGNORED, detail)
         return

@@ -41,12 +41,19 @@ _TABLES: Final = FieldTables(
                 _LATER: "monitoring-parameter",
             },
         ),
-        "virtual-compute-desc": build_field_list("id virtual-cpu virtual-memory", {}),
+        "virtual-compute-desc": build_field_list("id virtual-cpu virtual-memory virtual-disk", {}),
+        "virtual-disk": build_field_list("id size-of-storage", {_GUEST: "sw-image-desc"}),
         "virtual-cpu": build_field_list("num-virtual-cpu", {}),
         "virtual-memory": build_field_list("size", {}),
         "virtual-storage-desc": build_field_list(
-            "id type-of-storage size-of-storage", {_GUEST: "sw-image-desc"}
+            "id type-of-storage size-of-storage block-storage-data",
+            {
+                _GUEST: "sw-image-desc",
+                _NETWORK: "object-storage-data file-storage-data",
+                _LATER: "nfvi-maintenance-info",
+            },
         ),
+        "block-storage-data": build_field_list("size-of-storage", {_GUEST: "sw-image-desc"}),
         "df": build_field_list(
             "id default-instantiation-level instantiation-level vdu-profile scaling-aspect "
             "affinity-or-anti-affinity-group",
@@ -61,14 +68,18 @@ _TABLES: Final = FieldTables(
         ),
         "vdu-profile": build_field_list(
             "id min-number-of-instances max-number-of-instances affinity-or-anti-affinity-group "
-            "local-affinity-or-anti-affinity-rule",
-            {},
+            "affinity-or-anti-affinity-group-id local-affinity-or-anti-affinity-rule",
+            {_LATER: "nfvi-maintenance-info"},
         ),
-        "rule": build_field_list("affinity-type affinity-scope", {}),
-        "group": build_field_list("id type scope", {}),
+        "rule": build_field_list(
+            "type scope affinity-type affinity-scope", {_LATER: "nfvi-maintenance-info"}
+        ),
+        "group": build_field_list(
+            "id type affinityorAntiaffinity scope", {_LATER: "nfvi-maintenance-info"}
+        ),
         "instantiation-level": build_field_list(
             "id vdu-level scaling-info",
-            {_LABELS: "description", _NETWORK: "virtual-link-bit-rate-level"},
+            {_LABELS: "description", _NETWORK: "virtual-link-bit-rate-level vip-cp-level"},
             default=_COUNT,
         ),
         "vdu-level": build_field_list("vdu-id number-of-instances", {}, default=_COUNT),
@@ -78,15 +89,17 @@ _TABLES: Final = FieldTables(
             {_LABELS: "name description", _LATER: "scaling-policy"},
             default=_COUNT,
         ),
-        "aspect-delta-details": build_field_list("deltas", {}, default=_COUNT),
+        "aspect-delta-details": build_field_list("deltas step-deltas", {}, default=_COUNT),
         "delta": build_field_list(
-            "id vdu-delta", {_NETWORK: "virtual-link-bit-rate-delta"}, default=_COUNT
+            "id vdu-delta", {_NETWORK: "virtual-link-bit-rate-delta vip-cp-delta"}, default=_COUNT
         ),
         "vdu-delta": build_field_list("id number-of-instances", {}, default=_COUNT),
     },
     {
         "virtual-compute-desc.virtual-cpu": "virtual-cpu",
         "virtual-compute-desc.virtual-memory": "virtual-memory",
+        "virtual-compute-desc.virtual-disk": "[virtual-disk",
+        "virtual-storage-desc.block-storage-data": "block-storage-data",
         "df.vdu-profile": "[vdu-profile",
         "df.affinity-or-anti-affinity-group": "[group",
         "df.instantiation-level": "[instantiation-level",
@@ -98,7 +111,13 @@ _TABLES: Final = FieldTables(
         "aspect-delta-details.deltas": "[delta",
         "delta.vdu-delta": "[vdu-delta",
     },
-    {"virtual-cpu.cpu-architecture": ("x86", "x86_64", "x86-64")},
+    {
+        "virtual-cpu.cpu-architecture": ("x86", "x86_64", "x86-64"),
+        # The YANG default: one storage per VM.
+        "virtual-storage-desc.per-vnfc-instance": (True, "true"),
+        "virtual-disk.rdma-enabled": (False, "false"),
+        "block-storage-data.rdma-enabled": (False, "false"),
+    },
 )
 
 
