@@ -104,7 +104,7 @@ class AzureResource(Struct, frozen=True):
     `properties`: body, complete for a new resource. `update_properties` and `update_tags`: part
     sent by an update. `address`: address of the block. `tags` and `group` ("" if unset) are from
     its azure block. `unknown_properties`: properties in Azure absent in arguments and azure block;
-    writing the whole body would drop them.
+    writing the whole body would drop them. `is_early`: an update to send before anything is placed.
     """
 
     type: str
@@ -118,6 +118,7 @@ class AzureResource(Struct, frozen=True):
     tags: Mapping[str, Any] = field(default_factory=dict)
     group: str = ""
     unknown_properties: tuple[str, ...] = ()
+    is_early: bool = False
 
     @property
     def label(self) -> str:
@@ -189,7 +190,8 @@ class MachineAction(Struct, frozen=True):
 class PlannedAzureResources(Struct, frozen=True):
     """Resources of a plan.
 
-    `ordered`: created and updated resources and re-created nodes, in the order of VM placement,
+    `ordered`: created and updated resources and re-created nodes. Early updates come first: lower
+    counts, and the upgrade settings of an upgrade. The others follow in the order of VM placement,
     since locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of
     kinds unknown to Azure. `cordons`, `machine_actions`: actions on machines, the latter in order
     of their windows.
@@ -243,6 +245,7 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     changes_by_age = sorted(
         changed, key=lambda change: (change.creation or change.prior_creation, str(change.address))
     )
+    position = {str(change.address): number for number, change in enumerate(plan.changes)}
     deleted: list[AzureResource] = []
     applied: list[AzureResource] = []
     for change in changes_by_age:
@@ -251,20 +254,31 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
             continue
         # A pool is in the resource group of its cluster.
         owner = _find_cluster(change, clusters)
+        # It follows the upgrade of its cluster.
+        position[str(change.address)] = max(
+            position[str(change.address)], position[str(owner.address)]
+        )
         group = get_text(_get_attributes(owner), "azure", "resource_group")
-        for resource in _build_resources(change):
+        for resource in _build_resources(change, is_upgraded=_is_upgraded(owner)):
             resource_in_group = replace(resource, group=group)
             if resource.action is ResourceAction.DELETE:
                 deleted.append(resource_in_group)
             else:
                 applied.append(resource_in_group)
-    position = {str(change.address): number for number, change in enumerate(plan.changes)}
     ordered: list[AzureResource | RecreatedNode] = [
         *applied,
         *_find_recreated_nodes(plan, clusters, applied),
     ]
     return PlannedAzureResources(
-        ordered=tuple(sorted(ordered, key=lambda item: position[item.address])),
+        ordered=tuple(
+            sorted(
+                ordered,
+                key=lambda item: (
+                    not (isinstance(item, AzureResource) and item.is_early),
+                    position[item.address],
+                ),
+            )
+        ),
         deleted=tuple(deleted),
         # VNFs are created by their VNF manager, not by Azure.
         skipped=tuple(
@@ -299,11 +313,8 @@ def _find_recreated_nodes(
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[
             2
         ]
-        before = get_mapping(cluster.before)
-        after = _get_attributes(cluster)
-        is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
         is_in_recreated_pool = (name, row.pool) in recreated_resources
-        if not is_upgraded and not is_in_recreated_pool:
+        if not _is_upgraded(cluster) and not is_in_recreated_pool:
             yield RecreatedNode(name, row.object, row.platform_name, str(row.address))
 
 
@@ -313,6 +324,12 @@ def _find_cluster(change: Change, clusters: Mapping[str, Change]) -> Change:
     For another object, or without the cluster in the plan, return `change`.
     """
     return clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
+
+
+def _is_upgraded(cluster: Change) -> bool:
+    """Return whether a cluster gets another Kubernetes version."""
+    before = get_mapping(cluster.before)
+    return before.get("kubernetes_version") != _get_attributes(cluster).get("kubernetes_version")
 
 
 def _collect_machine_actions(plan: Plan) -> Iterator[MachineAction]:
@@ -385,18 +402,21 @@ _RESOURCE_ACTIONS: Final = {
 }
 
 
-def _build_resources(change: Change) -> Iterator[AzureResource]:
+def _build_resources(change: Change, *, is_upgraded: bool) -> Iterator[AzureResource]:
     """Build the resources of one change.
 
-    An update of a cluster has separate resources for its changed pools.
+    An update of a cluster has separate resources for its changed pools. `is_upgraded`: the cluster
+    gets another Kubernetes version.
     """
     action = _RESOURCE_ACTIONS[change.action]
     if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(
         change.after
     ).get("id"):
         # A new name means a new resource: the old one is deleted, the new one created.
-        yield from _build_resources(replace(change, action=Action.DELETE, after=None))
-        yield from _build_resources(replace(change, action=Action.CREATE, before=None))
+        deletion = replace(change, action=Action.DELETE, after=None)
+        creation = replace(change, action=Action.CREATE, before=None)
+        yield from _build_resources(deletion, is_upgraded=is_upgraded)
+        yield from _build_resources(creation, is_upgraded=is_upgraded)
         return
     kind = _TYPES[change.address.type]
     address = str(change.address)
@@ -407,7 +427,9 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         site, _, cluster_name = str(attributes["kubernetes_cluster_id"]).rpartition("/")
         names = (cluster_name, str(attributes["name"]))
         pool = AzureResource(type=POOL, names=names, action=action, site=site, address=address)
-        yield from _build_pool_change(pool, before, attributes, is_observed=_is_observed(change))
+        yield from _build_pool_change(
+            pool, before, attributes, is_observed=_is_observed(change), is_upgraded=is_upgraded
+        )
         return
     resource = AzureResource(
         type=kind,
@@ -428,7 +450,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield from _build_vm_change(resource, before, attributes)
     elif action is ResourceAction.UPDATE:
         yield from _build_cluster_update(
-            resource, before, attributes, is_observed=_is_observed(change)
+            resource, before, attributes, is_observed=_is_observed(change), is_upgraded=is_upgraded
         )
     else:
         yield replace(
@@ -467,13 +489,14 @@ def _build_cluster_update(
     after: Mapping[str, Any],
     *,
     is_observed: bool,
+    is_upgraded: bool,
 ) -> Iterator[AzureResource]:
     """Yield the updates of a cluster and then of its pools, removed ones last.
 
-    `is_observed`: they exist in Azure.
+    `is_observed`: they exist in Azure. `is_upgraded`: it gets another Kubernetes version.
     """
     changed: dict[str, Any] = {}
-    if before.get("kubernetes_version") != after.get("kubernetes_version"):
+    if is_upgraded:
         changed["kubernetesVersion"] = after.get("kubernetes_version")
     if before["control_plane"]["count"] != after["control_plane"]["count"]:
         changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
@@ -486,7 +509,8 @@ def _build_cluster_update(
     # adds the changes of the azure block.
     updated = _build_block_update(updated, before, after)
     if updated.update_properties or updated.update_tags:
-        yield updated
+        prior_count = before["control_plane"]["count"]
+        yield from _split_by_time(updated, prior_count, is_upgraded=is_upgraded)
     # Each pool gets its own unknown properties below.
     pool = replace(cluster, type=POOL, unknown_properties=())
     # arguments by name.
@@ -499,17 +523,55 @@ def _build_cluster_update(
             action = ResourceAction.DELETE
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
         yield from _build_pool_change(
-            pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed
+            pool_object,
+            pools_before.get(name, {}),
+            arguments,
+            is_observed=is_observed,
+            is_upgraded=is_upgraded,
         )
 
 
+def _split_by_time(
+    update: AzureResource, prior_count: Any, *, is_upgraded: bool
+) -> Iterator[AzureResource]:
+    """Yield an update in the parts that a plan assumes one after another.
+
+    A lower count than `prior_count` comes first: these VMs leave before anything is placed. An
+    upgrade of the cluster runs with the new upgrade settings, and new VMs follow it.
+    """
+    changed = update.update_properties
+    plane = "controlPlaneNodeConfiguration"
+    count = get_part(changed, (plane, "count")) if update.type == CLUSTER else changed.get("count")
+    is_changed = isinstance(count, int) and isinstance(prior_count, int)
+    early_names = {"upgradeSettings"} if is_upgraded else set[str]()
+    late_names = set[str]()
+    if is_changed and count < prior_count:
+        early_names |= {"count", plane}
+    elif is_changed and is_upgraded:
+        late_names |= {"count", plane}
+    early = {name: part for name, part in changed.items() if name in early_names}
+    late = {name: part for name, part in changed.items() if name in late_names}
+    other = omit_members(changed, (*early, *late))
+    if early:
+        yield replace(update, update_properties=early, update_tags={}, is_early=True)
+    if other or update.update_tags:
+        yield replace(update, update_properties=other)
+    if late:
+        yield replace(update, update_properties=late, update_tags={})
+
+
 def _build_pool_change(
-    pool: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
+    pool: AzureResource,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    *,
+    is_observed: bool,
+    is_upgraded: bool,
 ) -> Iterator[AzureResource]:
     """Yield a pool with its body, replaced if Azure cannot update it in place.
 
     Nothing if unchanged. `is_observed`: it exists in Azure, possibly with properties unknown to the
-    plan.
+    plan. `is_upgraded`: its cluster gets another Kubernetes version.
     """
     properties = build_pool_properties(after)
     action = pool.action
@@ -530,7 +592,7 @@ def _build_pool_change(
         pool = updated
     body = properties if action is ResourceAction.UPDATE else build_new_pool_properties(after)
     has_unknown_body = is_observed and action is not ResourceAction.CREATE
-    yield replace(
+    resource = replace(
         pool,
         action=action,
         properties=merge_bodies(_read_opaque_properties(after), body),
@@ -539,6 +601,11 @@ def _build_pool_change(
         if has_unknown_body
         else (),
     )
+    if action is ResourceAction.UPDATE:
+        prior_count = build_pool_properties(before)["count"]
+        yield from _split_by_time(resource, prior_count, is_upgraded=is_upgraded)
+    else:
+        yield resource
 
 
 def _build_block_update(
