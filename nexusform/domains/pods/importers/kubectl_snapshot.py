@@ -33,7 +33,13 @@ from nexusform.domains.pods.importers.live_workloads import (
     reduce_live_workload,
     select_present_fields,
 )
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
+from nexusform.domains.pods.importers.manifest_parser import (
+    Fields,
+    Manifest,
+    build_truncation_problem,
+    get_integer,
+    is_truncated_list,
+)
 from nexusform.domains.pods.importers.object_needs import (
     CONFIG_MAP,
     DATA_VOLUME,
@@ -386,13 +392,8 @@ def _list_located_objects(
     documents = _parse_documents(name, content, findings)
     for number, document in enumerate(documents):
         items = get_value_at_path(document, "items")
-        metadata = get_mapping(document, "metadata")
-        if metadata.get("continue") or metadata.get("remainingItemCount"):
-            detail = (
-                "this list is not complete: more objects remain. List all with `kubectl get "
-                "--chunk-size=0`."
-            )
-            findings.append(build_problem(name, None, "truncated-file", detail))
+        if is_truncated_list(document):
+            findings.append(build_truncation_problem(name, None))
         start: Path = (number,) if len(documents) > 1 else ()
         listed: list[tuple[Path, Any]] = [(start, document)]
         if items is not None:

@@ -384,6 +384,21 @@ def is_created_by_owner(manifest: Manifest) -> bool:
     return is_revision and bool(get_mapping(manifest.body, "metadata").get("ownerReferences"))
 
 
+def is_truncated_list(body: object) -> bool:
+    """Return whether a list of an API server is a page: more objects remain."""
+    metadata = get_mapping(body, "metadata")
+    return bool(metadata.get("continue") or metadata.get("remainingItemCount"))
+
+
+def build_truncation_problem(file: str, position: TextPosition | None) -> Problem:
+    """Return the error about a list that is a page."""
+    detail = (
+        "this list is not complete: more objects remain. List all with `kubectl get "
+        "--chunk-size=0`."
+    )
+    return build_problem(file, position, "truncated-file", detail)
+
+
 class _ManifestReader:
     def __init__(self, file: str, findings: list[Problem]) -> None:
         self.file = file
@@ -401,6 +416,9 @@ class _ManifestReader:
         kind = body.get("kind")
         items = body.get("items")
         if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+            if is_truncated_list(body):
+                position = document.find_position("metadata")
+                self.findings.append(build_truncation_problem(self.file, position))
             item_positions = document.position.children.get("items", document.position).children
             for index, item in enumerate(items):
                 self.add_document(YamlDocument(item, item_positions.get(index, document.position)))

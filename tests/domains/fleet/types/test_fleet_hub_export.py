@@ -267,6 +267,18 @@ def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[
     assert code == (1 if kind != "MemberCluster" else 0)
 
 
+def test_first_page_of_a_hub_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    """Members of other pages have not left the fleet."""
+    run_command(capsys, "apply", "-auto-approve")
+    items = [item for item in build_hub("west1", "east1") if item["metadata"]["name"] != "west1"]
+    body = {"apiVersion": "v1", "kind": "List", "items": items, "metadata": {"continue": "abc"}}
+    Path("hub.json").write_text(json.dumps(body))
+    code, out = run_command(capsys, "plan")
+    assert code == 1
+    assert "this list is not complete: more objects remain" in out
+    assert "1 to remove" not in out
+
+
 def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     items = build_hub("west1")
     items[-1]["spec"]["state"] = "Boundd"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -269,3 +271,13 @@ def test_other_objects_may_be_selected(manifest: Manifest) -> None:
 def test_endpoints_of_a_service_are_excluded() -> None:
     assert find_selection_exclusion(build_manifest_object("Endpoints"), {("shop", "x")})
     assert find_selection_exclusion(build_manifest_object("Endpoints"), {("other", "x")}) is None
+
+
+@pytest.mark.parametrize("part", [{"continue": "abc"}, {"remainingItemCount": 2}])
+def test_first_page_of_a_list_is_an_error(part: dict[str, object]) -> None:
+    body = {"kind": "NamespaceList", "apiVersion": "v1", "metadata": part, "items": []}
+    (problem,) = parse_manifests("m.json", json.dumps(body)).findings
+    assert (problem.id, problem.severity.value) == ("truncated-file", "error")
+    assert problem.detail.startswith("this list is not complete: more objects remain.")
+    body["metadata"] = {"continue": "", "resourceVersion": "7"}
+    assert parse_manifests("m.json", json.dumps(body)).findings == ()
