@@ -30,8 +30,8 @@ class PoolNodeRecreation(Struct, frozen=True):
     (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
     `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools
     with VMs removed by a scale-in of this plan; if the platform removes other VMs than expected,
-    capacity may be missing. `count` is the number of all nodes, `drain_timeout` the maximum seconds
-    of a drain.
+    capacity may be missing. `count` is the number of all nodes without new ones of a scale-out,
+    `drain_timeout` the maximum seconds of a drain.
     """
 
     pool: str

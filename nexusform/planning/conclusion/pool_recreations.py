@@ -157,6 +157,8 @@ def _build_pool_upgrade(
     # re-created for other reasons.
     other_count = sum(key in triggers and triggers[key] != trigger for key in keys)
     prior = index_pools(vm_object.prior_pools).get(pool.pool)
+    # New nodes of a scale-out are neither up nor members of a quorum when old ones stop.
+    existing_keys = {*vm_object.prior.existing, *(prior.keys if prior is not None else ())}
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
@@ -183,11 +185,12 @@ def _build_pool_upgrade(
         concurrent_vms=batch_count if all_stay_up else down_count,
         batches=-(-len(recreated) // batch),  # rounded up
         surges=all_stay_up,
-        minimum_up=len(keys) - len(recreated) - other_count + min(up_counts),
+        minimum_up=min(up_counts)
+        + sum(_is_node_up(vm_object, key) for key in keys if key not in triggers),
         failed_batch=failed_batch,
         reason=reason,
         batch=batch,
-        count=len(keys),
+        count=sum(key in existing_keys for key in keys),
         is_control_plane=pool.is_control_plane,
         drain_timeout=pool.drain_timeout,
         scale_in_pools=scale_in_pools,

@@ -483,22 +483,35 @@ class _SiteActionOrder:
         """Return the problem of the first control plane left without its etcd quorum.
 
         It is on the machine. "" for none.
+
+        A quorum must hold with and without the new VMs of a scale-out. They may not exist yet,
+        unless the action depends on their cluster.
         """
         for vm_object in self._objects:
-            members = [
-                vm for (pool, _), vm in vm_object.placements.vms.items() if pool == CONTROL_PLANE
-            ]
-            # None of its nodes runs there.
-            if not any(vm.placement.machine == request.machine.name for vm in members):
-                continue
-            up = sum(vm.placement.machine not in down for vm in members)
-            quorum = compute_quorum(len(members))
-            if up < quorum:
-                return (
-                    f"The control plane of {vm_object.request.demand.cluster} would have {up} of "
-                    f"{len(members)} nodes, "
-                    f"and its quorum is {quorum}. Evacuate the machine first."
+            planned_members = {
+                key: vm.placement.machine
+                for key, vm in vm_object.placements.vms.items()
+                if key[0] == CONTROL_PLANE
+            }
+            possible_members = [planned_members]
+            block = str(vm_object.instance.address.config_address)
+            if block not in request.instance.dependencies:
+                existing = vm_object.prior.existing
+                possible_members.append(
+                    {key: name for key, name in planned_members.items() if key in existing}
                 )
+            for members in possible_members:
+                # None of its nodes runs there.
+                if request.machine.name not in members.values():
+                    continue
+                up = sum(name not in down for name in members.values())
+                quorum = compute_quorum(len(members))
+                if up < quorum:
+                    return (
+                        f"The control plane of {vm_object.request.demand.cluster} would have {up} "
+                        f"of {len(members)} nodes, "
+                        f"and its quorum is {quorum}. Evacuate the machine first."
+                    )
         return ""
 
     def _check_pod_disruption_budgets(

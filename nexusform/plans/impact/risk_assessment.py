@@ -321,10 +321,12 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
     """Yield the risk of each control plane that loses its quorum, or shrinks to one or two VMs.
 
     With one or two, the loss of a single VM breaks the quorum, because a majority of the VMs must
-    be up.
+    be up. VMs of a scale-out are no members yet when others go down.
     """
     # control-plane VMs down at once, by (site id, cluster).
     down: Counter[tuple[str, str]] = Counter()
+    # VMs that do not run before the plan, by cluster.
+    placed: Counter[tuple[str, str]] = Counter()
     # added minus removed and lost control-plane VMs, by cluster.
     growth: Counter[tuple[str, str]] = Counter()
     for row in plan.placements:
@@ -338,6 +340,7 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
             down[cluster] += 1
         if effect is Effect.PLACED:
             growth[cluster] += 1
+            placed[cluster] += 1
         elif effect in (Effect.REMOVED, Effect.LOST):
             growth[cluster] -= 1
     format_cluster = build_cluster_formatter(plan.placement_tables)
@@ -349,19 +352,20 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
         down_count = down[cluster]
         after = table.total_count
         before = after - growth[cluster]
+        members = after - placed[cluster]
         name = format_cluster(table)
         # No majority remains.
-        if down_count and down_count * 2 >= after:
+        if down_count and down_count * 2 >= members:
             yield RiskFinding(
                 risk="control-plane-quorum-lost",
                 severity=RiskSeverity.LASTING,
                 subject=name,
                 address=str(table.address),
                 before=before,
-                after=after - down_count,
+                after=members - down_count,
                 text=(
-                    f"{name} loses etcd quorum: {down_count} of {after} control-plane VMs down at "
-                    "once"
+                    f"{name} loses etcd quorum: {down_count} of {members} control-plane VMs down "
+                    "at once"
                 ),
             )
         elif after <= _MAX_FRAGILE < before:

@@ -136,15 +136,30 @@ def test_failed_batch_of_upgrade_is_reported() -> None:
     assert not upgrade.is_feasible
 
 
-def test_nodes_added_during_re_creation_are_counted_as_up() -> None:
+def test_nodes_added_during_re_creation_are_not_counted_as_up() -> None:
+    """The new node does not exist yet when the old ones are deleted."""
     upgrade = plan_upgrade(
         RACKS + cluster("a", pools=pool("p", 2)),
         RACKS + cluster("a", pools=pool("p", 3, more="labels = { a = 1 }")),
     )
-    assert (
-        "p: all 2 nodes are down at once, 1 other up (labels_changed)."
-        in describe_upgrade_course(upgrade)
+    assert "p: all 2 nodes are down at once (labels_changed)." in describe_upgrade_course(upgrade)
+    assert upgrade.lost_pools == ("p",)
+
+
+def test_nodes_added_during_upgrade_in_place_are_not_counted_as_up() -> None:
+    all_at_once = IN_PLACE.replace('"2"', '"100%"')
+    upgrade = plan_upgrade(
+        RACKS + cluster("a", arguments=OLD, pools=pool("p", 2, more=all_at_once)),
+        RACKS + cluster("a", arguments=NEW, pools=pool("p", 3, more=all_at_once)),
     )
+    assert upgrade.lost_pools == ("p",)
+
+
+def test_scale_out_during_upgrade_keeps_quorum_of_existing_nodes() -> None:
+    upgrade = plan_upgrade(
+        RACKS + cluster("a", arguments=OLD, count=1), RACKS + cluster("a", arguments=NEW, count=3)
+    )
+    assert upgrade.lost_pools == ()
 
 
 def test_pool_re_created_during_upgrade_is_down_at_once() -> None:

@@ -243,6 +243,19 @@ def test_quorum_is_kept(project: Project) -> None:
     assert "The control plane of c would have 1 of 3 nodes, and its quorum is 2." in project.text
 
 
+def test_new_members_keep_no_quorum_before_they_exist(project: Project) -> None:
+    machines = project.find_machines("control-plane")[:2]
+    Path("main.nf.hcl").write_text(SITE.replace("count       = 3", "count       = 5", 1))
+    write_actions(*(("PowerOff", machine) for machine in machines))
+    assert project.run("plan") == 1
+    assert "The control plane of c would have 1 of 3 nodes, and its quorum is 2." in project.text
+    # The scale-out is complete before the actions.
+    text = Path("actions.nf.hcl").read_text()
+    after_cluster = "  depends_on = [nexus_kubernetes_cluster.c]\n  allow_workloads"
+    Path("actions.nf.hcl").write_text(text.replace("  allow_workloads", after_cluster))
+    assert len(project.plan()) == 2
+
+
 def write_servers(*servers: tuple[str, str, str, str]) -> str:
     return "".join(
         SERVER.replace("NAME", name)

@@ -5,6 +5,8 @@ Changes of their nodes are the cause.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
@@ -28,6 +30,7 @@ from tests.planning.harness import (
     plan,
     pool,
     require_success,
+    vms,
 )
 
 OLD = 'kubernetes_version = "1.29.4"'
@@ -181,6 +184,46 @@ def test_control_plane_without_fault_tolerance_is_reported() -> None:
     assert list_losses(build_control_planes(5), build_control_planes(3)) == []
     assert list_losses(build_control_planes(1), build_control_planes(3)) == []
     assert list_losses(build_control_planes(1), build_control_planes(1)) == []
+
+
+def build_evacuated_racks(machines: Iterable[str]) -> str:
+    """Return three racks; VMs leave the given machines."""
+    names = ", ".join(f'"{name}"' for name in machines)
+    override = f"""
+  dynamic "machine_override" {{
+    for_each = [for name in [{names}] : name if startswith(name, "r${{count.index}}-")]
+    labels   = [machine_override.value]
+    content {{
+      evacuate = true
+    }}
+  }}
+}}
+"""
+    return RACKS.rstrip().removesuffix("}") + override
+
+
+def find_machines(state: State, pool_name: str) -> list[str]:
+    """Return the machines of the nodes of a pool, in order of their numbers."""
+    nodes = vms(state).values()
+    return [str(node["machine"]) for node in nodes if node["pool"] == pool_name]
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_scale_out_hides_no_lost_quorum(count: int) -> None:
+    state = build_state(build_control_planes(3))
+    racks = build_evacuated_racks(find_machines(state, "control-plane")[:2])
+    after = racks + cluster("a", count=count)
+    texts = find_texts(require_success(plan(after, state)).plan)
+    assert texts == ["a loses etcd quorum: 2 of 3 control-plane VMs down at once"]
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_scale_out_hides_no_pool_without_a_node(count: int) -> None:
+    before = RACKS + cluster("a", pools=pool("p", 3))
+    after = RACKS + cluster("a", pools=pool("p", count, "NC_P10_56_v1"))
+    assert list_losses(before, after) == [
+        "a/p has no node for some time: all 3 nodes are re-created at once"
+    ]
 
 
 @pytest.mark.of_domains("fleet")
