@@ -15,6 +15,6 @@ PUBLIC = {
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
         "ELISION INVALID Node DocumentFindings build_problem load_yaml parse_yaml "
-        "parse_whole_number TextPosition YamlDocument describe_kind"
+        "parse_whole_number ScalarRules TextPosition YamlDocument describe_kind"
     ),
 }

@@ -3,15 +3,17 @@
 A text may have several documents. `Node` is a part of the data with its position. An absent part,
 or one of another kind, reads as empty. Safe by construction: only null, booleans, numbers, strings,
 lists and mappings are created; size, nesting and the expansion of aliases are bounded. Plain
-scalars are parsed as by Kubernetes (YAML 1.1's booleans, dates stay text).
+scalars are parsed as by the program that reads the document (`ScalarRules`); dates stay text.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from math import inf, isinf
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from functools import cache
+from math import inf, isfinite, isinf
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -87,7 +89,20 @@ def build_problem(
     )
 
 
-def parse_yaml(file: str, content: str | bytes) -> YamlStream:
+class ScalarRules(Enum):
+    """Rules for the values of plain scalars.
+
+    KUBERNETES: those of sigs.k8s.io/yaml; `y` and `n` are booleans, `1e3` is a number. PYYAML:
+    those of PyYAML, used by Heat, Tacker and OSM; these are texts, `1_000` is a number.
+    """
+
+    KUBERNETES = "kubernetes"
+    PYYAML = "pyyaml"
+
+
+def parse_yaml(
+    file: str, content: str | bytes, rules: ScalarRules = ScalarRules.KUBERNETES
+) -> YamlStream:
     """Parse all documents of a text.
 
     An invalid document ends the stream with a finding.
@@ -125,7 +140,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
             documents=(),
             findings=(build_problem(file, position, INVALID, "this is not utf-8 text."),),
         )
-    return _parse_document_stream(file, text)
+    return _parse_document_stream(file, text, rules)
 
 
 def load_yaml(content: str | bytes) -> Any:
@@ -153,7 +168,7 @@ def _decode_utf8_or_utf16(content: bytes) -> str:
     return content.decode("utf-16" if content[:2] in _UTF_16 else "utf-8-sig")
 
 
-def _parse_document_stream(file: str, text: str) -> YamlStream:
+def _parse_document_stream(file: str, text: str, rules: ScalarRules) -> YamlStream:
     """Parse the documents of a text, up to the first error."""
     import yaml
 
@@ -163,7 +178,7 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
         events = iter(yaml.parse(text, Loader=_get_loader()))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                reader = _DocumentReader(file, events)
+                reader = _DocumentReader(file, events, rules)
                 data, position = reader.parse_node(next(events), depth=0)
                 findings += reader.findings
                 # None: an empty document.
@@ -196,7 +211,7 @@ class _InvalidDocument(Exception):
 
 class _DocumentReader:
     # Builds one document from the parser's events, counting every node of an alias.
-    def __init__(self, file: str, events: Iterator[Any]) -> None:
+    def __init__(self, file: str, events: Iterator[Any], rules: ScalarRules) -> None:
         """Start to read the parse events of `file`.
 
         The number of nodes is limited, to stop alias bombs.
@@ -205,6 +220,9 @@ class _DocumentReader:
 
         self.file = file
         self.events = events
+        self.parse_plain = (
+            _parse_pyyaml_scalar if rules is ScalarRules.PYYAML else _parse_plain_scalar
+        )
         self.findings: list[Problem] = []
         # Data, position and number of nodes.
         self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
@@ -237,7 +255,7 @@ class _DocumentReader:
         previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
         if isinstance(event, scalar):
-            data = _parse_scalar(event, position)
+            data = _parse_scalar(event, position, self.parse_plain)
             # The text is parsed to another value.
             if data is not None and not isinstance(data, str):
                 position = TextPosition(position.line, position.column, source_text=event.value)
@@ -370,17 +388,19 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
         )
 
 
-def _parse_scalar(event: Any, position: TextPosition) -> Any:
+def _parse_scalar(
+    event: Any, position: TextPosition, parse_plain: Callable[[str, TextPosition], Any]
+) -> Any:
     """Parse a scalar by its tag, such as `!!int 1`.
 
-    Without a tag, it is text in quotes, else YAML's rules decide. A text such as 1.5 is unfit for
+    Without a tag, it is text in quotes, else `parse_plain` decides. A text such as 1.5 is unfit for
     `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """
     text = event.value
     tag = event.tag
     if tag is None:
         # implicit[0]: not quoted.
-        return _parse_plain_scalar(text, position) if event.implicit[0] else text
+        return parse_plain(text, position) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
     if kind in {"!", "str", "binary", "timestamp"}:
         return text
@@ -433,6 +453,36 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
     if _SPECIAL.match(text):
         raise _InvalidDocument(position, f"the number {text} is not finite.")
     return text
+
+
+@cache
+def _get_pyyaml_loader() -> Any:
+    """Return a loader of PyYAML for single scalars."""
+    import yaml
+
+    return yaml.SafeLoader("")
+
+
+def _parse_pyyaml_scalar(text: str, position: TextPosition) -> Any:
+    """Parse a scalar without quotes as PyYAML does; dates stay text.
+
+    Raises _InvalidDocument for infinity, NaN and numbers too large for a float.
+    """
+    import yaml
+
+    loader = _get_pyyaml_loader()
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    if tag.removeprefix(_TAG) not in _TAG_CLASSES or len(text) > _MAX_NUMBER_LENGTH:
+        return text
+    try:
+        # Without construct_object, which keeps every node.
+        value = loader.yaml_constructors[tag](loader, yaml.ScalarNode(tag, text))
+    except ValueError:
+        # Such as 0x_; PyYAML rejects it.
+        return text
+    if isinstance(value, float) and not isfinite(value):
+        raise _InvalidDocument(position, f"the number {text[:40]} is not finite.")
+    return value
 
 
 # Mark of omitted parts in printed excerpts.

@@ -1,14 +1,21 @@
-"""Tests of YAML as read by Kubernetes: plain data, positions, and limits."""
+"""Tests of YAML as read by Kubernetes and PyYAML: plain data, positions, and limits."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.documents.yaml_documents import MAX_BYTES, MIN_LARGE, parse_large_list, parse_yaml
+from nexusform.documents.yaml_documents import (
+    MAX_BYTES,
+    MIN_LARGE,
+    ScalarRules,
+    parse_large_list,
+    parse_yaml,
+)
 from tests.kill_points import scale_count
 
 
@@ -58,6 +65,56 @@ def test_keys_are_strings() -> None:
     assert parse_single("1: a\ntrue: b\n1.5: c\n") == {"1": "a", "true": "b", "1.5": "c"}
     # As in Kubernetes.
     assert parse_single("y: 1\n") == {"true": 1}
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [
+        "y",
+        "Y",
+        "n",
+        "N",
+        "yes",
+        "No",
+        "on",
+        "OFF",
+        "true",
+        "False",
+        "~",
+        "null",
+        "7",
+        "010",
+        "08",
+        "0o17",
+        "0x1F",
+        "0x_",
+        "0b101",
+        "1_000",
+        "1e3",
+        "1.5e+3",
+        ".5",
+        "1.50",
+        "12:30",
+        "12:30.5",
+        "1.2.3",
+        "=",
+        "500m",
+    ],
+)
+def test_scalars_of_pyyaml_rules_are_those_of_pyyaml(scalar: str) -> None:
+    stream = parse_yaml("f.yaml", f"a: {scalar}\n", ScalarRules.PYYAML)
+    assert stream.findings == ()
+    try:
+        value = yaml.safe_load(f"a: {scalar}\n")["a"]
+    except (ValueError, yaml.YAMLError):
+        # PyYAML fails.
+        value = scalar
+    assert repr(stream.documents[0].data) == repr({"a": value})
+
+
+def test_keys_y_and_n_are_texts_for_pyyaml() -> None:
+    stream = parse_yaml("f.yaml", "y: 1\nn: 2\non: 3\n", ScalarRules.PYYAML)
+    assert stream.documents[0].data == {"y": 1, "n": 2, "true": 3}
 
 
 def test_aliases_and_merges() -> None:
@@ -155,8 +212,9 @@ def test_size_is_limited_and_bytes_must_be_utf_8() -> None:
 @settings(max_examples=scale_count(400), deadline=None)
 @given(st.text(alphabet="ab01:-[]{}&*!|>\"'#,?%@`\n \t~.<", max_size=60))
 def test_any_text_is_parsed_without_exception(text: str) -> None:
-    stream = parse_yaml("f.yaml", text)
-    assert all(finding.line >= 0 for finding in stream.findings)
+    for rules in ScalarRules:
+        stream = parse_yaml("f.yaml", text, rules)
+        assert all(finding.line >= 0 for finding in stream.findings)
 
 
 LIST = '{\n  "kind": "List",\n  "items": [\n    {"a": [1, 2.5, "x"]},\n\n    {"b": null}\n  ]\n}\n'

@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, parse_yaml
+from nexusform.documents.yaml_documents import (
+    DocumentFindings,
+    Node,
+    ScalarRules,
+    TextPosition,
+    parse_yaml,
+)
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED
 from nexusform.json_data.plain_data import get_mapping
 
@@ -14,14 +20,14 @@ _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 
 def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
-    stream = parse_yaml(notes.file, text)
+    stream = parse_yaml(notes.file, text, ScalarRules.PYYAML)
     # perhaps only for the "..." lines of an excerpt.
     if has_errors(stream.findings):
         lines = text.split("\n")
         elided_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
         for number in elided_numbers:
             lines[number - 1] = ""
-        cleaned_stream = parse_yaml(notes.file, "\n".join(lines))
+        cleaned_stream = parse_yaml(notes.file, "\n".join(lines), ScalarRules.PYYAML)
         if not has_errors(cleaned_stream.findings):
             stream = cleaned_stream
             for number in elided_numbers:
