@@ -11,9 +11,19 @@ import pytest
 from nexusform.network.parallel_calls import call_in_parallel
 
 # A call that never returns, and the end of the program by an error or an interrupt.
+# A shell disables interrupts for programs in the background. An interrupt ends a wait of the main
+# thread that began before it.
 PROGRAM = """
-import _thread, threading
+import signal, threading, time
 from nexusform.network.parallel_calls import call_in_parallel
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main_thread = threading.get_ident()
+
+def interrupt():
+    time.sleep(0.3)
+    signal.pthread_kill(main_thread, signal.SIGINT)
+    threading.Event().wait()
 
 def call(number):
     if number:
@@ -49,7 +59,7 @@ def test_no_call_begins_after_an_error() -> None:
     assert begun == [0]
 
 
-@pytest.mark.parametrize("end", ["raise ValueError", "_thread.interrupt_main()"])
+@pytest.mark.parametrize("end", ["raise ValueError", "interrupt()"])
 def test_silent_call_does_not_hold_up_the_end_of_a_program(end: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("END", end)],
