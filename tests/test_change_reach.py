@@ -16,7 +16,7 @@ from tests.change_reach import (
 CRASHES = "tests/contracts/test_crashes.py"
 AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"
 HUB_CRASHES = "tests/domains/hub/test_fleet_crashes.py"
-PACKAGES = "tests/docs/test_installation.py"
+PACKAGES = "tests/docs/test_builds.py"
 RECIPES = "tests/docs/test_recipes.py"
 CONFORMANCE = "tests/domains/conformance/test_conformance.py"
 NOVA = "tests/domains/openstack/test_nova_decisions.py"
@@ -35,9 +35,10 @@ GRAPH = "tests/workflow/plan_files/test_resource_graph.py"
         ("nexusform/domains/pods/scheduling/profile.py", {PODS, CRASHES}, {AZURE_KILLS}),
         ("nexusform/domains/remote_state/backends/s3.py", {CRASHES}, {PODS, AZURE_KILLS}),
         ("tests/domains/pods/scheduling/brute_force.py", {PODS}, {CRASHES, AZURE_KILLS}),
-        ("docs/numa.md", {PACKAGES}, {RECIPES, CRASHES, PODS, HUB_CRASHES}),
+        ("docs/numa.md", set(), {PACKAGES, RECIPES, CRASHES, PODS, HUB_CRASHES}),
         ("docs/ci/gitlab.yml", {PACKAGES, RECIPES, PULL_REQUESTS}, {CRASHES, NOVA}),
-        ("docs/fidelity.md", {PACKAGES, CONFORMANCE}, {RECIPES, CRASHES, PODS}),
+        ("docs/fidelity.md", {CONFORMANCE}, {PACKAGES, RECIPES, CRASHES, PODS}),
+        ("docs/README.md", {PACKAGES}, {RECIPES, CRASHES, PODS}),
         ("nexusform/domains/openstack/__init__.py", {NOVA}, {PODS, AZURE_KILLS}),
         ("pyproject.toml", {CRASHES, PODS, HUB_CRASHES, AZURE_KILLS}, set()),
         # A helper of the test reads the examples.
