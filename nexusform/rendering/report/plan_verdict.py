@@ -381,11 +381,9 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
             satisfied.append(verdict)
             continue
         violation_count = format_count(len(verdict.violations), verdict.scope)
-        share = (
-            f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)"
-            if verdict.sample_count
-            else ""
-        )
+        sample_count = verdict.sample_count
+        violating_count = sample_count - verdict.satisfied_count
+        share = f" (in {violating_count:,} of {sample_count:,} samples)" if sample_count else ""
         verb = "is violated" if verdict.satisfied == "never" else "may be violated"
         yield f"{verdict.address} {verb}{share}: {violation_count} shared, {verdict.enforcement}."
     if satisfied:

@@ -23,7 +23,7 @@ _CLOSED: Final = "x"
 _TEN_OR_MORE: Final = "+"
 _MAY_LOSE: Final = "?"
 _SIGN_MEANINGS: Final = (
-    (_CLOSED, "cordoned"),
+    (_CLOSED, "out of service"),
     (_NO_MACHINE, "no machine"),
     (_TEN_OR_MORE, "ten or more"),
     (_MAY_LOSE, "may lose VMs (Azure picks them)"),
@@ -151,7 +151,7 @@ def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
     """
     if vms is None:
         return _NO_MACHINE
-    # VMs on a cordoned machine keep running and count.
+    # VMs on a machine out of service may keep running and count.
     if is_closed and not vms:
         return _CLOSED
     return str(vms) if vms < 10 else _TEN_OR_MORE

@@ -111,6 +111,14 @@ def test_violated_rule_lists_its_suggested_fixes(
     golden("markdown/separation_refused.md", render_comment(copy_example("separation", tmp_path)))
 
 
+def test_samples_that_violate_a_separation_rule_are_counted(plans: SimpleNamespace) -> None:
+    verdict = replace(
+        separation_verdict("core", "warn", "sometimes"), sample_count=100, satisfied_count=47
+    )
+    comment = render_markdown(replace(plans.added_cluster(), separation_verdicts=(verdict,)), {})
+    assert "core may be violated (in 53 of 100 samples)" in comment.replace("\\", "")
+
+
 def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     verdict = separation_verdict("core", "deny", "sometimes")
     finding = build_error("separation", address=str(verdict.address))
@@ -353,7 +361,7 @@ def test_before_line_is_above_after_line() -> None:
         "before  120+  .",
         "after   2xx+  1",
         "digit: VMs on that machine",
-        "x: cordoned",
+        "x: out of service",
         ".: no machine",
         "+: ten or more",
     ]
