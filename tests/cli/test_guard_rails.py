@@ -110,6 +110,21 @@ def test_plan_blocked_by_guard_rail_is_not_exported(
     )
 
 
+@pytest.mark.of_domains("azure")
+def test_expired_plan_is_not_exported(
+    nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764000000")
+    assert nf("plan", "-max-age=1h", "-out=p.nfplan")[0] == 0
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764003540")
+    assert nf("export", "-format=az", "p.nfplan")[0] == 0
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764003660")
+    code, out, err = nf("export", "-format=az", "p.nfplan")
+    assert (code, out) == (1, "")
+    assert "Its maximum age is 1h. No" in " ".join(err.split())
+
+
 def test_refresh_only_plan_does_not_pass_a_limit_of_capacity(
     nf: Callable[..., tuple[int, str, str]],
 ) -> None:

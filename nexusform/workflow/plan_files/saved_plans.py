@@ -66,7 +66,11 @@ from nexusform.workflow.opening.system_io import (
     write_output,
 )
 from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
-from nexusform.workflow.runs.plan_origin import check_origin_complete
+from nexusform.workflow.runs.plan_origin import (
+    PlanRequirements,
+    check_origin_complete,
+    check_plan_age,
+)
 from nexusform.workflow.runs.run import PlanOptions, Run
 
 if TYPE_CHECKING:
@@ -459,6 +463,11 @@ def export_plan(context: CommandContext, path: str, format_name: str) -> ExportR
     saved, problems = read_complete_plan(path, context)
     if saved is None:
         return ExportResult(diagnostics=tuple(problems))
+    age_problems = check_plan_age(
+        saved.plan.timestamp, saved.plan.basis.max_age, PlanRequirements(), context.environment
+    )
+    if age_problems:
+        return ExportResult(diagnostics=(*problems, *age_problems))
     limits = list_broken_limits(saved.plan)
     if limits:
         detail = f"The plan exceeds {format_list(limits)}, so it cannot be applied or exported."
