@@ -16,7 +16,13 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 _MARK: Final = b"#compacted "
+_BASE: Final = b"#base "
 _SEAL: Final = b"#sealed "
+WRITTEN_MARK: Final = b"#written"
+
+
+class ForeignJournal(Exception):
+    """The lines of a journal continue another document than the present one."""
 
 
 def check_journal_records(records: Sequence[bytes]) -> None:
@@ -29,9 +35,23 @@ def check_journal_records(records: Sequence[bytes]) -> None:
             raise ValueError("a journal record is one line that does not start with #")
 
 
-def build_compaction_mark(document: bytes) -> bytes:
+def compute_document_digest(document: bytes) -> bytes:
+    """Return the digest of a document in marks."""
+    return hashlib.sha256(document).hexdigest().encode()
+
+
+def build_compaction_mark(
+    document: bytes, compute_digest: Callable[[bytes], bytes] = compute_document_digest
+) -> bytes:
     """Return the line marking all previous lines as part of this document."""
-    return _MARK + hashlib.sha256(document).hexdigest().encode()
+    return _MARK + compute_digest(document)
+
+
+def build_base_mark(
+    document: bytes | None, compute_digest: Callable[[bytes], bytes] = compute_document_digest
+) -> bytes:
+    """Return the first line of a journal that continues this document; None: there is none."""
+    return _BASE + compute_digest(document or b"")
 
 
 def build_seal_record(lock_id: str) -> bytes:
@@ -47,17 +67,45 @@ def split_journal(texts: Iterable[bytes]) -> list[bytes]:
     return [line for text in texts for line in text.split(b"\n") if line]
 
 
-def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:
-    """Return the records that are not in the document yet, in order."""
-    mark = build_compaction_mark(document or b"")
+def list_pending_records(
+    lines: Sequence[bytes],
+    document: bytes | None,
+    compute_digest: Callable[[bytes], bytes] = compute_document_digest,
+) -> list[bytes]:
+    """Return the records that are not in the document yet, in order.
+
+    Raises ForeignJournal if they continue another document. Journals without a base mark, as those
+    of other machines or earlier versions, do not tell.
+    """
+    digests = {compute_document_digest(document or b""), compute_digest(document or b"")}
     pending: list[bytes] = []
+    # Those since the last compaction.
+    kept: list[bytes] = []
+    has_base = is_base = is_stored = False
     for line in lines:
-        if line == mark:
-            # The document has all records before it.
-            pending.clear()
+        if line.startswith(_BASE):
+            has_base = True
+            is_base = is_base or line.removeprefix(_BASE) in digests
+        elif line.startswith(_MARK):
+            kept.clear()
+            is_stored = False
+            if line.removeprefix(_MARK) in digests:
+                # The document has all records before it.
+                pending.clear()
+                is_base = True
+        elif line == WRITTEN_MARK:
+            is_stored = True
         elif not line.startswith(b"#"):
             pending.append(line)
-    return pending
+            kept.append(line)
+            # It continues the stored document.
+            is_stored = False
+    if is_base or not has_base:
+        return pending
+    if is_stored:
+        # A later document has the stored one in it.
+        return kept
+    raise ForeignJournal
 
 
 class LineBatcher:

@@ -91,7 +91,9 @@ class LocalBackend:
         if confinement.root or self._display_path.is_symlink():
             self._path = Path(os.path.realpath(self._resolve_confined_path(self._display_path)))
         self._lock = LocalLockFile(_build_sibling_path(self._path, ".lock.info"))
-        self._journal = JournalFile(_build_sibling_path(self._path, ".journal"), maximum_size)
+        self._journal = JournalFile(
+            _build_sibling_path(self._path, ".journal"), self.read, maximum_size
+        )
 
     def describe(self) -> str:
         """Return the path of the state file."""
@@ -130,7 +132,7 @@ class LocalBackend:
 
         A record cut off by a crash is ignored.
         """
-        return self._journal.list_pending(self.read)
+        return self._journal.list_pending()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that nothing counts twice after a crash.
@@ -141,7 +143,9 @@ class LocalBackend:
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)
         self.write(document)
-        if not keep:
+        if keep:
+            self._journal.mark_written()
+        else:
             self._journal.remove()
 
     def list_versions(self) -> list[StoredStateVersion]:
@@ -178,7 +182,7 @@ class LocalBackend:
         """
         warnings = self._lock.acquire(info)
         self._lock.remove_abandoned_files()
-        self._journal.remove_if_merged(self.read)
+        self._journal.remove_if_merged()
         for suffix in ("", ".backup"):
             remove_abandoned_temporary_files(_build_sibling_path(self._path, suffix), minimum_age=0)
         return warnings

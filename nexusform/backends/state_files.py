@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from threading import Lock
 from typing import Final
 
@@ -29,10 +30,23 @@ _CHUNK: Final = 65536
 class JournalFile:
     """Journal at one path; threads may append concurrently and share the disk flush."""
 
-    def __init__(self, path: Path, maximum_size: int = registry.MAXIMUM_SIZE) -> None:
-        """Keep the path without opening the file; `maximum_size` limits the bytes of a read."""
+    def __init__(
+        self,
+        path: Path,
+        read_document: Callable[[], bytes | None],
+        maximum_size: int = registry.MAXIMUM_SIZE,
+        *,
+        compute_digest: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        """Keep the path without opening the file; `maximum_size` limits the bytes of a read.
+
+        `read_document` reads the document that the journal continues. `compute_digest` is of its
+        content, by default of its bytes.
+        """
         self._path = path
+        self._read_document = read_document
         self._maximum_size = maximum_size
+        self._compute_digest = compute_digest
         self._descriptor: int | None = None
         # One append at a time.
         self._writing = Lock()
@@ -63,7 +77,18 @@ class JournalFile:
         if keep or self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_compaction_mark
 
-            self._append_lines_durably([build_compaction_mark(document), *keep])
+            self._append_lines_durably(
+                [build_compaction_mark(document, self._get_digest_function()), *keep]
+            )
+
+    def mark_written(self) -> None:
+        """Mark the document of the last compaction as stored.
+
+        Raises BackendProblem.
+        """
+        from nexusform.backends.journal_lines import WRITTEN_MARK
+
+        self._append_lines_durably([WRITTEN_MARK])
 
     def remove(self) -> None:
         """Remove the file.
@@ -76,30 +101,57 @@ class JournalFile:
                 self._path.unlink()
                 sync_directory(self._path.parent)
 
-    def remove_if_merged(self, document: Callable[[], bytes | None]) -> None:
+    def remove_if_merged(self) -> None:
         """Remove the file of a killed run if the document has all its lines.
 
         Only the holder of the lock calls it. A problem is left to the next read of the journal.
         """
         with suppress(BackendProblem):
-            if os.path.lexists(self._path) and not self.list_pending(document):
+            if os.path.lexists(self._path) and not self.list_pending():
                 self.remove()
 
-    def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
-        """Return complete lines not in the document yet; `document` reads it if needed.
+    def list_pending(self) -> list[bytes]:
+        """Return complete lines not in the document yet.
 
-        Raises BackendProblem.
+        Raises BackendProblem, also if they continue another document.
         """
+        lines = self._read_lines()
+        # Without lines the document is not read.
+        while lines:
+            from nexusform.backends.journal_lines import ForeignJournal, list_pending_records
+
+            document = self._read_document()
+            try:
+                return list_pending_records(lines, document, self._get_digest_function())
+            except ForeignJournal:
+                # An apply in progress marks a document before it writes it.
+                earlier_lines = lines
+                lines = self._read_lines()
+                if lines == earlier_lines:
+                    raise self._build_foreign_journal_problem() from None
+        return []
+
+    def _read_lines(self) -> list[bytes]:
+        """Return the complete lines, [] without a file."""
         with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
-        if not data:
-            # No journal, or an empty one.
-            return []
-        from nexusform.backends.journal_lines import list_pending_records
-
         # After the last newline there is nothing, or an incomplete line.
-        lines = data.split(b"\n")[:-1]
-        return list_pending_records(lines, document())
+        return (data or b"").split(b"\n")[:-1]
+
+    def _build_foreign_journal_problem(self) -> BackendProblem:
+        path = quote(str(self._path))
+        return BackendProblem(
+            f'The journal "{self._path}" has changes of an interrupted apply that began on another '
+            "state: the state was written by another machine or replaced since, so these changes "
+            "are not added to it. To continue with the state as it is, move the journal away: mv "
+            f"{path} {path}.old. Objects that this apply created and the state lacks can then be "
+            "imported."
+        )
+
+    def _get_digest_function(self) -> Callable[[bytes], bytes]:
+        from nexusform.backends.journal_lines import compute_document_digest
+
+        return self._compute_digest or compute_document_digest
 
     def _append_lines_durably(self, lines: Sequence[bytes]) -> None:
         """Append lines; one flush covers all lines written before it began."""
@@ -115,6 +167,8 @@ class JournalFile:
                         self._path, os.O_WRONLY | os.O_APPEND, follow=False
                     )
                     sync_directory(directory)
+                    if not os.fstat(self._descriptor).st_size:
+                        lines = [self._build_base_mark(), *lines]
                 descriptor = self._descriptor
                 try:
                     write_all_bytes(descriptor, b"\n".join([*lines, b""]))
@@ -132,6 +186,11 @@ class JournalFile:
                     reached = self._written
                     os.fsync(descriptor)
                     self._synced = reached
+
+    def _build_base_mark(self) -> bytes:
+        from nexusform.backends.journal_lines import build_base_mark
+
+        return build_base_mark(self._read_document(), self._get_digest_function())
 
     def _close_journal_file(self) -> None:
         if self._descriptor is not None:

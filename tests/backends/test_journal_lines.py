@@ -5,7 +5,10 @@ import pytest
 
 from nexusform.backends import journal_lines
 from nexusform.backends.journal_lines import (
+    WRITTEN_MARK,
+    ForeignJournal,
     LineBatcher,
+    build_base_mark,
     build_compaction_mark,
     build_seal_record,
     list_pending_records,
@@ -23,6 +26,26 @@ def test_lines_before_document_mark_are_part_of_it() -> None:
 def test_last_mark_of_a_document_counts() -> None:
     lines = [build_compaction_mark(b"doc"), b"{a}", build_compaction_mark(b"doc"), b"{b}"]
     assert list_pending_records(lines, b"doc") == [b"{b}"]
+
+
+def test_lines_count_for_documents_of_their_journal_only() -> None:
+    lines = [build_base_mark(b"old"), b"{a}", build_compaction_mark(b"doc"), b"{b}"]
+    # A crash before, and one after the document was written.
+    assert list_pending_records(lines, b"old") == [b"{a}", b"{b}"]
+    assert list_pending_records(lines, b"doc") == [b"{b}"]
+    with pytest.raises(ForeignJournal):
+        list_pending_records(lines, b"of another machine")
+    with pytest.raises(ForeignJournal):
+        list_pending_records([build_base_mark(None), b"{a}"], b"doc")
+    assert list_pending_records([build_base_mark(None), b"{a}"], None) == [b"{a}"]
+
+
+def test_kept_lines_of_a_written_document_count_for_later_ones() -> None:
+    lines = [build_base_mark(b"old"), b"{a}", build_compaction_mark(b"doc"), b"{b}", WRITTEN_MARK]
+    assert list_pending_records(lines, b"doc") == [b"{b}"]
+    assert list_pending_records(lines, b"later") == [b"{b}"]
+    with pytest.raises(ForeignJournal):
+        list_pending_records([*lines, b"{c}"], b"later")
 
 
 @pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])

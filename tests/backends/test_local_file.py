@@ -161,7 +161,41 @@ def test_torn_record_is_skipped_and_then_truncated(backend: LocalBackend, path: 
     assert again.read_journal() == [b"{a}"]
     again.append(b"{b}")
     assert again.read_journal() == [b"{a}", b"{b}"]
-    assert journal.read_bytes() == b"{a}\n{b}\n"
+    assert journal.read_bytes().split(b"\n")[1:] == [b"{a}", b"{b}", b""]
+
+
+def test_journal_is_not_added_to_a_document_of_another_machine(
+    backend: LocalBackend, path: Path
+) -> None:
+    backend.write(b"one")
+    backend.append(b"{a}")
+    # Such as by `git pull`.
+    path.write_bytes(b"newer")
+    again = LocalBackend(str(path))
+    with pytest.raises(BackendProblem, match=r"began on another state.*move the journal away: mv "):
+        again.read_journal()
+    again.lock(LockInfo("x", "plan", "me@here", "0.1.0", "2026-11-20", "p", "here", 1))
+    assert path.with_name("s.nfstate.journal").exists()
+    path.with_name("s.nfstate.journal").unlink()
+    assert again.read_journal() == []
+
+
+def test_apply_in_progress_is_no_journal_of_another_machine(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The document is written between two reads of a plan, the journal's lines and the document."""
+    backend.write(b"one")
+    backend.append(b"{a}")
+    reader = LocalBackend(str(path))
+    read = reader._journal._read_document
+
+    def write_before_read() -> bytes | None:
+        if read() == b"one":
+            backend.write_merged_state(b"two", [b"{b}"])
+        return read()
+
+    monkeypatch.setattr(reader._journal, "_read_document", write_before_read)
+    assert reader.read_journal() == [b"{b}"]
 
 
 def test_crash_before_document_write_keeps_records(backend: LocalBackend, path: Path) -> None:

@@ -102,7 +102,8 @@ def check_interrupted_apply(run: Run) -> list[Diagnostic]:
     Also if its own plan is unreadable.
     """
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
-    if remaining_steps is None:
+    # Its plan is unreadable, or the state has changed.
+    if remaining_steps is None or problems:
         return [build_warning("steps-not-applied", problem.detail) for problem in problems]
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]

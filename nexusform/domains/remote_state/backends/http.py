@@ -15,6 +15,7 @@ import json
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.backends import locks, registry
+from nexusform.backends.journal_lines import compute_document_digest
 from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.files.access_record import read_variable
@@ -95,7 +97,9 @@ class HttpBackend:
         self._workspace_service = service.expand_workspace(workspace)
         digest = hashlib.sha256(self._workspace_service.address.encode()).hexdigest()[:16]
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
-        self._journal = JournalFile(self._journal_path, service.max_bytes)
+        self._journal = JournalFile(
+            self._journal_path, self.read, service.max_bytes, compute_digest=_compute_content_digest
+        )
         self._lock_id = ""  # not locked
         # time of the last check of the lock.
         self._checked_at = 0.0
@@ -155,7 +159,7 @@ class HttpBackend:
 
     def read_journal(self) -> list[bytes]:
         """Return the local records not in the document yet."""
-        return self._journal.list_pending(self.read)
+        return self._journal.list_pending()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Send the document, then empty the journal but for `keep`.
@@ -164,7 +168,9 @@ class HttpBackend:
         """
         self._journal.mark_compacted(document, keep)
         self.write(document)
-        if not keep:
+        if keep:
+            self._journal.mark_written()
+        else:
             self._journal.remove()
 
     def needs_checkpoint(self) -> bool:
@@ -201,7 +207,7 @@ class HttpBackend:
                 raise StateLocked(holder)
         self._lock_id = info.id
         self._checked_at = locks.read_monotonic_clock()
-        self._journal.remove_if_merged(self.read)
+        self._journal.remove_if_merged()
         return []
 
     def unlock(self, lock_id: str) -> None:
@@ -398,6 +404,14 @@ _HINTS: Final[Mapping[int, str]] = {
     409: " Another run holds the lock.",
     423: " Another run holds the lock.",
 }
+
+
+def _compute_content_digest(document: bytes) -> bytes:
+    """Return the digest of a document in the journal: some servers reformat its JSON."""
+    # What is not JSON is not reformatted.
+    with suppress(ValueError, RecursionError):
+        document = json.dumps(json.loads(document), sort_keys=True).encode()
+    return compute_document_digest(document)
 
 
 def _is_equal_json(current: bytes | None, document: bytes) -> bool:

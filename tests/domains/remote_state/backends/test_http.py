@@ -189,6 +189,61 @@ def test_host_loss_loses_only_changes_since_last_checkpoint(
     assert f"Plan: {4 - held} to add, 0 to change, 0 to destroy." in shown
 
 
+def test_returning_machine_does_not_undo_later_applies(
+    server: tuple[str, ServerContent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    address, store = server
+    places = [tmp_path / "first", tmp_path / "second"]
+    for directory in places:
+        directory.mkdir()
+        write_racks(directory, address)
+    monkeypatch.chdir(places[0])
+    write = http.HttpBackend.write
+
+    def lose_connection(_self: HttpBackend, _document: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(http.HttpBackend, "write", lose_connection)
+    assert run_command_line(["apply", "-auto-approve"]) != 0
+    monkeypatch.setattr(http.HttpBackend, "write", write)
+    store.places["/lon1"].lock = None  # Like force-unlock.
+    monkeypatch.chdir(places[1])
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    latest = store.written[-1]
+    monkeypatch.chdir(places[0])
+    for command in (
+        ["plan"],
+        ["apply", "-auto-approve"],
+        ["apply", "-resume"],
+        ["apply", "-discard"],
+    ):
+        capsys.readouterr()
+        assert run_command_line(command) == 1
+        assert "that began on another state" in " ".join(
+            capsys.readouterr().err.replace("│", " ").split()
+        )
+    assert store.written[-1] == latest
+    (journal,) = (places[0] / ".nexusform").glob("*.journal")
+    journal.rename(journal.with_suffix(".old"))
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
+
+
+def test_reformatted_document_is_that_of_its_journal(
+    server: tuple[str, ServerContent], tmp_path: Path
+) -> None:
+    address, store = server
+    backend = open_http_backend(address, tmp_path)
+    backend.write(b'{"a": 1, "b": 2}')
+    backend.append(b"{first}")
+    backend._journal.mark_compacted(b'{"b": 3, "a": 1}', [b"{kept}"])
+    # Killed before the journal tells that the server has it.
+    store.places["/lon1"].document = b'{"a":1,"b":3}'
+    assert open_http_backend(address, tmp_path).read_journal() == [b"{kept}"]
+
+
 CLUSTERS = """provider "simulated" {
   reality = "../site.json"
 }
