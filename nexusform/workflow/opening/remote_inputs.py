@@ -88,6 +88,13 @@ class RemoteStateReader(Struct, frozen=True):
                 "configuration first, or correct backend, config or workspace of this block.",
             )
             return None, [*problems, missing_problem]
+        if stored.has_journal or stored.open_intents:
+            detail = (
+                f"The last apply of the state at {backend.describe()} runs or was interrupted: its "
+                "resources are as of now, and its outputs those of the apply before. Plan again "
+                "once it is complete; `nexusform apply -resume` there completes an interrupted one."
+            )
+            problems.append(Problem((), "unfinished-remote-apply", detail, Severity.WARNING))
         return stored.state, problems
 
     def _open_backend(self, query: RemoteStateQuery) -> tuple[StateBackend | None, list[Problem]]:

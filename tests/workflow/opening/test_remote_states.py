@@ -11,6 +11,7 @@ import pytest
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
+from nexusform.state.journal import ApplyStart, encode_journal_record
 from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.state_locking import build_lock_info
 
@@ -157,6 +158,19 @@ def test_locked_state_can_be_read(site: Shell, tmp_path: Path) -> None:
     backend = LocalBackend(str(tmp_path / "site/state/nexusform.nfstate"))
     backend.lock(build_lock_info("apply", backend, SystemClock(), {}))
     assert site("fleet", READER, "plan")[0] == 0
+
+
+def test_unfinished_apply_of_the_other_state_is_reported(site: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "site/state/nexusform.nfstate"
+    document = json.loads(path.read_text())
+    backend = LocalBackend(str(path))
+    start = ApplyStart(document["lineage"], document["serial"] + 1)
+    backend.append(encode_journal_record(start))
+    code, told = site("fleet", READER, "plan")
+    assert code == 0
+    assert "nexusform.nfstate runs or was interrupted" in told
+    backend.write_merged_state(path.read_bytes())
+    assert "interrupted" not in site("fleet", READER, "plan")[1]
 
 
 @pytest.mark.parametrize(
