@@ -13,7 +13,7 @@ PUBLIC = {
     ),
     "journal_lines": (
         "check_journal_records build_compaction_mark LineBatcher LineJournalBackend "
-        "split_journal build_seal_record"
+        "split_journal build_seal_record compute_document_digest"
     ),
     "locks": (
         "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member "
