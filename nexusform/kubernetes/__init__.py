@@ -2,7 +2,8 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "dump_script": "build_dump_script CLUSTER_KINDS COMMAND COMMAND_KINDS FLEET_KINDS NO_SUCH_KIND",
+    "dump_script": "build_dump_script CLUSTER_KINDS COMMAND COMMAND_KINDS FLEET_KINDS FORBIDDEN "
+    "NO_SUCH_KIND",
     "matching": (
         "validate_dns_label validate_dns_subdomain DOES_NOT_EXIST EQUAL EXISTS GREATER "
         "is_requirement_met IN "

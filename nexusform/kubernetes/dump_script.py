@@ -4,7 +4,7 @@ One for a single file, and a script with one file per kind.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 # The command for a single file, and the kinds listed by it.
@@ -82,6 +82,8 @@ FLEET_KINDS: Final = (
 )
 # kubectl's message for a kind that the server does not have.
 NO_SUCH_KIND: Final = "the server doesn't have a resource type"
+# Part of kubectl's message for a missing right.
+FORBIDDEN: Final = "(Forbidden)"
 
 
 _IDENTITY: Final = (
@@ -111,10 +113,14 @@ _DEFINITIONS_TEMPLATE: Final = _build_template(
 )
 
 
-def build_dump_script(directory: str, names: Iterable[str]) -> str:
+def build_dump_script(
+    directory: str, names: Iterable[str], optional_names: Collection[str] = ()
+) -> str:
     """Return a script that writes each kind into DIRECTORY/KIND.json.
 
-    If kubectl fails, its message is written into DIRECTORY/KIND.error.
+    It removes the files of an earlier capture first, and tries all kinds. If kubectl fails, its
+    message is written into DIRECTORY/KIND.error, and the exit code is 1. A kind that the server
+    lacks is no failure, nor is a missing right for one of `optional_names`.
     """
     kinds = " \\\n    ".join(names)
     return f"""#!/bin/sh
@@ -123,11 +129,14 @@ def build_dump_script(directory: str, names: Iterable[str]) -> str:
 directory={shlex.quote(directory)}
 keys={shlex.quote(_KEYS_TEMPLATE)}
 definitions={shlex.quote(_DEFINITIONS_TEMPLATE)}
+kinds="\\
+    {kinds}"
+failed=0
 mkdir -p "$directory"
-for kind in \\
-    {kinds}
-do
-    rm -f "$directory/$kind.json" "$directory/$kind.error"
+for kind in $kinds; do
+    rm -f "$directory/$kind.json" "$directory/$kind.part" "$directory/$kind.error"
+done
+for kind in $kinds; do
     case "$kind" in
     configmaps | secrets) format="go-template=$keys" ;;
     customresourcedefinitions) format="go-template=$definitions" ;;
@@ -141,6 +150,13 @@ do
     else
         rm -f "$directory/$kind.part"
         echo "$kind: $(cat "$directory/$kind.error")" >&2
+        grep -q "{NO_SUCH_KIND}" "$directory/$kind.error" && continue
+        # The right to list these kinds is optional.
+        case " {" ".join(sorted(optional_names))} " in
+        *" $kind "*) grep -q "{FORBIDDEN}" "$directory/$kind.error" && continue ;;
+        esac
+        failed=1
     fi
 done
+exit $failed
 """

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -80,6 +81,39 @@ def test_capture_script_uses_known_flags() -> None:
     script = build_capture_script("export", "")
     assert len(list(parse_commands(script))) > 10
     assert find_unknown_flags(script) == []
+
+
+@pytest.mark.parametrize("failure", ["", "rack list", "kubernetescluster list", "agentpool list"])
+def test_capture_script_leaves_nothing_of_an_earlier_capture(failure: str, tmp_path: Path) -> None:
+    """A file of an earlier capture would count as of the new time."""
+    export = tmp_path / "export"
+    export.mkdir()
+    for name in ("racks.json", "volumes.json", "agent_pools.gone.json", "notes.json"):
+        (export / name).write_text("old")
+    program = tmp_path / "az"
+    program.write_text(
+        "#!/bin/sh\n"
+        + (f'case "$*" in *"{failure}"*) exit 1 ;; esac\n' if failure else "")
+        + 'case "$*" in *"--output tsv") echo "core group" ;; *) echo "[]" ;; esac\n'
+    )
+    program.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", "-c", build_capture_script(str(export), "")],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (1 if failure else 0)
+    assert ("not listed: az networkcloud" in done.stderr) is bool(failure)
+    files = {file.name: file.read_text() for file in export.iterdir()}
+    assert files.pop("notes.json") == "old"
+    assert files.pop("exported_at") > "2020-01-02"
+    assert set(files.values()) == {"[]\n"}
+    # Later commands ran.
+    assert "volumes.json" in files
+    assert ("racks.json" in files) is (failure != "rack list")
+    assert ("agent_pools.core.json" in files) is (failure in ("", "rack list"))
 
 
 @pytest.mark.of_domains("whatif")

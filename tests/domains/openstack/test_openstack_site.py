@@ -810,8 +810,9 @@ def test_script_reads_the_table_of_hosts(
         (programs / name).chmod(0o755)
     environment = {"PATH": f"{programs}:{os.defpath}", "NOVA_DATABASE": "nova_cell1"}
     done = subprocess.run(
-        ["sh", "capture.sh"], env=environment, capture_output=True, text=True, check=True
+        ["sh", "capture.sh"], env=environment, capture_output=True, text=True, check=False
     )
+    assert done.returncode == (0 if is_available else 1)
     if is_available:
         assert "FROM compute_nodes WHERE deleted = 0" in done.stderr
         nodes = json.loads(Path("out/compute_nodes.json").read_text())
@@ -822,6 +823,40 @@ def test_script_reads_the_table_of_hosts(
         sorted(path.name for path in Path("out").glob("*nodes*"))
         == ["compute_nodes.json"] * is_available
     )
+
+
+@pytest.mark.parametrize("failure", ["", "resource provider list -c uuid", "aggregate list"])
+def test_script_leaves_nothing_of_an_earlier_capture(
+    failure: str, capfd: pytest.CaptureFixture[str], work_directory: Path
+) -> None:
+    """A file of an earlier capture would count as of the new time."""
+    assert run_command_line(["inventory", "script", "-for=openstack"]) == 0
+    script = capfd.readouterr().out
+    program = work_directory / "openstack"
+    program.write_text(
+        "#!/bin/sh\n"
+        + (f'case "$*" in "{failure}"*) exit 1 ;; esac\n' if failure else "")
+        + 'case "$*" in *"-f value") echo new ;; *) echo "[]" ;; esac\n'
+    )
+    program.chmod(0o755)
+    export = work_directory / "export"
+    for name in ("compute_nodes.json", "image-1.json", "hypervisor-1.error", "notes.json"):
+        (export / name).write_text("old")
+    (export / "exported_at").write_text("2020-01-01T00:00:00Z")
+    environment = {"PATH": f"{work_directory}:{os.defpath}"}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (1 if failure else 0)
+    assert (f"not listed: openstack {failure}" in done.stderr) is bool(failure)
+    files = {file.name: file.read_text() for file in export.iterdir()}
+    assert files.pop("notes.json") == "old"
+    assert files.pop("exported_at") > "2020-01-02"
+    assert {text for name, text in files.items() if name.endswith(".json")} == {"[]\n"}
+    # Later commands ran.
+    assert "topology-new.json" in files
+    assert ("traits-new.json" in files) is ("resource" not in failure)
+    assert ("aggregates.json" in files) is ("aggregate" not in failure)
 
 
 def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:

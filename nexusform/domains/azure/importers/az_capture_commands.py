@@ -33,47 +33,77 @@ _SCRIPT: Final = """\
 #!/usr/bin/env bash
 # Captures an Operator Nexus site for nexusform. Reads only.
 # Needs `az login` and the extension networkcloud.
-set -euo pipefail
+set -u
 DIRECTORY={directory}
 LOCATION={location}
 mkdir -p "$DIRECTORY"
-cd "$DIRECTORY"
+cd "$DIRECTORY" || exit 1
+FAILED=0
 
 # Keep only the sites at one extended location of the subscription.
 kept() {{
   if [ -n "$LOCATION" ]; then echo "[?extendedLocation.name=='$LOCATION']"; else echo "[]"; fi
 }}
+# Write the output of a command to FILE, none if it fails. The exit code is then 1.
+to() {{ # FILE COMMAND...
+  local file=$1
+  shift
+  if "$@" > "$file.part" < /dev/null; then
+    mv "$file.part" "$file"
+  else
+    rm -f "$file.part"
+    echo "not listed: $*" >&2
+    FAILED=1
+  fi
+}}
 
+# Files of an earlier capture are older than exported_at.
+rm -f clusters.json racks.json bare_metal_machines.json virtual_machines.json \\
+  kubernetes_clusters.json rack_skus.json l3_networks.json l2_networks.json trunked_networks.json \\
+  storage_appliances.json volumes.json kubernetes_versions.json \\
+  agent_pools.*.json
 date -u +%Y-%m-%dT%H:%M:%SZ > exported_at
-az networkcloud cluster list --output json > clusters.json
-az networkcloud rack list --query "$(kept)" --output json > racks.json
-az networkcloud baremetalmachine list --query "$(kept)" --output json > bare_metal_machines.json
-az networkcloud virtualmachine list --query "$(kept)" --output json > virtual_machines.json
-az networkcloud kubernetescluster list --query "$(kept)" --output json > kubernetes_clusters.json
-az networkcloud racksku list --output json > rack_skus.json
+to clusters.json az networkcloud cluster list --output json
+to racks.json az networkcloud rack list --query "$(kept)" --output json
+to bare_metal_machines.json az networkcloud baremetalmachine list \\
+  --query "$(kept)" --output json
+to virtual_machines.json az networkcloud virtualmachine list --query "$(kept)" --output json
+to kubernetes_clusters.json az networkcloud kubernetescluster list \\
+  --query "$(kept)" --output json
+to rack_skus.json az networkcloud racksku list --output json
 
 # Addresses, storage and versions.
-az networkcloud l3network list --query "$(kept)" --output json > l3_networks.json
-az networkcloud l2network list --query "$(kept)" --output json > l2_networks.json
-az networkcloud trunkednetwork list --query "$(kept)" --output json > trunked_networks.json
-az networkcloud storageappliance list --query "$(kept)" --output json > storage_appliances.json
-az networkcloud volume list --query "$(kept)" --output json > volumes.json
-az networkcloud kubernetesversion list --query "$(kept)" --output json > kubernetes_versions.json
+to l3_networks.json az networkcloud l3network list --query "$(kept)" --output json
+to l2_networks.json az networkcloud l2network list --query "$(kept)" --output json
+to trunked_networks.json az networkcloud trunkednetwork list --query "$(kept)" --output json
+to storage_appliances.json az networkcloud storageappliance list --query "$(kept)" --output json
+to volumes.json az networkcloud volume list --query "$(kept)" --output json
+to kubernetes_versions.json az networkcloud kubernetesversion list \\
+  --query "$(kept)" --output json
 
 # Agent pools are listed cluster by cluster.
-az networkcloud kubernetescluster list --query "$(kept).[name, resourceGroup]" --output tsv |
+POOLS=clusters.part
+to "$POOLS" az networkcloud kubernetescluster list \\
+  --query "$(kept).[name, resourceGroup]" --output tsv
+if [ -f "$POOLS" ]; then
   while read -r CLUSTER GROUP; do
-    az networkcloud kubernetescluster agentpool list \\
-      --kubernetes-cluster-name "$CLUSTER" --resource-group "$GROUP" \\
-      --output json > "agent_pools.$CLUSTER.json" < /dev/null
+    to "agent_pools.$CLUSTER.json" az networkcloud kubernetescluster agentpool list \\
+      --kubernetes-cluster-name "$CLUSTER" --resource-group "$GROUP" --output json
     # Creation times of nodes. Skip clusters that cannot be reached:
     # kubectl --context "$CLUSTER" get nodes --output json > "nodes.$CLUSTER.json"
-  done
+  done < "$POOLS"
+  rm -f "$POOLS"
+fi
+exit $FAILED
 """
 
 
 def build_capture_script(directory: str, location: str) -> str:
-    """Build a shell script that captures a site; `location` "" captures the whole subscription."""
+    """Build a shell script that captures a site; `location` "" captures the whole subscription.
+
+    It removes the files of an earlier capture first, tries all commands, and exits with 1 if one
+    failed.
+    """
     return _SCRIPT.format(directory=_quote(directory), location=_quote(location))
 
 

@@ -14,12 +14,14 @@ COMMANDS: Final = {
     "server_groups": "--os-compute-api-version 2.64 server group list --all-projects --long",
     "resource_providers": "resource provider list",
 }
-# Files per resource provider: `inventory-UUID.json`. Files per image and server: `image-ID.json`,
-# `topology-ID.json`.
+# Files per resource provider: `inventory-UUID.json`, `traits-UUID.json`.
+# Files per image, server and hypervisor: `image-ID.json`, `topology-ID.json`, `hypervisor-ID.json`.
 INVENTORY = "inventory"
 TRAITS = "traits"
 IMAGE = "image"
 TOPOLOGY = "topology"
+HYPERVISOR = "hypervisor"
+_NAMES_OF_OBJECTS: Final = (INVENTORY, TRAITS, IMAGE, TOPOLOGY, HYPERVISOR)
 # Nova has no API for the NUMA cells and PCI devices of hosts: they are columns of its database.
 COMPUTE_NODES: Final = "compute_nodes"
 _QUERY: Final = """SELECT JSON_OBJECT(
@@ -31,15 +33,29 @@ _QUERY: Final = """SELECT JSON_OBJECT(
 def build_openstack_script(directory: str) -> str:
     """Return the script.
 
-    It changes nothing in OpenStack.
+    It changes nothing in OpenStack. It removes the files of an earlier capture first, tries all
+    commands, and exits with 1 if one failed.
     """
     lines = [f"run {name} {command}" for name, command in COMMANDS.items()]
+    names = (*COMMANDS, COMPUTE_NODES, *(f"{name}-*" for name in _NAMES_OF_OBJECTS))
     return f"""#!/bin/sh
 # Lists compute hosts with the openstack command line. Changes nothing.
-# Run it as an administrator; it needs osc-placement.
+# Run it as an administrator; it needs osc-placement. Its exit code is 1 if a command failed.
 set -u
 directory={shlex.quote(directory)}
+ids=$directory/ids.part
+failed=0
 mkdir -p "$directory"
+# Files of an earlier capture are older than exported_at.
+for name in {" ".join(shlex.quote(name) for name in names)}; do
+    rm -f "$directory/"$name.json "$directory/"$name.json.part "$directory/"$name.error
+done
+rm -f "$ids" "$directory/nodes.part"
+date -u +%Y-%m-%dT%H:%M:%SZ >"$directory/exported_at"
+report() {{ # WHAT
+    echo "not listed: $1" >&2
+    failed=1
+}}
 run() {{ # FILE ARGUMENT...
     file=$directory/$1
     shift
@@ -47,25 +63,36 @@ run() {{ # FILE ARGUMENT...
         mv "$file.json.part" "$file.json"
         rm -f "$file.error"
     else
-        rm -f "$file.json.part" "$file.json"
-        echo "not listed: openstack $*: $(head -1 "$file.error")" >&2
+        rm -f "$file.json.part"
+        report "openstack $*: $(head -1 "$file.error")"
+    fi
+}}
+list_ids() {{ # ARGUMENT...
+    if ! openstack "$@" -f value >"$ids"; then
+        : >"$ids"
+        report "openstack $*"
     fi
 }}
 {chr(10).join(lines)}
-for uuid in $(openstack resource provider list -f value -c uuid); do
+list_ids resource provider list -c uuid
+for uuid in $(cat "$ids"); do
     run "{INVENTORY}-$uuid" resource provider inventory list "$uuid"
     run "{TRAITS}-$uuid" --os-placement-api-version 1.6 resource provider trait list "$uuid"
 done
-for id in $(openstack hypervisor list -f value -c ID); do
-    run "hypervisor-$id" hypervisor show "$id"
+list_ids hypervisor list -c ID
+for id in $(cat "$ids"); do
+    run "{HYPERVISOR}-$id" hypervisor show "$id"
 done
-for id in $(openstack image list -f value -c ID); do
+list_ids image list -c ID
+for id in $(cat "$ids"); do
     run "{IMAGE}-$id" image show "$id"
 done
 # NUMA cells of servers with dedicated CPUs, NUMA cells or memory pages.
-for id in $(openstack server list --all-projects -f value -c ID); do
+list_ids server list --all-projects -c ID
+for id in $(cat "$ids"); do
     run "{TOPOLOGY}-$id" --os-compute-api-version 2.78 server show --topology "$id"
 done
+rm -f "$ids"
 # NUMA cells, PCI devices and supported instances of hosts are only in the database of Nova,
 # for example nova_cell1.
 # mysql reads user and password from ~/.my.cnf.
@@ -77,10 +104,9 @@ END
         awk 'BEGIN {{ print "[" }} NR > 1 {{ print "," }} {{ print }} END {{ print "]" }}' \\
             "$directory/nodes.part" >"$directory/{COMPUTE_NODES}.json"
     else
-        rm -f "$directory/{COMPUTE_NODES}.json"
-        echo "not listed: table compute_nodes of the database $NOVA_DATABASE" >&2
+        report "table compute_nodes of the database $NOVA_DATABASE"
     fi
     rm -f "$directory/nodes.part"
 fi
-date -u +%Y-%m-%dT%H:%M:%SZ >"$directory/exported_at"
+exit $failed
 """

@@ -8,11 +8,15 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
 from nexusform.interfaces.plugins import FileProblem, ReadContext
-from nexusform.kubernetes.dump_script import CLUSTER_KINDS, NO_SUCH_KIND, build_dump_script
+from nexusform.kubernetes.dump_script import (
+    CLUSTER_KINDS,
+    FORBIDDEN,
+    NO_SUCH_KIND,
+    build_dump_script,
+)
 
 _SUFFIX: Final = ".error"
 # Words of kubectl about a missing right.
-_FORBIDDEN: Final = "(Forbidden)"
 
 
 class KubectlKindFiles(Struct, frozen=True):
@@ -72,7 +76,7 @@ def list_dump_errors(
         message = _read_kubectl_error(f"{base}/{file}", context)
         if ignored_message and ignored_message in message:
             continue
-        if file in optional_names and _FORBIDDEN in message:
+        if file in optional_names and FORBIDDEN in message:
             continue
         detail = f"kubectl could not list {file.removesuffix(_SUFFIX)}: {message or 'no message'}"
         yield Problem(("directory",), "kind-not-listed", detail, Severity.WARNING)
@@ -92,4 +96,5 @@ def _read_kubectl_error(path: str, context: ReadContext) -> str:
 
 def build_export_script(directory: str) -> str:
     """Return the script that lists the objects of a cluster with kubectl, one file per kind."""
-    return build_dump_script(directory, CLUSTER_KINDS.values())
+    optional_names = {CLUSTER_KINDS[kind] for kind in NAMED_KINDS}
+    return build_dump_script(directory, CLUSTER_KINDS.values(), optional_names)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.pods.importers.kubectl_kind_files import build_export_script
 from nexusform.domains.pods.importers.kubectl_snapshot import KEPT_FIELDS, parse_snapshot
 from nexusform.domains.pods.importers.live_workloads import LIVE_KINDS
 from nexusform.domains.pods.types.kubernetes_nodes import read
@@ -175,6 +176,42 @@ def test_script_lists_each_kind_separately() -> None:
 
 def test_script_lists_every_kind_read_by_an_importer() -> None:
     assert {"Node", "Pod", *LIVE_KINDS, *KEPT_FIELDS} <= CLUSTER_KINDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "code"),
+    [
+        ("pods", "Unable to connect to the server", 1),
+        ("pods", "(Forbidden): cannot list", 1),
+        ("secrets", "(Forbidden): cannot list", 0),
+        ("pods", "error: the server doesn't have a resource type", 0),
+    ],
+)
+def test_script_removes_an_earlier_capture_and_reports_failures(
+    kind: str, message: str, code: int, tmp_path: Path
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        f'#!/bin/sh\nls "{tmp_path}/export"/*.json >>"{tmp_path}/seen"\n'
+        f'case $2 in {kind}) echo "{message}" >&2; exit 1;; esac\necho "{{}}"\n'
+    )
+    kubectl.chmod(0o755)
+    export = tmp_path / "export"
+    export.mkdir()
+    for name in (*CLUSTER_KINDS.values(), "notes"):
+        (export / f"{name}.json").write_text("old")
+    text = build_export_script(str(export))
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["/bin/sh", "-c", text], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == code
+    # When the first kind is listed, no file of an earlier capture is left.
+    assert (tmp_path / "seen").read_text().startswith(f"{export}/notes.json\n{export}/")
+    contents = {file.name: file.read_text() for file in export.glob("*.json")}
+    assert contents.pop("notes.json") == "old"
+    assert set(contents.values()) == {"{}\n"}
+    assert contents.keys() == {f"{name}.json" for name in CLUSTER_KINDS.values() if name != kind}
 
 
 def test_script_continues_after_a_kind_of_a_missing_crd(tmp_path: Path) -> None:
