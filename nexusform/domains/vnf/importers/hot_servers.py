@@ -433,8 +433,11 @@ def add_server_vdu(
     body: Node,
     repeat: ResourceRepetition,
     hints: Hints,
+    missing_template: str = "",
 ) -> None:
     """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
+
+    `missing_template` is the nested template for which it stands.
 
     It has the name of the server, or of a group around it if the VNFD has a VDU of this name only.
     A name in use is extended, with a warning. Report an invalid name, and a missing number of
@@ -497,6 +500,7 @@ def add_server_vdu(
         availability_zone=zone,
         host=host,
         boots_from_volume=from_volume,
+        missing_template=missing_template,
     )
     reading.scaling_groups[vdu_name] = repeat.group
     _add_unread_properties(vdu_name, kind, properties, template)

@@ -368,6 +368,7 @@ def _add_nested_template(
             Node(data=None, position=body.position),
             repetition,
             hints,
+            missing_template=kind,
         )
         return
     if file in template.chain or context.depth >= _MAX_DEPTH:

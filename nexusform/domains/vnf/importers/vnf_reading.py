@@ -188,6 +188,7 @@ def _add_hot_details(
         has_scheduler_hints=hot_vdu.has_scheduler_hints,
         flavor=hot_vdu.flavor,
         image=hot_vdu.image or vdu.image,
+        missing_template=hot_vdu.missing_template,
     )
     if not hot_vdu.has_count:
         # The HOT file gives no number, so those of the VNFD apply.

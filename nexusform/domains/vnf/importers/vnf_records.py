@@ -62,7 +62,8 @@ class Vdu(Struct, frozen=True):
     anti-affinity; `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers.
     `flavor` is the name of its flavor in the cloud, `image` the one of its image; "" if
     unspecified, like the requested `availability_zone` and `host` of Nova. With `boots_from_volume`
-    its root disk is a volume.
+    its root disk is a volume. `missing_template` is the nested template in which its server would
+    be, "" if none is missing.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Vdu(Struct, frozen=True):
     availability_zone: str = ""
     host: str = ""
     boots_from_volume: bool = False
+    missing_template: str = ""
 
 
 class PlacementRule(Struct, frozen=True):

@@ -466,6 +466,15 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
     """Return the problem of a VDU without size."""
     sizes = {"vCPUs": vcpus, "memory": memory}
     missing_text = " and no ".join(name for name, size in sizes.items() if size is None)
+    block = f'a block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib'
+    if vdu.missing_template:
+        # It may have no server, or several.
+        detail = (
+            f'The nested template "{vdu.missing_template}" of "{vdu.name}" ({vdu.origin}) is not '
+            f"given, so the documents define no {missing_text}. Give the file with nested or csar. "
+            f"If it has exactly one server, you can add {block} instead."
+        )
+        return Problem(("vdu", vdu.name), "vdu-without-size", detail)
     # VDUs of a CNF have neither size nor image: Tacker creates pods for them.
     advice = (
         ""
@@ -476,8 +485,8 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
         f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     )
     detail = (
-        f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a '
-        f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.{advice}'
+        f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add '
+        f"{block}{flavor}.{advice}"
     )
     return Problem(("vdu", vdu.name), "vdu-without-size", detail)
 

@@ -477,6 +477,21 @@ def test_scale_level_replaces_the_one_of_the_instantiation_level(level: int, wor
     assert Counter(vm["vdu"] for vm in found.values())["worker"] == workers
 
 
+def test_missing_nested_template_is_to_be_given_before_its_servers_need_a_size() -> None:
+    server = {"type": "OS::Nova::Server", "properties": {"flavor": "m1", "image": "i"}}
+    agent = {"type": "agent.yaml", "properties": {}}
+    server["properties"] |= {"user_data": {"get_attr": ["agent", "config"]}}
+    hot = {"heat_template_version": "2018-08-31", "resources": {"agent": agent, "w": server}}
+    vnf = {"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}
+    (error,) = list_errors(plan_vnf(vnf))
+    assert error.summary == "VDU without size"
+    assert 'The nested template "agent.yaml" of "agent" (base_hot:' in error.detail
+    assert "Give the file with nested or csar." in error.detail
+    config = {"heat_template_version": "2018-08-31", "outputs": {"config": {"value": "c"}}}
+    result = require_success(plan_vnf({**vnf, "nested": {"agent.yaml": yaml.safe_dump(config)}}))
+    assert {row.pool for row in result.plan.placements} == {"w"}
+
+
 class TestFlavors:
     def test_vm_sku_named_like_flavor_sets_size(self) -> None:
         server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}
