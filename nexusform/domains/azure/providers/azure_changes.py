@@ -1,6 +1,6 @@
 """Azure changes for a step on a cluster, pool or VM, in execution order."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -146,8 +146,8 @@ def _add_previously_failed_change(
 
     `failed_change` is its record in state. If the step updates the same resource, both are one
     update. If it deletes or re-creates the resource, the failed change is dropped. Otherwise it is
-    the last change. `target` and `planned`: the object of the step. For a pool in the block of a
-    cluster, they are the cluster.
+    the last change, or the first one if it has only upgrade settings. `target` and `planned`: the
+    object of the step. For a pool in the block of a cluster, they are the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
     failed_target = target
@@ -168,16 +168,40 @@ def _add_previously_failed_change(
         # The resource is deleted or re-created.
         return changes
     retry = _build_retry(failed_change, failed_target, values)
-    for number, change in enumerate(changes):
-        if change.target != failed_target:
-            continue
+    numbers = [number for number, change in enumerate(changes) if change.target == failed_target]
+    # Of several updates, the one that sends what failed.
+    numbers.sort(
+        key=lambda number: (
+            get_mapping(retry.expected).keys().isdisjoint(get_mapping(changes[number].expected))
+        )
+    )
+    for number in numbers[:1]:
+        change = changes[number]
+        sent_later = [
+            name
+            for other_number in numbers[1:]
+            for name in get_mapping(changes[other_number].expected)
+        ]
+        retry = _omit_properties(retry, sent_later)
         # values of the current change win.
         body = merge_bodies(retry.body, change.body)
         expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
         # A retry is sent even if Azure already shows its values.
         combined = replace(change, body=body, expected=expected, is_retry=retry.is_retry)
         return [*changes[:number], combined, *changes[number + 1 :]]
+    # New settings of a pool precede an upgrade of its cluster.
+    if get_mapping(retry.expected).keys() == {"upgradeSettings"}:
+        return [retry, *changes]
     return [*changes, retry]
+
+
+def _omit_properties(change: ArmChange, names: Collection[str]) -> ArmChange:
+    """Return an update without these of its properties."""
+    body = dict(get_mapping(change.body))
+    properties = omit_members(get_mapping(body, "properties"), names)
+    remaining = omit_members(body, ("properties",)) | omit_empty({"properties": properties})
+    expected = omit_members(get_mapping(change.expected), names)
+    return replace(change, body=remaining, expected=expected)
 
 
 def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> ArmChange:
@@ -298,7 +322,8 @@ def _build_cluster_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of the cluster, then of deleted, changed and created pools.
 
-    Resumed steps need a fixed order.
+    A Kubernetes upgrade runs with the upgrade settings and counts of its moment. So new settings
+    and lower counts of pools precede it. Resumed steps need a fixed order.
     """
     before = build_cluster_properties(prior)
     after = build_cluster_properties(planned)
@@ -310,7 +335,6 @@ def _build_cluster_changes(
     plane = "controlPlaneNodeConfiguration"
     # The part of the update with a removal of VMs.
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
-    yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
     # In the recorded order.
     old_pools = dict(list_pools(prior))
@@ -321,16 +345,50 @@ def _build_cluster_changes(
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = select_members(body, ("location", "extendedLocation"))
     # pools to delete.
-    for name in omit_members(old_pools, new_pools):
-        yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
+    pool_changes = [
+        ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
+        for name in omit_members(old_pools, new_pools)
+    ]
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
         if name in old_pools:
-            yield from _build_pool_changes(pool_target, old_pools[name], pool, location_fields)
+            pool_changes += _build_pool_changes(pool_target, old_pools[name], pool, location_fields)
         else:
-            yield _build_create_change(
-                pool_target, build_new_pool_properties(pool), pool, location_fields
+            pool_changes.append(
+                _build_create_change(
+                    pool_target, build_new_pool_properties(pool), pool, location_fields
+                )
             )
+    if "kubernetesVersion" in expected:
+        yield from filter(None, map(_select_early_part, pool_changes))
+        pool_changes = list(filter(None, map(_omit_early_part, pool_changes)))
+    yield from _build_update(target, expected, prior, planned, reduction)
+    yield from pool_changes
+
+
+def _list_early_properties(change: ArmChange) -> list[str]:
+    """List the properties of a change to send before an upgrade: settings and a lower count."""
+    if change.verb is not ArmOperation.UPDATE:
+        return []
+    names = {"upgradeSettings", *get_mapping(change.reduction)}
+    return [name for name in get_mapping(change.expected) if name in names]
+
+
+def _select_early_part(change: ArmChange) -> ArmChange | None:
+    """Select the part of a change of a pool to send before an upgrade of its cluster."""
+    early = select_members(get_mapping(change.expected), _list_early_properties(change))
+    if not early:
+        return None
+    return replace(change, body={"properties": early}, expected=early, removed_tags=frozenset())
+
+
+def _omit_early_part(change: ArmChange) -> ArmChange | None:
+    """Return the part of a change of a pool to send after an upgrade of its cluster."""
+    early = _list_early_properties(change)
+    if not early:
+        return change
+    late = replace(_omit_properties(change, early), reduction=None)
+    return late if late.body or late.removed_tags else None
 
 
 def _build_pool_target(cluster: ArmTarget, name: str) -> ArmTarget:

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.importers.azure_request_bodies import (
     has_requested_values,
+    merge_bodies,
     select_members,
 )
 from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation
@@ -200,7 +202,18 @@ def _build_begun_changes(
     except ProviderProblem:
         # reported by the repeated step.
         return {}
-    return {normalize_id(change.target.build_path(subscription_id)): change for change in changes}
+    changes_by_id: dict[str, ArmChange] = {}
+    for change in changes:
+        arm_id = normalize_id(change.target.build_path(subscription_id))
+        earlier = changes_by_id.get(arm_id)
+        combined = change
+        # An upgrade of the cluster runs between two updates of its pool.
+        if earlier is not None and earlier.verb is change.verb is ArmOperation.UPDATE:
+            body = merge_bodies(earlier.body, change.body)
+            expected = {**get_mapping(earlier.expected), **get_mapping(change.expected)}
+            combined = replace(change, body=body, expected=expected)
+        changes_by_id[arm_id] = combined
+    return changes_by_id
 
 
 def _rebuild_step(request: ReadRequest) -> ChangeRequest:

@@ -164,3 +164,60 @@ def test_resource_group_of_an_object_never_changes(
             return
         with pytest.raises(ProviderProblem, match=group):
             provider._find_resource_group(request)
+
+
+def _build_upgrade(pool: dict[str, Any], **other_fields: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name and properties of each update of a step that upgrades a cluster."""
+    before = {"count": 3, "vm_sku_name": "NC_P10_56_v1", **SURGE}
+    prior = {**_build_cluster("a"), "kubernetes_version": "v1.29", "agent_pool": {"a": before}}
+    planned = {**prior, "kubernetes_version": "v1.30", "agent_pool": {"a": {**before, **pool}}}
+    key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
+    request = ChangeRequest(
+        key, "nexus_kubernetes_cluster.c", prior, planned, unfinished_change=other_fields or None
+    )
+    changes = build_azure_changes(request, AROUND)
+    assert {change.verb for change in changes} == {ArmOperation.UPDATE}
+    return [
+        (change.target.names[-1], dict(change.body["properties"]))
+        for change in changes
+        if change.body
+    ]
+
+
+SURGE = {"upgrade_settings": {"max_surge": "1", "max_unavailable": "0"}}
+NO_SURGE = {"upgrade_settings": {"max_surge": "0", "max_unavailable": "1"}}
+VERSION = ("c", {"kubernetesVersion": "v1.30"})
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        (NO_SURGE, [("a", ["upgradeSettings"]), VERSION]),
+        ({"count": 2}, [("a", ["count"]), VERSION]),
+        ({"count": 2, **NO_SURGE}, [("a", ["count", "upgradeSettings"]), VERSION]),
+        ({"count": 4}, [VERSION, ("a", ["count"])]),
+        ({"count": 4, **NO_SURGE}, [("a", ["upgradeSettings"]), VERSION, ("a", ["count"])]),
+    ],
+)
+def test_upgrade_follows_new_settings_and_lower_counts(
+    pool: dict[str, Any], expected: list[Any]
+) -> None:
+    """Azure runs an upgrade with the settings and counts that it has then."""
+    names = [
+        (name, sorted(properties)) if name == "a" else (name, properties)
+        for name, properties in _build_upgrade(pool)
+    ]
+    assert names == expected
+
+
+def test_repeated_change_keeps_the_order_of_an_upgrade() -> None:
+    """A change of a pool failed before; the step sends it again, each property once."""
+    pool_id = "/x/kubernetesClusters/c/agentPools/a"
+    parts = ["count", "upgradeSettings"]
+    settings, version, count = _build_upgrade({"count": 4, **NO_SURGE}, id=pool_id, parts=parts)
+    assert (settings[0], list(settings[1])) == ("a", ["upgradeSettings"])
+    assert version == VERSION
+    assert count == ("a", {"count": 4})
+    settings, version = _build_upgrade({}, id=pool_id, parts=["upgradeSettings"])
+    assert (settings[0], list(settings[1])) == ("a", ["upgradeSettings"])
+    assert version == VERSION
