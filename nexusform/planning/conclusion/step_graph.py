@@ -221,6 +221,7 @@ def add_capacity_waits(
     for the update of a former user, and this update needs the freed capacity.
     """
     waits = _find_capacity_waits(graph, machines)
+    _add_upgrade_waits(graph, objects, waits)
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
@@ -280,6 +281,30 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
             waits.setdefault(apply_step, set()).update(steps - {apply_step, own_delete})
     _add_cordon_waits(graph, machines, waits)
     return waits
+
+
+def _add_upgrade_waits(graph: StepGraph, objects: Mapping[Address, VmObject], waits: Waits) -> None:
+    """Let the upgrade of a cluster wait for what the nodes of its separate pools need.
+
+    The platform re-creates these nodes during the update of the cluster. They need the capacity
+    that their pool waits for, and the new upgrade settings of the release step of their pool.
+    """
+    clusters: dict[str, Address] = {}
+    pools: list[tuple[Address, str]] = []
+    for address, vm_object in objects.items():
+        demand = vm_object.request.demand
+        if ROLLING in vm_object.request.actions.recreations.values():
+            if demand.parent_id:
+                pools.append((address, demand.owner))
+            else:
+                clusters[demand.owner] = address
+    for address, owner in pools:
+        pool_steps = list_step(graph.apply_step, address)
+        awaited = set(list_step(graph.release_step, address))
+        for step in pool_steps:
+            awaited |= waits.get(step, set())
+        for step in list_step(graph.apply_step, clusters[owner]) if owner in clusters else ():
+            waits.setdefault(step, set()).update(awaited - {step, *pool_steps})
 
 
 def _add_cordon_waits(

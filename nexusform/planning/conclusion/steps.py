@@ -26,7 +26,7 @@ from nexusform.planning.conclusion.step_graph import (
 )
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan
-from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import ObjectReference
@@ -35,6 +35,7 @@ Types = Mapping[str, ResourceType]
 Values = Mapping[str, Any]
 StepOrder = Mapping[Address, Sequence[Address]]
 _NO_MACHINES = UsedMachines()
+_SETTINGS: Final = "upgrade_settings"
 _DELETES = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATES = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -60,12 +61,13 @@ def build_plan_steps(
         if change.action is not Action.UPDATE or vm_object is None:
             continue
         leaving_vms = (*vm_object.request.actions.removals, *vm_object.request.actions.recreations)
+        early_arguments = _find_early_arguments(change, vm_object)
         # A release step frees their capacity.
-        if any(vm_object.is_released_early(key) for key in leaving_vms):
+        if early_arguments or any(vm_object.is_released_early(key) for key in leaving_vms):
             instance = vm_object.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
-            attributes = dict(instance.prior.attributes)
+            attributes = {**instance.prior.attributes, **early_arguments}
             # The unchanged VMs remain, and those upgraded later, batch by batch.
             remaining_vms = [
                 vm
@@ -82,6 +84,22 @@ def build_plan_steps(
     graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)
     add_capacity_waits(graph, machines, objects, sites)
     return graph.build_steps()
+
+
+def _find_early_arguments(change: Change, vm_object: VmObject) -> Values:
+    """Return the arguments of a separate pool to change before an upgrade of its cluster.
+
+    The platform runs the upgrade with the settings of its moment.
+    """
+    is_upgraded = ROLLING in vm_object.request.actions.recreations.values()
+    settings = get_mapping(change.after).get(_SETTINGS)
+    if (
+        not vm_object.request.demand.parent_id
+        or not is_upgraded
+        or settings == get_mapping(change.before).get(_SETTINGS)
+    ):
+        return {}
+    return {_SETTINGS: settings}
 
 
 def build_step_graph(

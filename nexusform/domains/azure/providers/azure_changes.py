@@ -249,15 +249,23 @@ def _build_capacity_releasing_changes(
 ) -> Iterator[ArmChange]:
     """Select the changes to the final object with fewer VMs.
 
-    Deletions, and updates reduced to their lower counts.
+    Deletions, and updates reduced to their lower counts. The upgrade settings of a separate pool
+    are changed here, too, if an upgrade of its cluster waits for this step.
     """
+    settings: dict[str, Any] = {}
+    if request.key.type == POOL and request.planned is not None:
+        difference = diff_request_bodies(
+            build_pool_properties(request.prior_attributes), build_pool_properties(request.planned)
+        )
+        settings = select_members(difference, ("upgradeSettings",))
     for change in _build_changes(
         replace(request, planned=request.final_attributes, is_release=False), context
     ):
         if change.verb is ArmOperation.DELETE:
             yield change
-        elif change.verb is ArmOperation.UPDATE and change.reduction:
-            yield replace(change, body={"properties": change.reduction}, expected=change.reduction)
+        elif change.verb is ArmOperation.UPDATE and (change.reduction or settings):
+            part = {**get_mapping(change.reduction), **settings}
+            yield replace(change, body={"properties": part}, expected=part)
 
 
 def _build_object_creation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,45 @@ def test_independent_clusters_are_created_together(
     monkeypatch.setattr(server, "at_request", complete_both)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert server.requests < 2000
+
+
+CLUSTER_WITH_POOL = NEW.partition('resource "nexus_virtual_machine"')[0]
+UPGRADED = CLUSTER_WITH_POOL.replace('"v1.29"', '"v1.30"')
+NO_SURGE = '  upgrade_settings {\n    max_surge = "0"\n    max_unavailable = "1"\n  }\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("has_new_settings", "count", "expected"),
+    [
+        (True, 3, [("more", ["upgradeSettings"]), ("d", ["kubernetesVersion"])]),
+        (False, 2, [("more", ["count"]), ("d", ["kubernetesVersion"])]),
+        (True, 2, [("more", ["count", "upgradeSettings"]), ("d", ["kubernetesVersion"])]),
+        (
+            True,
+            4,
+            [("more", ["upgradeSettings"]), ("d", ["kubernetesVersion"]), ("more", ["count"])],
+        ),
+    ],
+)
+def test_separate_pool_is_ready_before_the_upgrade_of_its_cluster(
+    has_new_settings: bool,
+    count: int,
+    expected: list[Any],
+    nexusform: CommandRunner,
+    server: ArmServer,
+) -> None:
+    """Azure runs the upgrade with the settings and the count that the pool has then."""
+    before = "node_count            = 1"
+    write_configuration(CLUSTER_WITH_POOL.replace(before, "node_count            = 3"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    sent_before = len(server.site.taken)
+    text = UPGRADED.replace(before, f"node_count            = {count}")
+    write_configuration(f"{text.rstrip()[:-1]}{NO_SURGE}" if has_new_settings else text)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    paths = [path for _, path in server.site.taken[sent_before:]]
+    bodies = server.site.bodies[-len(paths) :]
+    assert [
+        (path.rsplit("/", 1)[1], sorted(body["properties"]))
+        for path, body in zip(paths, bodies, strict=True)
+    ] == expected
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
