@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
+from nexusform.domains.pods.importers.api_resources import ApiKinds
 from nexusform.domains.pods.importers.appliance_claims import (
     collect_appliance_claims,
     compute_storage_demand,
 )
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import (
+    INVALID,
     Manifest,
     parse_manifests,
     unwrap_envelopes,
@@ -225,6 +227,7 @@ def plan_manifests(
         instances += _evaluate_manifests(block, blocks, evaluation)
     _remove_former_pods(instances, pods)
     problems = list(_reject_unknown_clusters(instances, pods.clusters))
+    problems += _reject_unserved_versions(instances)
     workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.is_configured:
@@ -267,6 +270,22 @@ def _reject_unknown_clusters(
             )
             yield instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail))
             instance.is_invalid = True
+
+
+def _reject_unserved_versions(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
+    """Yield an error for each object of a version that no API server serves.
+
+    Mark its instance as invalid. Objects of the hub are checked with its definitions.
+    """
+    api_kinds = ApiKinds()
+    for _, instance in _list_applied_manifests(instances):
+        for item in parse_objects(get_mapping(instance.config)):
+            reason = api_kinds.explain_unserved_version(item.group, item.version, item.kind)
+            if reason:
+                text = f"yaml_body:{item.line}: {item.title}: {reason}."
+                problem = Problem(("yaml_body",), INVALID, text, line=item.line)
+                yield instance.build_diagnostic(problem)
+                instance.is_invalid = True
 
 
 def _list_applied_manifests(instances: Iterable[Instance]) -> Iterator[tuple[str, Instance]]:

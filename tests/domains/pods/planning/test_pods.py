@@ -1050,3 +1050,28 @@ def test_paused_rollout_is_scaled_per_replica_set() -> None:
     nodes = [place["node"] for place in read_current_pods(state).values()]
     assert (len(nodes), nodes.count(None)) == (10, 4)
     assert is_empty(require_success(plan_without_certainty(text, state)))
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "served"),
+    [
+        ("extensions/v1beta1", "Deployment", "apps/v1"),
+        ("apps/v1beta2", "StatefulSet", "apps/v1"),
+        ("autoscaling/v2beta2", "HorizontalPodAutoscaler", "autoscaling/v1 or autoscaling/v2"),
+        ("policy/v1beta1", "PodDisruptionBudget", "policy/v1"),
+        ("batch/v1beta1", "CronJob", "batch/v1"),
+    ],
+)
+def test_object_of_a_removed_version_places_no_pod(
+    api_version: str, kind: str, served: str
+) -> None:
+    """An API server answers: no matches for kind."""
+    old = json.loads(build_deployment("old", 2)) | {"apiVersion": api_version, "kind": kind}
+    old["spec"]["scaleTargetRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    old["spec"]["minReplicas"] = 4
+    manifests = build_manifest("m", build_deployment("web", 1), json.dumps(old))
+    result = plan_without_certainty(RACKS + build_workers(3) + manifests)
+    (error,) = list_errors(result)
+    assert error.id == "invalid-kubernetes-manifest"
+    assert f"{kind} is not served as {api_version}; write {served}." in error.detail
+    assert not [row for row in result.plan.placements if row.kind == "pod"]
