@@ -50,6 +50,7 @@ _PROVIDER: Final = "microsoft.networkcloud/"
 _TYPE_IN_ID: Final = re.compile(
     r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$"
 )
+_DEPLOYMENT: Final = "microsoft.resources/deployments"
 _YAML: Final = (".yaml", ".yml")
 _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -226,13 +227,11 @@ class _ExportReader:
             return
         if isinstance(data, Mapping) and EXPORTED_AT in data:
             self.export_times.append((name, data[EXPORTED_AT]))
-        if kind == ANY and not isinstance(data, list | Mapping):
-            self.findings.append(
-                Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name)
-            )
+        if kind == ANY and (detail := _explain_file_without_resources(data)):
+            self.findings.append(Problem((), NOT_READ, detail, _WARNING, file=name))
             return
         finding_count = len(self.findings)
-        items = read_arm_resources(name, _resolve_arm_template(data), self.findings)
+        items = read_arm_resources(name, _resolve_arm_template(data, {}), self.findings)
         # A file of an unknown name: problems of its contents are warnings.
         if kind == ANY:
             warnings = [
@@ -415,10 +414,23 @@ def _has_type(item: ArmItem) -> bool:
     return "/" in get_text(item.read_value("type"))
 
 
-def _resolve_arm_template(document: Any) -> Any:
-    """Resolve parameter defaults and variables in the resources of an ARM template.
+def _explain_file_without_resources(document: Any) -> str:
+    """Explain why a file of an unknown name is not read; "" if it may have resources."""
+    if not isinstance(document, list | Mapping):
+        return "not a list of resources: not read."
+    if "deploymentparameters.json" in get_text(document, "$schema").lower():
+        return (
+            "a parameter file of an ARM template: not read. Set its values as defaultValue of the "
+            "parameters in the template."
+        )
+    return ""
 
-    Return other documents as given.
+
+def _resolve_arm_template(document: Any, passed_values: Mapping[str, Any]) -> Any:
+    """Resolve parameters and variables in the resources of an ARM template.
+
+    A parameter has its passed value, else its default. A nested deployment is replaced by the
+    resources of its template. Return other documents as given.
     """
     if (
         not isinstance(document, Mapping)
@@ -434,6 +446,7 @@ def _resolve_arm_template(document: Any) -> Any:
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
             values["parameters", name] = declaration["defaultValue"]
+    values |= {("parameters", name): value for name, value in passed_values.items()}
 
     def resolve_reference(_: Path, scalar: Any) -> Any:
         """Return the value of a scalar that is a reference as a whole; any other scalar stays."""
@@ -444,7 +457,31 @@ def _resolve_arm_template(document: Any) -> Any:
         # A parameter without a default stays a reference.
         return values.get((kind, name), scalar)
 
-    return {"resources": replace_scalars(document["resources"], resolve_reference)}
+    if not isinstance(document["resources"], list):
+        return {"resources": replace_scalars(document["resources"], resolve_reference)}
+    resources: list[Any] = []
+    for resource in document["resources"]:
+        properties = get_mapping(resource, "properties")
+        template = get_mapping(properties, "template")
+        type_name = get_text(resource, "type").lower()
+        if type_name != _DEPLOYMENT or not isinstance(template.get("resources"), list):
+            resources.append(replace_scalars(resource, resolve_reference))
+            continue
+        scope = get_text(properties, "expressionEvaluationOptions", "scope").lower()
+        # Only a template of the scope "inner" has parameters and variables of its own.
+        if scope != "inner":
+            resolved = replace_scalars(template["resources"], resolve_reference)
+            template = {"resources": resolved}
+        parameters = get_mapping(
+            replace_scalars(get_mapping(properties, "parameters"), resolve_reference)
+        )
+        passed = {
+            name: value["value"]
+            for name, value in parameters.items()
+            if isinstance(value, Mapping) and "value" in value
+        }
+        resources += _resolve_arm_template({"$schema": "", **template}, passed)["resources"]
+    return {"resources": resources}
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:

@@ -37,6 +37,8 @@ SKU_HARDWARE: Final[tuple[tuple[str, str], ...]] = (
 # Rack SKUs of undecided hardware: Microsoft's table has BOM 1.7.3 with R760 for this one.
 _UNDECIDED_RACK_SKU: Final = re.compile(r"vnearedge4_.*7c3m")
 _MODEL_IN_SKU: Final = re.compile(r"r\d{3}(?!\d)")
+# A reference in an ARM template; with a value, it would have been replaced.
+_PARAMETER: Final = re.compile(r"\[parameters\('([^']+)'\)\]")
 COMPUTE: Final = "compute-plane"
 MANAGEMENT: Final = "management-plane"
 # Prefix of a machine's SKU id and its role, for exports before API 2024-07.
@@ -398,6 +400,12 @@ def read_planned_site(
         if not any(definitions):
             problem_id = "missing-field"
             detail = "racks and machines were not captured, and this Nexus cluster defines none"
+            reference = _PARAMETER.fullmatch(str(cluster.read_value("computeRackDefinitions")))
+            if reference is not None:
+                detail = (
+                    "racks and machines were not captured, and the template has no value of its "
+                    f"parameter {reference[1]}. Set its defaultValue in the template"
+                )
         cluster.report("computeRackDefinitions", problem_id, f"{detail}.", Severity.WARNING)
     return racks, machines
 

@@ -83,6 +83,67 @@ def test_template_parameters_have_their_default_values() -> None:
     assert read_names("racks.json", json.dumps(template)) == (["r9"], [])
 
 
+def _build_nested_template(racks: dict[str, Any], passed: Any, scope: str) -> bytes:
+    """Build a template with a nested deployment of a Nexus cluster, and a parameter `racks`."""
+    cluster = {
+        "type": "Microsoft.NetworkCloud/clusters",
+        "name": "lon",
+        "properties": {"computeRackDefinitions": "[parameters('racks')]"},
+    }
+    deployment = {
+        "type": "Microsoft.Resources/deployments",
+        "name": "x",
+        "properties": {
+            "expressionEvaluationOptions": {"scope": scope},
+            "template": {"parameters": {"racks": {}}, "resources": [cluster]},
+            "parameters": {"racks": {"value": passed}},
+        },
+    }
+    return json.dumps({"$schema": "x", "parameters": racks, "resources": [deployment]}).encode()
+
+
+RACK_DEFINITION = {
+    "networkRackId": "/x/networkRacks/r7",
+    "rackSerialNumber": "s",
+    "rackSkuId": "/x/rackSkus/VNearEdge1_Compute_DellR750_8C2M",
+    "bareMetalMachineConfigurationData": [{"machineName": "m1", "rackSlot": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    ("default", "passed", "scope"),
+    [
+        ([], [RACK_DEFINITION], "inner"),
+        ([RACK_DEFINITION], "[parameters('racks')]", "inner"),
+        ([RACK_DEFINITION], [], "outer"),
+    ],
+)
+def test_nested_deployment_has_the_values_of_its_scope(
+    default: list[Any], passed: Any, scope: str
+) -> None:
+    content = _build_nested_template({"racks": {"defaultValue": default}}, passed, scope)
+    inventory, _ = read_inventory({"any": [("cluster.json", content)]})
+    assert [(one.rack, one.name) for one in inventory.machines] == [("r7", "m1")]
+
+
+def test_missing_parameter_value_is_named_with_its_remedy() -> None:
+    content = _build_nested_template({"racks": {}}, "[parameters('racks')]", "inner")
+    schema = "https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#"
+    values = json.dumps({"$schema": schema, "parameters": {"racks": {"value": []}}}).encode()
+    _, findings = read_inventory(
+        {"any": [("cluster.json", content), ("cluster.parameters.json", values)]}
+    )
+    details = [one.detail for one in findings]
+    assert (
+        "a parameter file of an ARM template: not read. Set its values as defaultValue of the "
+        "parameters in the template."
+    ) in details
+    assert (
+        "racks and machines were not captured, and the template has no value of its parameter "
+        "racks. Set its defaultValue in the template."
+    ) in details
+
+
 def test_unreadable_list_of_machines_is_one_error() -> None:
     documents = {
         "racks": [("racks.json", json.dumps([build_rack()]).encode())],
