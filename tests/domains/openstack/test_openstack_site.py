@@ -724,7 +724,19 @@ def test_image_selects_hosts_of_its_architecture(
         HOT.replace("flavor: worker.large", "flavor: worker.large, image: other")
     )
     assert run_command_line(["plan"]) == 0
-    assert 'the inventory has no image "other"' in read_output(capfd)
+    assert 'The inventory has no image "other"' in read_output(capfd)
+
+
+def test_image_without_a_file_is_unknown(capfd: pytest.CaptureFixture[str]) -> None:
+    """It may require traits, although all hosts support the same images."""
+    set_image({})
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    assert "Not read:" not in read_output(capfd)
+    Path("export/image-1.json").unlink()
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    assert "Not read: properties of image edge" in output
+    assert "exact machines: 0 of 2" in output
 
 
 @pytest.mark.parametrize(

@@ -214,8 +214,13 @@ class _NovaRules(NamedTuple):
                 f"{_HOW_TO_DESCRIBE}"
             )
             return _build_unread_fact(subject, "NUMA cells and PCI devices of hosts", reason)
+        image = constraints.image
+        if image and image not in self.images:
+            # It may require traits, NUMA cells or pages of any host.
+            reason = f'The inventory has no image "{image}" (image-ID.json).'
+            return _build_unread_fact(("image", image), "properties", reason)
         if IMAGE not in self.enabled:
-            # The image has no effect.
+            # Its properties for this filter have no effect.
             return None
         return self._find_unread_image_fact(constraints.image, is_described=is_described)
 
@@ -234,10 +239,10 @@ class _NovaRules(NamedTuple):
         if len(kinds) == 1:
             # All hosts support the same images.
             return None
-        reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
-        if image:
-            reason = f'the inventory has no image "{image}" (image-ID.json).'
-        reason = f"Hosts support different images, and {reason}"
+        reason = (
+            "Hosts support different images, and the image of these VMs is unknown. Set image in "
+            "the block vdu of the tacker_vnf."
+        )
         return _build_unread_fact(subject, "properties", reason)
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
