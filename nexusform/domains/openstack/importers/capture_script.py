@@ -67,28 +67,30 @@ run() {{ # FILE ARGUMENT...
         report "openstack $*: $(head -1 "$file.error")"
     fi
 }}
-list_ids() {{ # ARGUMENT...
-    if ! openstack "$@" -f value >"$ids"; then
+list_ids() {{ # COLUMN ARGUMENT...
+    column=$1
+    shift
+    if ! openstack "$@" -f value -c "$column" >"$ids"; then
         : >"$ids"
         report "openstack $*"
     fi
 }}
 {chr(10).join(lines)}
-list_ids resource provider list -c uuid
+list_ids uuid resource provider list
 for uuid in $(cat "$ids"); do
     run "{INVENTORY}-$uuid" resource provider inventory list "$uuid"
     run "{TRAITS}-$uuid" --os-placement-api-version 1.6 resource provider trait list "$uuid"
 done
-list_ids hypervisor list -c ID
+list_ids ID hypervisor list
 for id in $(cat "$ids"); do
     run "{HYPERVISOR}-$id" hypervisor show "$id"
 done
-list_ids image list -c ID
+list_ids ID image list
 for id in $(cat "$ids"); do
     run "{IMAGE}-$id" image show "$id"
 done
 # NUMA cells of servers with dedicated CPUs, NUMA cells or memory pages.
-list_ids server list --all-projects -c ID
+list_ids ID server list --all-projects
 for id in $(cat "$ids"); do
     run "{TOPOLOGY}-$id" --os-compute-api-version 2.78 server show --topology "$id"
 done
