@@ -165,11 +165,23 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     down: Counter[tuple[str, str]] = Counter()
     # All at once, as a worst case.
     interrupted_vms = list(_select_interrupted_vms(plan))
+    # By pool (site id, cluster, name).
+    interrupted_counts: Counter[tuple[str, str, str]] = Counter()
     for row in interrupted_vms:
         down[row.site_id, row.cluster] += 1
+        interrupted_counts[row.site_id, row.cluster, row.pool] += 1
     for upgrade in plan.upgrades:
-        # A surge adds VMs first.
-        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
+        # A surge adds VMs first. Interrupted VMs of a pool are among its concurrent ones.
+        pool_counts = [
+            0
+            if pool.surges
+            else max(
+                pool.concurrent_vms
+                - interrupted_counts[upgrade.site_id, upgrade.cluster, pool.pool],
+                0,
+            )
+            for pool in upgrade.pools
+        ]
         # A rolling upgrade handles one pool after another.
         most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
         down[upgrade.site_id, upgrade.cluster] += most_down
