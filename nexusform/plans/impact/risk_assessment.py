@@ -26,7 +26,15 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import Action, Change, PlacementChange, Plan
-from nexusform.plans.site_capacity.occupancy import PoolVms, group_outages_by_pool
+from nexusform.plans.site_capacity.occupancy import (
+    PoolVms,
+    SiteVms,
+    VmOwnerKind,
+    get_owner_kind,
+    group_outages_by_pool,
+)
+from nexusform.resources.address import Address
+from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 _CONTROL_PLANE: Final = "control-plane"
 _RULE: Final = "nexus_separation_rule"
@@ -280,6 +288,181 @@ def _find_upgrade_losses(plan: Plan) -> Iterator[RiskFinding]:
                     after=0,
                     text=f"{name} has no node for some time: {nodes} re-created at once",
                 )
+
+
+class _NodePool(Struct, frozen=True):
+    """Pool of a cluster with nodes that run before and after the plan.
+
+    `before` and `after` are the machines of these nodes by name. `added_machines` are those of new
+    nodes, which may not exist yet when others go down.
+    """
+
+    site_id: str
+    cluster: str
+    pool: str
+    address: Address
+    title: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    added_machines: tuple[str, ...]
+
+
+def _list_node_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_NodePool]:
+    """Yield the pools of clusters on a site; `titles` counts the sites with a cluster's name."""
+    node_pools = [
+        pool for pool in site.pools if get_owner_kind(pool.address.type) is VmOwnerKind.NKS
+    ]
+    for (address, cluster, pool_name), rows in group_by(
+        node_pools, lambda pool: (pool.address, pool.cluster, pool.pool)
+    ).items():
+        before = {vm.name: vm.placement.machine for row in rows for vm in row.before}
+        after = {vm.name: vm.placement.machine for row in rows for vm in row.after}
+        name = f"{site.id}/{cluster}" if titles[cluster] > 1 else cluster
+        yield _NodePool(
+            site_id=site.id,
+            cluster=cluster,
+            pool=pool_name,
+            address=address,
+            title=name if pool_name == _CONTROL_PLANE else f"{name}/{pool_name}",
+            before={vm: machine for vm, machine in before.items() if vm in after},
+            after={vm: machine for vm, machine in after.items() if vm in before},
+            added_machines=tuple(machine for vm, machine in after.items() if vm not in before),
+        )
+
+
+def _count_sites_by_cluster(plan: Plan) -> Counter[str]:
+    """Return the number of sites with a cluster of each name."""
+    names = {(site.id, pool.cluster) for site in plan.sites for pool in site.pools}
+    return Counter(cluster for _, cluster in names)
+
+
+def _list_down_machines(site: SiteVms) -> set[str]:
+    """Return the machines of a site that are off or not ready after the plan."""
+    return {
+        machine.facts.name
+        for machine in site.machines
+        if machine.exists_after and machine.facts.is_down
+    }
+
+
+def _find_recreation_losses(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each pool that has no node while its nodes leave their machines.
+
+    A replaced cluster and an upgraded pool have risks of their own.
+    """
+    upgraded = {
+        (upgrade.site_id, upgrade.cluster, pool.pool)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+    }
+    replaced = {
+        change.address
+        for change in plan.changes
+        if change.action in _REPLACEMENTS and change.address.type == _CLUSTER
+    }
+    # nodes down at once, by (site id, cluster, pool).
+    recreated: dict[tuple[str, str, str], set[str]] = {}
+    for row in plan.placements:
+        pool_key = (row.site_id, row.cluster, row.pool)
+        is_at_once = row.kind == VM and row.trigger not in _ROLLING_TRIGGERS
+        if is_at_once and pool_key not in upgraded and compute_effect(row) in DISRUPTIVE_EFFECTS:
+            recreated.setdefault(pool_key, set()).add(row.object)
+    titles = _count_sites_by_cluster(plan)
+    for site in plan.sites:
+        down_machines = _list_down_machines(site)
+        for pool in _list_node_pools(site, titles):
+            names = recreated.get((site.id, pool.cluster, pool.pool), set())
+            up = [
+                name
+                for name, machine in pool.after.items()
+                if name not in names and machine not in down_machines
+            ]
+            count = len(names.intersection(pool.after))
+            # control planes have risks of their own.
+            if not count or up or pool.pool == _CONTROL_PLANE or pool.address in replaced:
+                continue
+            nodes = select_word_form(count, "its only node is", f"all {count:,} nodes are")
+            if count < len(pool.after):
+                nodes = f"{count:,} of {len(pool.after):,} nodes are"
+                ending = "re-created at once, the others are down"
+            else:
+                ending = "re-created at once"
+            yield RiskFinding(
+                risk="pool-down",
+                severity=RiskSeverity.TEMPORARY,
+                subject=pool.title,
+                address=str(pool.address),
+                before=len(pool.before),
+                after=0,
+                text=f"{pool.title} has no node for some time: {nodes} {ending}",
+            )
+
+
+def _find_machine_action_losses(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each control plane or pool that machine actions stop.
+
+    A machine that is switched off stays off, so its VMs stay down.
+    """
+    titles = _count_sites_by_cluster(plan)
+    for site in plan.sites:
+        actions = [
+            action
+            for action in plan.machine_actions
+            if action.site_id == site.id and action.stopped_vms
+        ]
+        if not actions:
+            continue
+        has_only_blocks = all(action.address.type == MACHINE_ACTION_TYPE for action in actions)
+        for pool in _list_node_pools(site, titles):
+            # New nodes count only if the pool has no others.
+            machines = tuple(pool.after.values()) or pool.added_machines
+            is_control_plane = pool.pool == _CONTROL_PLANE
+            # The order of action blocks keeps quorums, or the plan has an error.
+            if is_control_plane and has_only_blocks:
+                continue
+            required = compute_quorum(len(machines)) if is_control_plane else 1
+            # The machines that are down when each action runs.
+            off = _list_down_machines(site)
+            most_down = 0
+            for action in actions:
+                if action.machine in machines:
+                    down_machines = off | {action.machine}
+                    most_down = max(most_down, sum(name in down_machines for name in machines))
+                if action.leaves_off:
+                    off.add(action.machine)
+                else:
+                    off.discard(action.machine)
+            if len(machines) - most_down >= required:
+                continue
+            all_machines = (*pool.after.values(), *pool.added_machines)
+            up_after = sum(name not in off for name in all_machines)
+            required_after = compute_quorum(len(all_machines)) if is_control_plane else 1
+            is_lasting = up_after < required_after
+            yield _build_machine_action_loss(pool, len(machines), most_down, is_lasting=is_lasting)
+
+
+def _build_machine_action_loss(
+    pool: _NodePool, total: int, down_count: int, *, is_lasting: bool
+) -> RiskFinding:
+    """Build the risk of a control plane or pool with `down_count` of its `total` VMs stopped."""
+    end = "until its machines start" if is_lasting else "for some time"
+    if pool.pool == _CONTROL_PLANE:
+        text = (
+            f"{pool.title} loses etcd quorum {end}: {down_count} of {total} control-plane VMs down "
+            "at once (machine actions)"
+        )
+    else:
+        nodes = select_word_form(total, "its only node is", f"all {total:,} nodes are")
+        text = f"{pool.title} has no node {end}: {nodes} down at once (machine actions)"
+    return RiskFinding(
+        risk="control-plane-quorum-lost" if pool.pool == _CONTROL_PLANE else "pool-down",
+        severity=RiskSeverity.LASTING if is_lasting else RiskSeverity.TEMPORARY,
+        subject=pool.title,
+        address=str(pool.address),
+        before=total,
+        after=total - down_count,
+        text=text,
+    )
 
 
 def _find_outage_losses(plan: Plan) -> Iterator[RiskFinding]:
@@ -586,6 +769,8 @@ RISK_FINDERS: Final[dict[str, Callable[[Plan], Iterator[RiskFinding]]]] = {
     "control planes": _find_control_plane_losses,
     "racks": _find_rack_dependencies,
     "upgrades": _find_upgrade_losses,
+    "machine actions": _find_machine_action_losses,
+    "leaving nodes": _find_recreation_losses,
     "outages": _find_outage_losses,
     "workloads": _find_workload_losses,
 }

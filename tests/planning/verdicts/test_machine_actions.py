@@ -256,6 +256,50 @@ def test_new_members_keep_no_quorum_before_they_exist(project: Project) -> None:
     assert len(project.plan()) == 2
 
 
+def write_machines(machines: list[str], power: str) -> None:
+    blocks = []
+    for machine in machines:
+        _, rack, name = machine.split("/")
+        values = {"NAME": name, "RACK": rack, "SLOT": name[-1], "ROLE": "compute-plane"}
+        block = SERVER.replace("POWER", power)
+        for word, value in values.items():
+            block = block.replace(word, value)
+        blocks.append(block)
+    Path("machines.nf.hcl").write_text("".join(blocks))
+
+
+def test_machines_switched_off_by_argument_are_a_risk(project: Project) -> None:
+    machines = project.find_machines("control-plane")[:2]
+    write_machines(machines, "On")
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    write_machines(machines[:1], "Off")
+    assert project.run("plan", "-fail-on=risk:0") == 0, project.text
+    write_machines(machines, "Off")
+    assert project.run("plan", "-fail-on=risk:0") == 1
+    text = "c loses etcd quorum until its machines start: 2 of 3 control-plane VMs down at once"
+    assert text in project.text
+    # One machine is off since an earlier apply.
+    write_machines(machines[:1], "Off")
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    write_machines(machines, "Off")
+    assert project.run("plan", "-fail-on=risk:0") == 1
+    assert text in project.text
+
+
+def test_pool_on_stopped_machines_is_a_risk(project: Project) -> None:
+    text = SITE.replace('"p" {\n    count       = 3', '"p" {\n    count       = 1')
+    Path("main.nf.hcl").write_text(text)
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    machines = project.find_machines("p")
+    write_actions(*(("PowerOff", machine) for machine in machines))
+    assert project.run("plan", "-fail-on=risk:0") == 1
+    assert "c/p has no node until its machines start: its only node is down" in project.text
+    write_actions(*(("Restart", machine) for machine in machines))
+    assert project.run("plan", "-fail-on=risk:0") == 0, project.text
+    assert project.run("plan", "-fail-on=temporary_risk:0") == 1
+    assert "c/p has no node for some time: its only node is down" in project.text
+
+
 def write_servers(*servers: tuple[str, str, str, str]) -> str:
     return "".join(
         SERVER.replace("NAME", name)

@@ -12,6 +12,7 @@ import pytest
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.impact import risk_assessment
+from nexusform.plans.impact.decision_figures import build_decision
 from nexusform.plans.impact.risk_assessment import (
     RISK_FINDERS,
     RiskFinding,
@@ -215,6 +216,38 @@ def test_scale_out_hides_no_lost_quorum(count: int) -> None:
     after = racks + cluster("a", count=count)
     texts = find_texts(require_success(plan(after, state)).plan)
     assert texts == ["a loses etcd quorum: 2 of 3 control-plane VMs down at once"]
+
+
+def test_pool_of_evacuated_nodes_has_no_node() -> None:
+    state = build_state(RACKS + cluster("a", pools=pool("p", 2), count=3))
+    machines = find_machines(state, "p")
+    for evacuated, texts in (
+        (machines, ["a/p has no node for some time: all 2 nodes are re-created at once"]),
+        (machines[:1], []),
+    ):
+        racks = build_evacuated_racks(evacuated)
+        # A new node does not exist yet.
+        for count in (2, 3):
+            after = racks + cluster("a", pools=pool("p", count), count=3)
+            pool_risks = [risk for risk in assess(after, state) if risk.risk == "pool-down"]
+            assert [risk.text for risk in pool_risks] == texts
+            assert all(risk.severity == "temporary" for risk in pool_risks)
+
+
+def test_replaced_cluster_repeats_no_risk_for_its_pools() -> None:
+    before = RACKS + cluster("a", pools=pool("p", 2), count=3)
+    replaced = plan(before, build_state(before), replaces=("nexus_kubernetes_cluster.a",))
+    result = add_site_capacity(require_success(replaced), build_all_types())
+    assert [risk.risk for risk in list_plan_risks(result.plan)] == ["control-plane-quorum-lost"]
+
+
+def test_evacuated_nodes_of_an_upgraded_pool_count_once() -> None:
+    big = pool("p", 3, "NC_P22_112_v1")
+    state = build_state(RACKS + cluster("a", arguments=OLD, pools=big))
+    racks = build_evacuated_racks(find_machines(state, "p")[:2])
+    made = require_success(plan(racks + cluster("a", arguments=NEW, pools=big), state)).plan
+    recreated = [row for row in made.placements if row.trigger == "machine_evacuated"]
+    assert build_decision(made).impact.max_down == len(recreated) == 2
 
 
 @pytest.mark.parametrize("count", [3, 4])
