@@ -94,6 +94,15 @@ def test_machine_is_off_until_an_action_starts_it(machine: str, nf: Shell) -> No
     assert "1 Off" in nf("apply", "-auto-approve"), "removing the block does nothing"
 
 
+def test_capacity_names_machines_with_pending_actions(nf: Shell) -> None:
+    assert "Capacity without them: " in run_action(nf, "lab/r1/r1-bm01", "PowerOff")
+    more = ACTION.replace("MACHINE", "lab/r1/r1-bm02").replace("ACTION", "PowerOff")
+    Path("more.nf.hcl").write_text(more.replace('"x"', '"more"').replace("RUN", "1"))
+    shown = nf("plan")
+    assert "Out of service: 1 of 8 machines (1 Off)" in shown
+    assert "Capacity without them and 1 machine with pending actions: " in shown
+
+
 @pytest.mark.parametrize("machine", ["lab/r1/r1-bm01", "lab/r2/own"])
 def test_cordon_by_action_lasts_until_machine_is_changed(machine: str, nf: Shell) -> None:
     assert "Out of service: 1 of 8 machines (1 cordoned by nexusform)" in run_action(

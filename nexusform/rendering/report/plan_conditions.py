@@ -271,8 +271,16 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
+            # Machines of pending actions take no new VM either.
+            pending = {
+                action.machine for action in plan.machine_actions if action.site_id == site_id
+            }.difference(row.machine for row in rows)
+            subject = "them"
+            if pending:
+                machines = format_count(len(pending), "machine")
+                subject = f"them and {machines} with pending actions"
             sentences.append(
-                f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one "
+                f"Capacity without {subject}: {capacity.free_interval} ({after_rack_loss} with one "
                 "rack down)."
             )
         if any(row.status.cordoned_by == _AZURE for row in rows):
