@@ -367,6 +367,9 @@ def _find_recreation_losses(plan: Plan) -> Iterator[RiskFinding]:
         is_at_once = row.kind == VM and row.trigger not in _ROLLING_TRIGGERS
         if is_at_once and pool_key not in upgraded and compute_effect(row) in DISRUPTIVE_EFFECTS:
             recreated.setdefault(pool_key, set()).add(row.object)
+    # Most plans re-create no node.
+    if not recreated:
+        return
     titles = _count_sites_by_cluster(plan)
     for site in plan.sites:
         down_machines = _list_down_machines(site)
