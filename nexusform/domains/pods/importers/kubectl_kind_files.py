@@ -16,7 +16,6 @@ from nexusform.kubernetes.dump_script import (
 )
 
 _SUFFIX: Final = ".error"
-# Words of kubectl about a missing right.
 
 
 class KubectlKindFiles(Struct, frozen=True):
