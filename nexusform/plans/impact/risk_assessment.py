@@ -315,8 +315,12 @@ def _list_node_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_NodePool]
     for (address, cluster, pool_name), rows in group_by(
         node_pools, lambda pool: (pool.address, pool.cluster, pool.pool)
     ).items():
-        before = {vm.name: vm.placement.machine for row in rows for vm in row.before}
-        after = {vm.name: vm.placement.machine for row in rows for vm in row.after}
+        before: dict[str, str] = {}
+        after: dict[str, str] = {}
+        # A changed SKU makes a row of its own.
+        for row in rows:
+            before |= row.machines_before
+            after |= row.machines_after
         name = f"{site.id}/{cluster}" if titles[cluster] > 1 else cluster
         yield _NodePool(
             site_id=site.id,

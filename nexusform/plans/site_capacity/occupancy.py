@@ -66,6 +66,16 @@ class PoolVms(Struct, frozen=True):
         yield from self.unchanged
         yield from self.added
 
+    @property
+    def machines_before(self) -> dict[str, str]:
+        """Machines of the VMs before the plan, by name of the VM."""
+        return {vm.name: vm.placement.machine for vm in self.before}
+
+    @property
+    def machines_after(self) -> dict[str, str]:
+        """Machines of the VMs after the plan, by name of the VM."""
+        return {vm.name: vm.placement.machine for vm in self.after}
+
 
 class UnmanagedVm(Struct, frozen=True):
     """VM not managed by nexusform.
