@@ -112,6 +112,7 @@ class LocalBackend:
         self._lock.check_still_held()
         if document == self.read():
             return
+        self._journal.mark_base(document)
         with convert_os_errors("write the state", self._path):
             make_directories(self._path.parent)
             write_file_atomically(

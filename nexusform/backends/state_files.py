@@ -81,6 +81,17 @@ class JournalFile:
                 [build_compaction_mark(document, self._get_digest_function()), *keep]
             )
 
+    def mark_base(self, document: bytes) -> None:
+        """Let existing lines continue a document that is written without them.
+
+        Raises BackendProblem.
+        """
+        # Else there are no lines.
+        if self._descriptor is not None or os.path.lexists(self._path):
+            from nexusform.backends.journal_lines import build_base_mark
+
+            self._append_lines_durably([build_base_mark(document, self._get_digest_function())])
+
     def mark_written(self) -> None:
         """Mark the document of the last compaction as stored.
 

@@ -180,6 +180,14 @@ def test_journal_is_not_added_to_a_document_of_another_machine(
     assert again.read_journal() == []
 
 
+def test_journal_continues_a_document_of_its_own_backend(backend: LocalBackend, path: Path) -> None:
+    backend.append(b"{a}")
+    backend.write(b"one")
+    backend.append(b"{b}")
+    backend.write(b"two")
+    assert LocalBackend(str(path)).read_journal() == [b"{a}", b"{b}"]
+
+
 def test_apply_in_progress_is_no_journal_of_another_machine(
     backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ class HttpBackend:
             # An aborted run may have sent the document only.
             self._add_to_workspace_index()
             return
+        self._journal.mark_base(document)
         address = self._workspace_service.address
         # As Terraform sends it.
         if self._lock_id:
