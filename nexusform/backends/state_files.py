@@ -84,12 +84,13 @@ class JournalFile:
     def mark_base(self, document: bytes) -> None:
         """Let existing lines continue a document that is written without them.
 
-        Raises BackendProblem.
+        Raises BackendProblem, also if they continue another one than the present document.
         """
         # Else there are no lines.
         if self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_base_mark
 
+            self.list_pending()
             self._append_lines_durably([build_base_mark(document, self._get_digest_function())])
 
     def mark_written(self) -> None:

@@ -174,6 +174,9 @@ def test_journal_is_not_added_to_a_document_of_another_machine(
     again = LocalBackend(str(path))
     with pytest.raises(BackendProblem, match=r"began on another state.*move the journal away: mv "):
         again.read_journal()
+    # No write makes it a journal of the new document.
+    with pytest.raises(BackendProblem, match="began on another state"):
+        again.write(b"newest")
     again.lock(LockInfo("x", "plan", "me@here", "0.1.0", "2026-11-20", "p", "here", 1))
     assert path.with_name("s.nfstate.journal").exists()
     path.with_name("s.nfstate.journal").unlink()
