@@ -53,6 +53,7 @@ from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms, add_unread_facts
 from nexusform.resources.address import (
     Address,
+    ConfigAddress,
     Key,
     ModulePath,
     compute_address_order,
@@ -77,8 +78,8 @@ class BlockPlanner:
 
     Collects `instances` in planning order, the `inventory` that they offer, `checks`,
     `diagnostics`, the instances with a decided action (`decided_instances`, for
-    replace_triggered_by), and the racks and machines outside the selection that would be new or
-    different (`outside_targets`).
+    replace_triggered_by), the racks and machines outside the selection that would be new or
+    different (`outside_targets`), and the blocks with unknown instances (`unexpanded_blocks`).
     """
 
     def __init__(
@@ -113,6 +114,8 @@ class BlockPlanner:
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         # racks and machines left out by -target or -exclude, with changes.
         self.outside_targets: list[Instance] = []
+        # Blocks with an invalid count, for_each or type.
+        self.unexpanded_blocks: list[ConfigAddress] = []
         # ids of sites, racks and machines.
         self._replaced_hosts: set[str] = set()
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
@@ -152,6 +155,7 @@ class BlockPlanner:
             if not expansion.shape or prepared is None:
                 # references to it are unknown.
                 evaluation.resources[key] = ResourceView("")
+                self.unexpanded_blocks.append(block.address)
                 addresses = self.prior.by_block.get(block.address, ())
                 instances += [
                     self.build_unchanged(address)

@@ -157,8 +157,8 @@ def plan_placements(
     diagnostics += warn_unknown_kinds(hub, placements)
     diagnostics += warn_missing_definitions(placements, iterations.shared_objects.direct, pods)
     is_partial = bool(blocks.request.targets or blocks.request.excludes)
-    # A record may belong to a placement that this plan leaves out, or that has an error.
-    if not is_partial and not any(instance.is_invalid for instance in instances):
+    # A record may belong to a placement that this plan leaves out.
+    if not is_partial:
         diagnostics += warn_unreached_records(
             hub, by_key, iterations.member_list, member_clusters.labels
         )
@@ -173,6 +173,9 @@ def plan_placements(
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
+    if _has_incomplete_blocks(blocks):
+        # Warnings compare placements with the whole fleet, so they could be wrong.
+        diagnostics = [item for item in diagnostics if item.severity is Severity.ERROR]
     known_clusters = {
         name: state.cluster for name, state in members.items() if state.cluster is not None
     }
@@ -193,6 +196,16 @@ def plan_placements(
             *find_override_changes(placements, hub),
         ),
     )
+
+
+def _has_incomplete_blocks(blocks: BlockPlanner) -> bool:
+    """Return whether a fleet block has errors, so that its objects are not known to the plan."""
+    types = blocks.request.registries.resource_types
+    invalid_types = [
+        *(instance.type for instance in blocks.instances.values() if instance.is_invalid),
+        *(types[address.type] for address in blocks.unexpanded_blocks),
+    ]
+    return any(isinstance(resource_type, FleetObjectType) for resource_type in invalid_types)
 
 
 def _evaluate_placement_blocks(

@@ -445,8 +445,11 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
             continue
         if instance.before is not None:
             hub.prior_instances.append(instance)
-        if not instance.is_invalid and instance.planned is not None:  # None: removed
+        if instance.planned is not None and not instance.is_invalid:  # None: removed
             hub.add_instance(instance)
+        elif instance.is_invalid and instance.before is not None:
+            # With errors, existing objects stay as they are.
+            hub.manifests += get_hub_manifests(read_prior_object(instance))
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
     hub.manifests += (

@@ -89,12 +89,16 @@ def build_members(
                 name_only.name,
                 FleetMemberState(instance.address, name_only, previous=leaving_member),
             )
-        if instance.is_invalid or instance.planned is None:
-            # No valid member after the plan.
+        # With errors, an existing member stays as it is.
+        attributes = instance.before if instance.is_invalid else instance.planned
+        if attributes is None:
+            # No member after the plan, or a new one with errors.
             continue
-        member = _build_configured_member(instance, instance.planned, clusters, pods, observed)
+        member = _build_configured_member(instance, attributes, clusters, pods, observed)
         member.is_rejoining = member.previous is None and member.configuration.name in leaving_names
         members[member.configuration.name] = member
+        if instance.is_invalid:
+            continue
         if member.configuration.cluster_id and member.cluster is None:
             problems.append(
                 _build_unknown_cluster_error(instance, member.configuration.cluster_id, clusters)

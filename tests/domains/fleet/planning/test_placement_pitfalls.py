@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.domains.fleet.planning.fleet_harness import (
     build_hub,
     build_member,
@@ -14,12 +16,15 @@ from tests.domains.fleet.planning.fleet_harness import (
     list_picks,
 )
 from tests.planning.harness import (
+    EMPTY,
     attributes,
     build_state,
     build_state_after,
     is_empty,
+    list_errors,
     list_warnings,
     plan,
+    replace_passage,
     require_success,
 )
 
@@ -199,6 +204,29 @@ def test_fleet_without_members_is_reported() -> None:
         plan(build_hub() + build_member("a") + build_placement(build_pick_n(2)))
     )
     assert "no-member-cluster" not in {each.id for each in with_one.diagnostics}
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+@pytest.mark.parametrize(
+    ("passage", "addition"),
+    [
+        ('resource "fleet_member_cluster" "a" {', 'health = "Bad"'),
+        ('resource "fleet_member_cluster" "a" {', 'taint {\neffect = "NoSchedul"\n}'),
+        ('resource "fleet_member_cluster" "a" {', "count = -1"),
+        ("kind: Namespace", "  unexpected indentation"),
+    ],
+)
+def test_error_in_block_of_fleet_is_no_missing_object(
+    passage: str, addition: str, *, is_applied: bool
+) -> None:
+    """An object with an error is neither missing nor leaving."""
+    text = build_hub() + build_member("a") + build_placement(build_pick_n(1))
+    state = build_state(text) if is_applied else EMPTY
+    result = plan(replace_passage(text, passage, f"{passage}\n{addition}"), state)
+    assert list_errors(result)
+    assert not list_warnings(result)
+    if is_applied:
+        assert not list_moves(result)
 
 
 def test_warning_names_clusters_that_do_not_exist() -> None:
