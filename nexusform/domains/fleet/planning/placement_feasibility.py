@@ -22,6 +22,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     list_active_bindings,
     select_scheduled_bindings,
 )
+from nexusform.domains.fleet.scheduling.rules.cluster_eligibility import explain_ineligibility
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -113,6 +114,11 @@ def _build_rows_without_capacity(
     """
     # By cluster id, shared by placements.
     capacities: dict[str, ClusterPodCapacity] = {}
+    ineligible_members = {
+        member.name: reason
+        for member in outcome.member_list.members
+        if (reason := explain_ineligibility(member))
+    }
     for address, placement in outcome.placements.items():
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
@@ -124,6 +130,11 @@ def _build_rows_without_capacity(
             cluster = outcome.clusters.get(binding.cluster)
             if binding.cluster in departed_clusters:
                 yield _build_unassessed_row(placement, binding, _LEAVING, figures)
+                continue
+            # A hub cannot observe its pods, nor change them.
+            ineligibility = ineligible_members.get(binding.cluster)
+            if ineligibility is not None:
+                yield _build_unassessed_row(placement, binding, ineligibility, figures)
                 continue
             if cluster is None:
                 yield _build_unassessed_row(placement, binding, _NO_NODES, figures)

@@ -235,6 +235,22 @@ def test_pods_on_a_leaving_member_are_unknown(
     ]
 
 
+@pytest.mark.parametrize("health", ["NoHeartbeat", "NoAgent", "NotJoined", "NoHealth", "Unhealthy"])
+def test_pods_on_an_unreachable_member_are_unknown(
+    health: str, plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hub observes no pods of a member without a working agent."""
+    plan(replicas=2)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    unreachable = SITE.replace("cluster.west.id", f'cluster.west.id\nhealth = "{health}"')
+    monkeypatch.setattr(f"{__name__}.SITE", unreachable)
+    code, text, (row,) = plan("-fail-on=infeasible:0", replicas=2)
+    assert (row["result"], row["certain"]) == ("unknown", False)
+    assert row["reason"].startswith("cluster is not connected to the fleet")
+    assert code == 1
+    assert "runs on 1 of 1" not in text
+
+
 def test_waiting_pods_are_not_available(
     plan: Callable[..., Answer], capsys: pytest.CaptureFixture[str]
 ) -> None:

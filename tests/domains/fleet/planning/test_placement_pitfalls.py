@@ -206,6 +206,23 @@ def test_fleet_without_members_is_reported() -> None:
     assert "no-member-cluster" not in {each.id for each in with_one.diagnostics}
 
 
+@pytest.mark.parametrize("health", ["NoHeartbeat", "NoAgent", "Unhealthy"])
+def test_changes_on_an_unreachable_member_are_an_assumption(health: str) -> None:
+    policy = build_placement(build_pick_fixed("a", "b"))
+    state = build_state(build_fleet(a="", b="") + policy)
+    sick = build_fleet(a=f'health = "{health}"', b="") + policy
+    result = require_success(plan(sick, state))
+    assert "rollout-to-unreachable-member" not in {each.id for each in result.diagnostics}
+    changed = require_success(plan(sick.replace("blue", "red"), state))
+    (warning,) = [each for each in changed.diagnostics if "unreachable" in each.id]
+    assert "The plan changes objects of p on a, and assumes that this is possible." in (
+        warning.detail
+    )
+    fewer = sick.replace('["a", "b"]', '["b"]')
+    removed = require_success(plan(fewer, state))
+    assert "rollout-to-unreachable-member" in {each.id for each in removed.diagnostics}
+
+
 @pytest.mark.parametrize("is_applied", [False, True])
 @pytest.mark.parametrize(
     ("passage", "addition"),
