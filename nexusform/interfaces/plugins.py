@@ -109,8 +109,9 @@ class RemoteStateQuery(Struct, frozen=True):
     workspace: str
 
 
-# Returns the state, None with problems if it cannot be read. Their paths are in the query.
-StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, list[Problem]]]
+# The state, its version and problems. None with problems if it cannot be read; their paths are in
+# the query. The version changes with the content, and when an apply of the state begins or ends.
+StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, str, list[Problem]]]
 
 
 class ServerQuery(Struct, frozen=True):
@@ -156,6 +157,7 @@ class ReadContext(Struct, frozen=True):
     types: Mapping[str, ResourceType] = field(default_factory=dict)
     read_state: StateReader = lambda _query: (
         None,
+        "",
         [Problem((), "unreadable-state", "Other states cannot be read here.")],
     )
     query_server: ServerReader = _reject_server_query

@@ -567,8 +567,8 @@ class PlanInputs(Struct, frozen=True):
     """Inputs of a plan besides its configuration text and state.
 
     `commit` is that of the work tree, "" if unknown. `files` are those read by functions and
-    `data_files` those read by data sources: SHA-256 by path. `states` are the states of other
-    configurations: lineage and serial by the address of the data block. `answers` are server
+    `data_files` those read by data sources: SHA-256 by path. `states` are the versions of the
+    states of other configurations, by the address of the data block. `answers` are server
     responses to data sources, by question: re-planning uses the same. `evaluation` is None if
     unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
     `ephemeral_variables` were set; apply needs them again. `variable_files` are the files with

@@ -57,7 +57,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     query = RemoteStateQuery(
         reader="", backend=attributes["backend"], config=configuration, workspace=workspace
     )
-    state, problems = context.read_state(query)
+    state, _, problems = context.read_state(query)
     if state is None:
         return DataResult(attributes={}, problems=problems)
     output_values: dict[str, Any] = {}

@@ -209,15 +209,15 @@ def _iterate_blocks(
 
 def _read_remote_state_and_record(
     read: StateReader, reader: str, address: str, recorded: dict[str, str], query: RemoteStateQuery
-) -> tuple[State | None, list[Problem]]:
+) -> tuple[State | None, str, list[Problem]]:
     """Return the state read by the data block named `reader`.
 
-    Its lineage and serial are recorded at `address`.
+    Its version is recorded at `address`.
     """
-    state, problems = read(replace(query, reader=reader))
+    state, version, problems = read(replace(query, reader=reader))
     if state is not None:
-        recorded[address] = f"{state.lineage} {state.serial}"
-    return state, problems
+        recorded[address] = version
+    return state, version, problems
 
 
 def _query_server_and_record(

@@ -29,7 +29,7 @@ from nexusform.workflow.opening.stored_state import read_stored_state
 if TYPE_CHECKING:
     from nexusform.providers.kubeconfig import KubeconfigTrust
 
-Answer = tuple[State | None, list[Problem]]
+_Answer = tuple[State | None, str, list[Problem]]
 
 
 class RemoteStateReader(Struct, frozen=True):
@@ -42,10 +42,10 @@ class RemoteStateReader(Struct, frozen=True):
 
     context: CommandContext
     settings: Settings
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, _Answer] = field(default_factory=dict)
     locations: dict[tuple[str, str], None] = field(default_factory=dict)
 
-    def read(self, query: RemoteStateQuery) -> Answer:
+    def read(self, query: RemoteStateQuery) -> _Answer:
         """Return the requested state (read once).
 
         None with problems if it is missing or unreadable.
@@ -55,14 +55,14 @@ class RemoteStateReader(Struct, frozen=True):
             self.answers[key] = self._read_remote_state(query)
         return self.answers[key]
 
-    def _read_remote_state(self, query: RemoteStateQuery) -> Answer:
+    def _read_remote_state(self, query: RemoteStateQuery) -> _Answer:
         """Read a state without cache, and record its location.
 
         None with problems if it is missing or unreadable.
         """
         backend, problems = self._open_backend(query)
         if backend is None:
-            return None, problems
+            return None, "", problems
         self.locations[query.backend, backend.describe()] = None
         stored, diagnostics = read_stored_state(backend)
         for diagnostic in diagnostics:
@@ -77,7 +77,7 @@ class RemoteStateReader(Struct, frozen=True):
                 )
             problems.append(Problem((), diagnostic.id, detail, diagnostic.severity))
         if stored is None:
-            return None, problems
+            return None, "", problems
         # Nothing was ever written.
         if not stored.state.lineage:
             missing_problem = Problem(
@@ -87,7 +87,8 @@ class RemoteStateReader(Struct, frozen=True):
                 "Apply its "
                 "configuration first, or correct backend, config or workspace of this block.",
             )
-            return None, [*problems, missing_problem]
+            return None, "", [*problems, missing_problem]
+        version = f"{stored.state.lineage} {stored.state.serial} {stored.digest}"
         if stored.has_journal or stored.open_intents:
             detail = (
                 f"The last apply of the state at {backend.describe()} runs or was interrupted: its "
@@ -95,7 +96,8 @@ class RemoteStateReader(Struct, frozen=True):
                 "once it is complete; `nexusform apply -resume` there completes an interrupted one."
             )
             problems.append(Problem((), "unfinished-remote-apply", detail, Severity.WARNING))
-        return stored.state, problems
+            version += " unfinished"
+        return stored.state, version, problems
 
     def _open_backend(self, query: RemoteStateQuery) -> tuple[StateBackend | None, list[Problem]]:
         """Open the backend of the state's workspace with the decryption configured here.

@@ -335,7 +335,7 @@ def _is_path_admitted(confinement: Confinement, path: str) -> bool:
 def _read_remote_states(run: Run) -> Mapping[str, str]:
     """Read the states of other configurations.
 
-    Return lineage and serial of readable ones by address of data block.
+    Return the versions of readable ones by address of data block.
     """
     evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
     read_all_data(run.project.configuration, evaluation)

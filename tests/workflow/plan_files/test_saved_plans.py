@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
+from nexusform.resources.address import parse_address
+from nexusform.state.journal import ApplyStart, InstanceOutcome, encode_journal_record
 from nexusform.workflow.opening.git_work_tree import find_commit
 from tests.git_repositories import run_git
 
@@ -204,6 +207,64 @@ output "count" {
     assert code == 1
     assert "the state that data.nexusform_remote_state.lab reads changed" in told
     assert "differs: output.count." in told
+
+
+def test_continued_apply_of_another_state_is_detected(nf: Shell) -> None:
+    assert nf("apply", "-auto-approve")[0] == 0
+    path = Path("state/nexusform.nfstate").resolve()
+    document = json.loads(path.read_text())
+    Path(".git").mkdir()
+    Path("reader").mkdir()
+    os.chdir("reader")
+    reader = """
+data "nexusform_remote_state" "lab" {
+  backend = "local"
+  config  = { path = "../state/nexusform.nfstate" }
+}
+output "VALUE" {
+  value = VALUE
+}
+"""
+    backend = LocalBackend(str(path))
+    start = ApplyStart(document["lineage"], document["serial"] + 1)
+    deletion = InstanceOutcome(parse_address("nexus_site.lab"), 99, None)
+    for value, code, words in (
+        ("data.nexusform_remote_state.lab.id", 0, "A new plan has the same changes"),
+        ("keys(data.nexusform_remote_state.lab.resources)", 1, "differs: output.used."),
+    ):
+        Path("main.nf.hcl").write_text(reader.replace("VALUE", "used", 1).replace("VALUE", value))
+        backend.append(encode_journal_record(start))
+        assert nf("plan", "-out=p")[0] == 0
+        backend.append(encode_journal_record(deletion))
+        result, told = nf("apply", "p")
+        assert (result, words in told, "modified" in told) == (code, True, False), told
+        assert "the state that data.nexusform_remote_state.lab reads changed" in told
+        backend.write_merged_state(path.read_bytes())
+
+
+def test_completed_apply_of_another_state_is_detected(nf: Shell) -> None:
+    assert nf("apply", "-auto-approve")[0] == 0
+    path = Path("state/nexusform.nfstate").resolve()
+    document = json.loads(path.read_text())
+    Path(".git").mkdir()
+    Path("reader").mkdir()
+    os.chdir("reader")
+    Path("main.nf.hcl").write_text("""
+data "nexusform_remote_state" "lab" {
+  backend = "local"
+  config  = { path = "../state/nexusform.nfstate" }
+}
+""")
+    document["serial"] += 1
+    backend = LocalBackend(str(path))
+    start = ApplyStart(document["lineage"], document["serial"])
+    backend.append(encode_journal_record(start))
+    assert nf("plan", "-out=p")[0] == 0
+    backend.write_merged_state(json.dumps(document, indent=2).encode())
+    code, told = nf("apply", "p")
+    assert code == 0, told
+    assert "A new plan has the same changes" in told
+    assert "was interrupted" not in told
 
 
 @pytest.mark.parametrize(
