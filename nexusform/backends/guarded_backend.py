@@ -118,6 +118,13 @@ class OverwriteGuardBackend:
         """Return the records that are not in the document yet."""
         return self._run("read the journal", self.inner.read_journal)
 
+    def move_foreign_journal(self) -> str:
+        """Move a journal that continues another document to a file beside it.
+
+        Return the path of that file, "" if there is no such journal.
+        """
+        return self._run("move the journal", self.inner.move_foreign_journal)
+
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Replace the document that was read, then empty the journal except for records to keep."""
         self._verify_state_document_unchanged()

@@ -194,6 +194,10 @@ class LineJournalBackend(ABC):
             lines = self._journal.list_lines()
         return list_pending_records(lines, self.read()) if lines else []
 
+    def move_foreign_journal(self) -> str:
+        """Return "": the journal is stored with its document, so it continues no other one."""
+        return ""
+
     @abstractmethod
     def read(self) -> bytes | None:
         """Return the document, None if there is none."""

@@ -135,6 +135,14 @@ class LocalBackend:
         """
         return self._journal.list_pending()
 
+    def move_foreign_journal(self) -> str:
+        """Move a journal that continues another document to a file beside it.
+
+        Return the path of that file, "" if there is no such journal.
+        """
+        self._lock.check_still_held()
+        return self._journal.move_if_foreign()
+
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that nothing counts twice after a crash.
 
@@ -237,7 +245,7 @@ class LocalBackend:
                 raise BackendProblem(
                     f'Cannot delete the workspace "{name}": "{directory}" contains '
                     f'"{foreign_names[0]}", '
-                    "which nexusform did not create. Move it away."
+                    "which is not a file of its state. Move it away."
                 )
             renamed = directory.with_name(f".{name}.{os.urandom(8).hex()}.deleted")
             directory.rename(renamed)

@@ -74,6 +74,10 @@ class MemoryBackend:
         """Return all records not in the document yet."""
         return list(self._workspace.journal)
 
+    def move_foreign_journal(self) -> str:
+        """Return "": the journal is stored with its document, so it continues no other one."""
+        return ""
+
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal except for records to keep."""
         with self._guard:

@@ -7,6 +7,7 @@ returns (see journal_lines).
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from shlex import quote
 from threading import Lock
@@ -122,10 +123,40 @@ class JournalFile:
             if os.path.lexists(self._path) and not self.list_pending():
                 self.remove()
 
+    def move_if_foreign(self) -> str:
+        """Move the file away if its lines continue another document.
+
+        Return its new path, "" if it was not moved. Raises BackendProblem.
+        """
+        from nexusform.backends.journal_lines import ForeignJournal
+
+        try:
+            self._find_pending()
+        except ForeignJournal:
+            with self._writing, convert_os_errors("move the journal", self._path):
+                self._close_journal_file()
+                kept_path = self._find_unused_path()
+                self._path.rename(kept_path)
+                sync_directory(self._path.parent)
+            return str(kept_path)
+        return ""
+
     def list_pending(self) -> list[bytes]:
         """Return complete lines not in the document yet.
 
         Raises BackendProblem, also if they continue another document.
+        """
+        from nexusform.backends.journal_lines import ForeignJournal
+
+        try:
+            return self._find_pending()
+        except ForeignJournal:
+            raise self._build_foreign_journal_problem() from None
+
+    def _find_pending(self) -> list[bytes]:
+        """Return complete lines not in the document yet.
+
+        Raises ForeignJournal and BackendProblem.
         """
         lines = self._read_lines()
         # Without lines the document is not read.
@@ -140,7 +171,7 @@ class JournalFile:
                 earlier_lines = lines
                 lines = self._read_lines()
                 if lines == earlier_lines:
-                    raise self._build_foreign_journal_problem() from None
+                    raise
         return []
 
     def _read_lines(self) -> list[bytes]:
@@ -150,13 +181,21 @@ class JournalFile:
         # After the last newline there is nothing, or an incomplete line.
         return (data or b"").split(b"\n")[:-1]
 
+    def _find_unused_path(self) -> Path:
+        """Return the path of a file beside the journal that does not exist yet."""
+        names = (f"{self._path.name}.old{number}" for number in chain([""], count(2)))
+        paths = map(self._path.with_name, names)
+        return next(path for path in paths if not os.path.lexists(path))
+
     def _build_foreign_journal_problem(self) -> BackendProblem:
         path = quote(str(self._path))
+        kept_path = quote(str(self._find_unused_path()))
         return BackendProblem(
             f'The journal "{self._path}" has changes of an interrupted apply that began on another '
             "state: the state was written by another machine or replaced since, so these changes "
-            "are not added to it. To continue with the state as it is, move the journal away: mv "
-            f"{path} {path}.old. Objects that this apply created and the state lacks can then be "
+            "are not added to it. To continue with the state as it is, run `nexusform apply "
+            "-discard` in the directory of its configuration, or move the journal away: mv "
+            f"{path} {kept_path}. Objects that this apply created and the state lacks can then be "
             "imported."
         )
 

@@ -69,7 +69,7 @@ from nexusform.workflow.plan_files.remaining_steps import (
 )
 from nexusform.workflow.plan_files.saved_plans import check_failed_plan, open_saved_plan, read_plan
 from nexusform.workflow.runs.evaluation_record import find_plan_origin
-from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.run import FOREIGN_JOURNAL_MOVED, PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
@@ -417,9 +417,10 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        # No unfinished apply.
+        # No unfinished apply, or one on another state: its warning says so.
         if step_count is None:
-            job.reporter.report_notice("No unfinished apply.")
+            if all(problem.id != FOREIGN_JOURNAL_MOVED for problem in run.diagnostics):
+                job.reporter.report_notice("No unfinished apply.")
         elif step_count:
             job.reporter.report_notice(
                 f"Dropped {format_count(step_count, 'step')} of an earlier apply."
@@ -430,7 +431,7 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
             )
         return 0
 
-    return _run_with_lock(job, opened.project, drop_steps)
+    return _run_with_lock(job, opened.project, drop_steps, moves_foreign_journal=True)
 
 
 def _apply_saved_plan(path: str, verification: PlanVerification, flags: ApplyFlags) -> int:
@@ -500,12 +501,24 @@ def _check_and_apply(
     return _apply_approved_plan(run, job, plan, saved.digest)
 
 
-def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run], int]) -> int:
+def _run_with_lock(
+    job: _ApplyCommandRun,
+    project: Project,
+    work: Callable[[Run], int],
+    *,
+    moves_foreign_journal: bool = False,
+) -> int:
     """Run the work while the lock is held.
 
     Return its exit code, or 1 if the run cannot begin or has errors.
     """
-    with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
+    with begin_run(
+        project,
+        "OperationTypeApply",
+        job.locking,
+        notices=job.display.notices,
+        moves_foreign_journal=moves_foreign_journal,
+    ) as run:
         reported_count = len(run.diagnostics)
         job.reporter.report_diagnostics(run.diagnostics, project.sources)
         code = work(run) if run.is_ready else 1

@@ -304,6 +304,13 @@ class EncryptedBackend:
         name = f"The journal of {self.describe()}"
         return [self._cipher.decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
 
+    def move_foreign_journal(self) -> str:
+        """Move a journal that continues another document to a file beside it, still encrypted.
+
+        Return the path of that file, "" if there is no such journal.
+        """
+        return self.inner.move_foreign_journal()
+
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Encrypt and write the document, then empty the journal except for records to keep."""
         encrypted_records = self._encrypt_records(keep)

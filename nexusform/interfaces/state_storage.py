@@ -59,6 +59,13 @@ class StateBackend(Protocol):
         A last record cut off by a crash is ignored.
         """
 
+    def move_foreign_journal(self) -> str:
+        """Move a journal that continues another document to a file beside it.
+
+        Return the path of that file, "" if there is no such journal. Only called by the lock's
+        holder.
+        """
+
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document, then clear the journal except for the records to `keep`.
 

@@ -172,15 +172,26 @@ def test_journal_is_not_added_to_a_document_of_another_machine(
     # Such as by `git pull`.
     path.write_bytes(b"newer")
     again = LocalBackend(str(path))
-    with pytest.raises(BackendProblem, match=r"began on another state.*move the journal away: mv "):
+    with pytest.raises(
+        BackendProblem, match=r"began on another state.*apply -discard.*journal away: mv "
+    ):
         again.read_journal()
     # No write makes it a journal of the new document.
     with pytest.raises(BackendProblem, match="began on another state"):
         again.write(b"newest")
     again.lock(LockInfo("x", "plan", "me@here", "0.1.0", "2026-11-20", "p", "here", 1))
-    assert path.with_name("s.nfstate.journal").exists()
-    path.with_name("s.nfstate.journal").unlink()
-    assert again.read_journal() == []
+    journal = path.with_name("s.nfstate.journal")
+    lines = journal.read_bytes()
+    # An earlier one is kept, too.
+    earlier = path.with_name("s.nfstate.journal.old")
+    earlier.write_bytes(b"earlier")
+    with pytest.raises(BackendProblem, match=r"nfstate\.journal\.old2\."):
+        again.read_journal()
+    assert again.move_foreign_journal() == f"{journal}.old2"
+    assert (again.read_journal(), again.move_foreign_journal()) == ([], "")
+    assert (Path(f"{journal}.old2").read_bytes(), earlier.read_bytes()) == (lines, b"earlier")
+    again.append(b"{c}")
+    assert (again.read_journal(), again.move_foreign_journal()) == ([b"{c}"], "")
 
 
 def test_journal_continues_a_document_of_its_own_backend(backend: LocalBackend, path: Path) -> None:
@@ -360,7 +371,7 @@ def test_workspace_with_foreign_file_keeps_its_state(backend: LocalBackend, path
     folder = path.parent / "s.nfstate.d" / "w"
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(
-        BackendProblem, match=r'contains "notes.txt", which nexusform did not create'
+        BackendProblem, match=r'contains "notes.txt", which is not a file of its state'
     ):
         backend.delete_workspace("w")
     assert backend.select_workspace("w").read() == b"one"

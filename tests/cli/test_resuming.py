@@ -181,6 +181,27 @@ def test_remaining_steps_can_be_discarded(nf: Shell) -> None:
     assert nf("apply", "-discard")[1] == "No unfinished apply."
 
 
+def test_journal_of_another_state_is_kept_beside_it(nf: Shell) -> None:
+    interrupt_apply(nf)
+    journal = STATE.with_name("nexusform.nfstate.journal")
+    lines = journal.read_bytes()
+    assert nf("apply", "-auto-approve")[0] == 0
+    document = STATE.read_bytes()
+    # As with a state that another machine wrote.
+    journal.write_bytes(lines)
+    code, told = nf("plan")
+    assert code == 1
+    assert "run `nexusform apply -discard` in the directory of its configuration" in told
+    code, told = nf("apply", "-discard")
+    assert code == 0
+    assert 'are kept in "state/nexusform.nfstate.journal.old"' in told
+    assert "No unfinished apply" not in told
+    assert STATE.with_name("nexusform.nfstate.journal.old").read_bytes() == lines
+    assert STATE.read_bytes() == document
+    assert nf("plan", "-detailed-exitcode")[0] == 0
+    assert nf("apply", "-discard")[1] == "No unfinished apply."
+
+
 def test_apply_is_not_resumed_after_change_of_state(nf: Shell) -> None:
     interrupt_apply(nf)
     # determines the outcome of the interrupted step.

@@ -244,6 +244,35 @@ def test_records_to_keep_survive_a_compaction(opened: OpenedBackend) -> None:
     assert opened.open_again().read_journal() == []
 
 
+def test_journal_of_another_document_can_be_moved_away(where: BackendLocation) -> None:
+    backend = where.open()
+    backend.write(b"one")
+    backend.append(b"{a}")
+    assert (backend.move_foreign_journal(), backend.read_journal()) == ("", [b"{a}"])
+    has_local_journal = where.kind.backend in ("local", "http")
+    # Another machine writes the document.
+    if where.kind.backend == "local":
+        where.directory.joinpath(where.settings["path"]).write_bytes(b"two")
+    else:
+        other = replace(where, directory=where.directory / "other").open()
+        other.read()
+        other.write(b"two")
+    again = where.open()
+    again.lock(build_lock_info())
+    if has_local_journal:
+        with pytest.raises(BackendProblem, match="nexusform apply -discard"):
+            again.read_journal()
+    path = again.move_foreign_journal()
+    assert bool(path) == has_local_journal
+    assert again.read_journal() == ([] if path else [b"{a}"])
+    assert again.read() == b"two"
+    again.append(b"{b}")
+    again.unlock("id-1")
+    assert where.open().read_journal() == ([b"{b}"] if path else [b"{a}", b"{b}"])
+    if path:
+        assert b"{a}" in Path(path).read_bytes().splitlines()
+
+
 def test_several_records_are_added_in_order(opened: OpenedBackend) -> None:
     if not isinstance(opened.backend, BatchJournalBackend):
         pytest.skip("adds one record at a time")

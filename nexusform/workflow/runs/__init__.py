@@ -14,8 +14,8 @@ PUBLIC = {
     "saved_plan_checks": "check_saved_plan",
     "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site has_conditions",
     "run": (
-        "build_base_request begin_run find_older_exports get_plan_options RunCallbacks PlanOptions "
-        "Run"
+        "build_base_request begin_run find_older_exports FOREIGN_JOURNAL_MOVED get_plan_options "
+        "RunCallbacks PlanOptions Run"
     ),
     "state_refresh": "refresh_objects",
 }

@@ -91,6 +91,8 @@ _NO_CALLBACKS: Final = RunCallbacks()
 _SYSTEM_CLOCK: Final = SystemClock()
 _NO_IDENTITIES: Final[Records] = {}
 
+FOREIGN_JOURNAL_MOVED: Final = "foreign-journal-moved"
+
 
 class PlanOptions(Struct, frozen=True):
     """Options of a plan; see PlanRequest.
@@ -742,17 +744,40 @@ def begin_run(
     notices: RunCallbacks = _NO_CALLBACKS,
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
+    moves_foreign_journal: bool = False,
 ) -> Iterator[Run]:
     """Lock and read the state, create providers, and recover an interrupted run.
 
-    Saved with `records_recovery`.
+    Saved with `records_recovery`. With `moves_foreign_journal`, a journal that belongs to another
+    state is first moved away, with a warning.
     """
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
+        if run.is_ready and moves_foreign_journal:
+            run.diagnostics += _move_foreign_journal(run.project.backend)
         if run.is_ready:
             _prepare_run(run, exit_stack, records_recovery=records_recovery)
         yield run
+
+
+def _move_foreign_journal(backend: StateBackend) -> list[Diagnostic]:
+    """Move a journal that belongs to another state away, so that the state can be used.
+
+    Return a warning with the path of the moved file, an error if it fails, [] without one.
+    """
+    try:
+        path = backend.move_foreign_journal()
+    except BackendProblem as problem:
+        return [build_error("unreadable-state", str(problem))]
+    if not path:
+        return []
+    detail = (
+        "The journal had changes of an interrupted apply that began on another state. They were "
+        f'not added to this state, and are kept in "{path}". Import the objects that this apply '
+        "created and the state lacks."
+    )
+    return [build_warning(FOREIGN_JOURNAL_MOVED, detail)]
 
 
 def _acquire_state_lock(

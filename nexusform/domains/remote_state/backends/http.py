@@ -162,6 +162,14 @@ class HttpBackend:
         """Return the local records not in the document yet."""
         return self._journal.list_pending()
 
+    def move_foreign_journal(self) -> str:
+        """Move a local journal that continues another document to a file beside it.
+
+        Return the path of that file, "" if there is no such journal.
+        """
+        self._verify_lock_is_held(_RECENT_SECONDS)
+        return self._journal.move_if_foreign()
+
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Send the document, then empty the journal but for `keep`.
 

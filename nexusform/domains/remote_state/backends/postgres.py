@@ -119,6 +119,10 @@ class PostgresBackend:
         if records:
             self._batch_writer.add_lines(records)
 
+    def move_foreign_journal(self) -> str:
+        """Return "": the journal is stored with its document, so it continues no other one."""
+        return ""
+
     def read_journal(self) -> list[bytes]:
         """Return all records since the last compaction.
 

@@ -214,20 +214,21 @@ def test_returning_machine_does_not_undo_later_applies(
     assert run_command_line(["apply", "-auto-approve"]) == 0
     latest = store.written[-1]
     monkeypatch.chdir(places[0])
-    for command in (
-        ["plan"],
-        ["apply", "-auto-approve"],
-        ["apply", "-resume"],
-        ["apply", "-discard"],
-    ):
+    for command in (["plan"], ["apply", "-auto-approve"], ["apply", "-resume"]):
         capsys.readouterr()
         assert run_command_line(command) == 1
-        assert "that began on another state" in " ".join(
-            capsys.readouterr().err.replace("│", " ").split()
-        )
-    assert store.written[-1] == latest
+        error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert "that began on another state" in error
+        assert "`nexusform apply -discard`" in error
     (journal,) = (places[0] / ".nexusform").glob("*.journal")
-    journal.rename(journal.with_suffix(".old"))
+    lines = journal.read_bytes()
+    assert run_command_line(["apply", "-discard"]) == 0
+    output = capsys.readouterr()
+    warning = "".join((output.out + output.err).replace("│", " ").split())
+    assert f'keptin".nexusform/{journal.name}.old"' in warning
+    assert "Nounfinishedapply" not in warning
+    assert Path(f"{journal}.old").read_bytes() == lines
+    assert store.written[-1] == latest
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
 
 
