@@ -65,7 +65,6 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "no-joint-surge-capacity": (
         "no-joint-surge-capacity: no capacity to upgrade all pools of a cluster at once"
     ),
-    "no-member-cluster": "No member cluster is declared",
     "no-sites-file": "No file of sites",
     "no-state-file-was-found": "No state file was found!",
     "no-surge-capacity": "no-surge-capacity: no capacity for the surge VMs of an upgrade",

@@ -79,7 +79,8 @@ class BlockPlanner:
     Collects `instances` in planning order, the `inventory` that they offer, `checks`,
     `diagnostics`, the instances with a decided action (`decided_instances`, for
     replace_triggered_by), the racks and machines outside the selection that would be new or
-    different (`outside_targets`), and the blocks with unknown instances (`unexpanded_blocks`).
+    different (`outside_targets`), all new objects outside the selection (`unselected_addresses`),
+    and the blocks with unknown instances (`unexpanded_blocks`).
     """
 
     def __init__(
@@ -114,6 +115,8 @@ class BlockPlanner:
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         # racks and machines left out by -target or -exclude, with changes.
         self.outside_targets: list[Instance] = []
+        # New objects left out by -target or -exclude.
+        self.unselected_addresses: list[Address] = []
         # Blocks with an invalid count, for_each or type.
         self.unexpanded_blocks: list[ConfigAddress] = []
         # ids of sites, racks and machines.
@@ -240,6 +243,7 @@ class BlockPlanner:
             resource_view.items[instance.address.key] = InstanceView(
                 None, (), instance.type.schema
             )  # unknown
+            self.unselected_addresses.append(instance.address)
         if (
             instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE)
             and not instance.is_invalid

@@ -88,6 +88,9 @@ class FleetOutcome(Struct, frozen=True):
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
 
 
+_MAX_NAMES: Final = 4
+_MEMBER_TYPE: Final = "fleet_member_cluster"
+_MANIFEST_TYPE: Final = "fleet_hub_manifest"
 # Per placement; larger fleets use `explain`.
 _MAX_REJECTED_CLUSTERS: Final = 40
 # Start of the hub's message about invalid selectors.
@@ -253,8 +256,14 @@ def build_placement_warnings(
     members: Mapping[str, FleetMemberState],
     iterations: PlacementIterations,
     observed: ObservedHub,
+    unselected_addresses: Sequence[Address],
 ) -> Iterator[Diagnostic]:
-    """Yield all warnings about placements, placement by placement."""
+    """Yield all warnings about placements, placement by placement.
+
+    `unselected_addresses` are new objects outside the plan, because of -target or -exclude.
+    """
+    unselected_members = [item for item in unselected_addresses if item.type == _MEMBER_TYPE]
+    unselected_manifests = [item for item in unselected_addresses if item.type == _MANIFEST_TYPE]
     # By cluster; needed for namespaced placements only.
     namespaces: dict[str, set[str]] = {}
     if any(placement.spec.configuration.namespace for placement in placements):
@@ -262,11 +271,11 @@ def build_placement_warnings(
         _add_observed_namespaces(namespaces, observed)
     members_change = any(member.previous != member.planned for member in members.values())
     for placement in placements:
-        yield from _warn_empty_selectors(placement)
+        yield from _warn_empty_selectors(placement, unselected_manifests)
         yield from _warn_missing_namespace(placement, namespaces)
         # An unread hub is an error already.
         if iterations.member_list.members or not observed.is_unread:
-            yield from _warn_unscheduled_placement(placement, iterations)
+            yield from _warn_unscheduled_placement(placement, iterations, unselected_members)
         yield from _warn_old_property_name(placement, iterations)
         for cluster, content in placement.compute_final_resources().items():
             # Of an override or an envelope.
@@ -377,10 +386,19 @@ def _build_warning(
     )
 
 
-def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
+def _explain_unselected_objects(addresses: Sequence[Address]) -> str:
+    """Return that -target or -exclude leaves out these objects, with the fix."""
+    pronoun = select_word_form(len(addresses), "it", "them")
+    names = format_list([str(address) for address in addresses], _MAX_NAMES)
+    return f"-target or -exclude leaves out {names}; select {pronoun} as well"
+
+
+def _warn_empty_selectors(
+    placement: PlacementPlan, unselected_manifests: Sequence[Address]
+) -> Iterator[Diagnostic]:
     """Warn about the first selector rejected by the hub, or about those without a match.
 
-    The hub's rejection is reported first.
+    The hub's rejection is reported first. `unselected_manifests` are new ones outside the plan.
     """
     # Selectors come from blocks, else from the text of a manifest: a warning points there.
     in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
@@ -407,6 +425,10 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
             "add it."
         )
         summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
+        if unselected_manifests:
+            cause = _explain_unselected_objects(unselected_manifests)
+            summary = f"{selectors[number].title} selects nothing in this plan, because {cause}"
+            text = f"{summary}."
         yield _build_warning(
             placement, "empty-resource-selection", text, paths[number], summary=summary
         )
@@ -476,11 +498,12 @@ def _warn_missing_namespace(
 
 
 def _warn_unscheduled_placement(
-    placement: PlacementPlan, iterations: PlacementIterations
+    placement: PlacementPlan, iterations: PlacementIterations, unselected_members: Sequence[Address]
 ) -> Iterator[Diagnostic]:
     """Warn if there are no members, scheduling stops, or too few clusters are eligible.
 
-    PickAll: none. The first of these takes precedence.
+    PickAll: none. The first of these takes precedence. `unselected_members` are new ones outside
+    the plan.
     """
     if not iterations.member_list.members:
         text = (
@@ -489,6 +512,11 @@ def _warn_unscheduled_placement(
             'cluster). To use the members of a running hub, read data "fleet_hub".'
         )
         summary = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
+        if unselected_members:
+            summary = "placed on no cluster, because " + _explain_unselected_objects(
+                unselected_members
+            )
+            text = f"{placement.key} is {summary}."
         yield _build_warning(placement, "no-member-cluster", text, summary=summary)
         return
     if placement.scheduling.abort is not None:
@@ -691,7 +719,6 @@ def _warn_scheduling_drift(
     yield _build_warning(placement, "schedule-drift", text, summary=summary)
 
 
-_MAX_NAMES: Final = 4
 _LOCATION: Final = "fleet.azure.com/location"
 
 

@@ -152,7 +152,9 @@ def plan_placements(
     for instance in instances:
         _finish_instance(instance, by_address.get(instance.address), blocks, evaluation)
     record_processed_members(members.values(), blocks.instances)
-    diagnostics += build_placement_warnings(placements, members, iterations, observed)
+    diagnostics += build_placement_warnings(
+        placements, members, iterations, observed, blocks.unselected_addresses
+    )
     diagnostics += warn_objects_without_namespace(hub, placements)
     diagnostics += warn_unknown_kinds(hub, placements)
     diagnostics += warn_missing_definitions(placements, iterations.shared_objects.direct, pods)

@@ -233,7 +233,8 @@ def _format_verdict(result: RebalanceResult) -> str:
     """Format the answer in a sentence: not known, not needed, found, not found, or impossible."""
     if not result.waiting_bindings and result.before.unknown:
         count = format_count(len(result.before.unknown), "binding")
-        return f"Not known whether pods wait: the nodes of {count} are not known."
+        verb = select_word_form(len(result.before.unknown), "is", "are")
+        return f"Not known whether pods wait: {count} {verb} unknown, listed below."
     if not result.waiting_bindings:
         return "No eviction is needed: no pods are waiting."
     waiting = format_count(len(result.waiting_bindings), "binding")

@@ -223,6 +223,26 @@ def test_changes_on_an_unreachable_member_are_an_assumption(health: str) -> None
     assert "rollout-to-unreachable-member" in {each.id for each in removed.diagnostics}
 
 
+def test_objects_outside_of_targets_are_declared() -> None:
+    """A targeted plan names the members and objects that it leaves out."""
+    text = build_fleet(a="", b="") + build_placement(build_pick_n(1))
+    result = require_success(plan(text, targets=(P,)))
+    details = {each.id: each.detail for each in result.diagnostics}
+    assert details["no-member-cluster"] == (
+        "p is placed on no cluster, because -target or -exclude leaves out "
+        "fleet_member_cluster.a and fleet_member_cluster.b; select them as well."
+    )
+    assert details["empty-resource-selection"] == (
+        "v1 Namespace web selects nothing in this plan, because -target or -exclude leaves out "
+        "fleet_hub_manifest.web; select it as well."
+    )
+    state = build_state(text)
+    again = require_success(plan(text, state, targets=(P,)))
+    assert not {"no-member-cluster", "empty-resource-selection"} & {
+        each.id for each in again.diagnostics
+    }
+
+
 @pytest.mark.parametrize("is_applied", [False, True])
 @pytest.mark.parametrize(
     ("passage", "addition"),

@@ -312,7 +312,7 @@ def test_pending_pods_are_unknown_if_nodes_are_unknown(capsys: Capture) -> None:
     )
     run_apply(capsys)
     code, text = run_and_join_output(capsys, "simulate", "rebalance")
-    assert (code, "Not known whether pods wait: the nodes of 1 binding are not known." in text) == (
+    assert (code, "Not known whether pods wait: 1 binding is unknown, listed below." in text) == (
         2,
         True,
     ), text
