@@ -12,7 +12,8 @@ import pytest
 from tests import commands
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "real-nodes"
-NO_CHANGES = "No changes. Your infrastructure matches the configuration."
+# Its nodes have no heartbeat that tells the age of the file.
+NO_CHANGES = "No changes. What was read matches the configuration."
 
 
 def run_nexusform(where: Path, *words: str) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.scalars import parse_integer
+from nexusform.documents.times import format_time
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
@@ -67,6 +68,7 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     ManifestReader,
     build_id,
     check,
+    find_observation_time,
     group_objects_by_kind,
     make_file_arguments,
     read_files,
@@ -121,6 +123,7 @@ _SCHEMA: Final = BlockSchema(
             f"Files, instead of directory. Export them with `{COMMAND}`.",
             "As in kubernetes_manifests.",
         ),
+        "exported_at": make_computed(STRING, "observed_at, or the newest heartbeat of a member."),
         "placements": make_computed(
             MapType(_PLACEMENT),
             "Placements on the hub by id. A plan starts from these, not from state.",
@@ -159,8 +162,11 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     if argument_path is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
     answer = build_hub_attributes(reader, argument_path, attributes)
-    # No attributes after errors.
-    identity = {"id": build_id(attributes)} if answer.attributes else {}
+    if not answer.attributes:
+        return answer  # problems only
+    time = find_observation_time(reader.manifests, attributes)
+    export_time = format_time(time) if time is not None else None
+    identity = {"id": build_id(attributes), "exported_at": export_time}
     return replace(answer, attributes={**identity, **answer.attributes})
 
 

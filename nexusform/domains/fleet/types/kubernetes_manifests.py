@@ -355,12 +355,25 @@ def group_objects_by_kind(
             texts["hub_objects"][manifest.title] = body
         else:
             texts[attribute][format_object_key(manifest.namespace, manifest.name)] = body
+    observation_time = find_observation_time(members.values(), attributes)
+    return {**texts, "member_clusters": _build_members(members, observation_time, reader, argument)}
+
+
+def find_observation_time(
+    manifests: Iterable[Manifest], attributes: Mapping[str, Any]
+) -> datetime | None:
+    """Return the time of the argument `observed_at`, or the newest heartbeat of a member.
+
+    None without either.
+    """
     observed_at = attributes.get("observed_at")
     if isinstance(observed_at, str):
-        observation_time = parse_time(observed_at)
-    else:
-        observation_time = find_newest_heartbeat(member.body for member in members.values())
-    return {**texts, "member_clusters": _build_members(members, observation_time, reader, argument)}
+        return parse_time(observed_at)
+    return find_newest_heartbeat(
+        manifest.body
+        for manifest in manifests
+        if is_fleet_group(manifest.group) and manifest.kind == MEMBER
+    )
 
 
 def _build_members(

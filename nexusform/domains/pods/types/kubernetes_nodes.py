@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.times import format_time
 from nexusform.interfaces.plugins import (
     DataResult,
     FileProblem,
@@ -68,6 +70,9 @@ _SCHEMA: Final = BlockSchema(
             ),
             "The nodes by name.",
             computed=True,
+        ),
+        "exported_at": AttributeSchema(
+            STRING, "The newest heartbeat of a node: the export is not older.", computed=True
         ),
         "pod_count": AttributeSchema(NUMBER, "Number of pods on them.", computed=True),
         OBJECTS: AttributeSchema(
@@ -163,8 +168,11 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         }
         for name, body in sorted(reading.nodes.items())
     }
+    # 0 without a heartbeat.
+    newest = max(body.get("heartbeat", 0) for body in reading.nodes.values())
     values = {
         "id": build_id(attributes),
+        "exported_at": format_time(datetime.fromtimestamp(newest, UTC)) if newest else None,
         "nodes": node_values,
         "pod_count": len(parse_snapshot(text).pods),
         # The reduced objects, read again by the planning of pods.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -392,3 +393,42 @@ def test_missing_kind_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.count("No ClusterSchedulingPolicySnapshot was captured, so the content of") == 1
     # The resource snapshots.
     assert "(and one more similar warning elsewhere)" in out
+
+
+def add_heartbeats(age: timedelta | None) -> None:
+    """Write the hub with the newest heartbeat this long ago, and an older one; None: without."""
+    items = build_hub("west1", "east1")
+    for number, item in enumerate(items[:2] if age is not None else ()):
+        moment = datetime.now(UTC) - (age or timedelta()) - timedelta(hours=number)
+        agent = {"type": "MemberAgent", "lastReceivedHeartbeat": moment.isoformat()}
+        item["status"] = {"agentStatus": [agent]}
+    write_hub(items)
+
+
+@pytest.mark.parametrize(
+    ("age", "shown"),
+    [
+        (timedelta(hours=3), "Your infrastructure matches the configuration."),
+        (timedelta(days=3), "The inventory is 3 days old"),
+        (None, "The inventory is of unknown age"),
+    ],
+)
+def test_plan_without_changes_names_the_age_of_an_old_dump(
+    age: timedelta | None, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_heartbeats(age)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run_command_line(["plan"]) == 0
+    assert shown in capsys.readouterr().out
+
+
+def test_argument_is_the_time_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
+    add_heartbeats(timedelta(days=9))
+    moment = (datetime.now(UTC) - timedelta(days=5)).isoformat()
+    files = 'files = ["hub.json"]'
+    Path("main.nf.hcl").write_text(
+        CONFIGURATION.replace(files, f'{files}\n  observed_at = "{moment}"')
+    )
+    assert run_command_line(["plan"]) == 0
+    assert "Inventory: 5 days old." in capsys.readouterr().out

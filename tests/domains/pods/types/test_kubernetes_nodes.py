@@ -38,6 +38,18 @@ def test_nodes_have_registered_capacity_and_provider_id() -> None:
     assert (values["id"], values["pod_count"]) == ("s/a", 1)
 
 
+def test_newest_heartbeat_of_a_node_is_the_time_of_the_export() -> None:
+    older, newer = build_node("n1", "8"), build_node("n2", "8")
+    for node, hour in ((older, 9), (newer, 11)):
+        time = f"2026-09-02T{hour:02}:30:00Z"
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time}
+        node["status"]["conditions"] = [ready]
+    contents = print_objects(older, newer, build_pod("p1", "n1"))
+    assert read_files(a=contents).attributes["exported_at"] == "2026-09-02T11:30:00Z"
+    without = print_objects(build_node("n1", "8"), build_pod("p1", "n1"))
+    assert read_files(a=without).attributes["exported_at"] is None
+
+
 def test_unreadable_file_is_named_with_kubectl_command() -> None:
     (unreadable,) = read_files(a=b"NAME STATUS").problems
     assert (unreadable.id, unreadable.path) == ("invalid-kubernetes-manifest", ("files",))
