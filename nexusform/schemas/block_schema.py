@@ -67,6 +67,7 @@ class AttributeSchema(Struct, frozen=True):
     attribute and of fields in its value that are sensitive in every configuration.
     `allows_sensitive`: may be sensitive although it decides placements. `earlier_keys`: names that
     keys of the elements of a map had in earlier states, with their present names.
+    `member_choices`: values of members of the objects in a map; null is one only if listed.
     """
 
     type: Type
@@ -94,6 +95,7 @@ class AttributeSchema(Struct, frozen=True):
     secret_fields: re.Pattern[str] | None = None
     allows_sensitive: bool = False
     earlier_keys: Mapping[str, str] = field(default_factory=dict)
+    member_choices: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
     @property
     def is_configurable(self) -> bool:

@@ -64,6 +64,8 @@ def _build_body_check(schema: BlockSchema) -> _Check:
         has_limits = attribute.minimum is not None or bool(attribute.choices)
         if has_limits and attribute.type.__class__ is PrimitiveType:
             check = partial(_check_choices_and_bounds, attribute, check)
+        if attribute.member_choices:
+            check = partial(_check_member_choices, attribute, check)
         checks[name] = check
         # A computed name is always set.
         if attribute.required or (name == "name" and attribute.computed):
@@ -124,6 +126,22 @@ def _check_choices_and_bounds(
     elif attribute.minimum is not None:
         check_number = _check_range if attribute.allows_fractions else _check_whole_number
         yield from check_number(path, value, attribute.minimum, attribute.maximum)
+
+
+def _check_member_choices(
+    attribute: AttributeSchema, check_type: _Check, value: Any, path: Path
+) -> Iterator[Problem]:
+    """Check a map of objects: its type, and if that is right the members with choices."""
+    problems = list(check_type(value, path))
+    yield from problems
+    if problems:
+        return
+    for key, item in value.items():
+        for name, choices in attribute.member_choices.items():
+            if item is not UNKNOWN and item.get(name) not in (*choices, UNKNOWN):
+                texts = ", ".join("null" if text is None else f'"{text}"' for text in choices)
+                member_path = (*path, key, name)
+                yield _build_wrong_type_problem(member_path, item.get(name), f"one of {texts}")
 
 
 def _build_block_check(block: NestedBlock) -> _Check:

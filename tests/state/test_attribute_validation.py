@@ -116,3 +116,25 @@ def test_error_has_the_path_of_the_value(
 
 def test_node_without_a_machine_needs_no_placement() -> None:
     assert list_errors(SOUND | {"nodes": {"a-w-0": {"machine": None}}}) == []
+
+
+def test_members_with_choices_are_required() -> None:
+    """A binding of an edited state has a state that the planner knows."""
+    binding = ObjectType.create({"state": STRING, "previous": STRING})
+    choices = {"state": ("Bound", "Scheduled"), "previous": (None, "Bound")}
+    attribute = AttributeSchema(MapType(binding), "", computed=True, member_choices=choices)
+    schema = BlockSchema({"bindings": attribute})
+
+    def list_details(item: object) -> list[str]:
+        problems = validate_attributes(schema, {"bindings": {"a": item}})
+        return [f"{'.'.join(map(str, item.path))}: {item.detail}" for item in problems]
+
+    assert list_details({"state": "Bound", "previous": None}) == []
+    assert list_details({"state": UNKNOWN}) == list_details(UNKNOWN) == []
+    wrong = 'bindings.a.state: "state" must be one of "Bound", "Scheduled"'
+    assert list_details({}) == [f"{wrong}, not null."]
+    assert list_details({"state": "Lost"}) == [f"{wrong}."]
+    assert list_details({"state": "Bound", "previous": "Lost"}) == [
+        'bindings.a.previous: "previous" must be one of null, "Bound".'
+    ]
+    assert list_details(3) == ['bindings.a: "a" must be an object.']

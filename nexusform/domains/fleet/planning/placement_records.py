@@ -412,7 +412,7 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
             cluster=cluster,
             state=BindingState(values["state"]),
             # None: a binding on a hub without a known one.
-            policy_snapshot=values["policy_snapshot"] or 0,
+            policy_snapshot=values.get("policy_snapshot") or 0,
             affinity_score=values.get("affinity_score"),
             topology_spread_score=values.get("topology_spread_score"),
             previous_state=BindingState(values["previous_state"])

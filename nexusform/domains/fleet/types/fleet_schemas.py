@@ -341,19 +341,30 @@ _POD: Final = replace(
 PODS: Final = MapType(MapType(_POD))
 
 
+_NO_CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {}
+# Values of scheduling.bindings.BindingState.
+_BINDING_STATES: Final = ("Scheduled", "Bound", "Unscheduled")
+
+
 def make_computed(
     kind: Type,
     description: str,
     *,
     predicted: bool = False,
     refers_to: ObjectReference | None = None,
+    member_choices: Mapping[str, tuple[str | None, ...]] = _NO_CHOICES,
 ) -> AttributeSchema:
     """Return a computed attribute.
 
     With `predicted`, an observed value may differ without an error.
     """
     return AttributeSchema(
-        kind, description, computed=True, predicted=predicted, refers_to=refers_to
+        kind,
+        description,
+        computed=True,
+        predicted=predicted,
+        refers_to=refers_to,
+        member_choices=member_choices,
     )
 
 
@@ -363,6 +374,7 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         "Bound clusters by name.",
         predicted=True,
         refers_to=ObjectReference(("fleet_member_cluster",), by="name"),
+        member_choices={"state": _BINDING_STATES, "previous_state": (None, "", *_BINDING_STATES)},
     ),
     "policy_snapshot": make_computed(POLICY_SNAPSHOT, "Latest policy: number, hash and N."),
     "conditions": make_computed(CONDITIONS, "Conditions as in `kubectl describe`."),
