@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
+from nexusform.interfaces.state_storage import BackendProblem, StoredStateVersion
 
 SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
 RACK = (
@@ -58,6 +60,31 @@ def test_rollback_to_unknown_version_is_rejected(
     shown = capsys.readouterr()
     assert "No such version" in shown.out + shown.err
     assert Path("state/nexusform.nfstate").read_bytes() == before
+
+
+def test_unreadable_version_hides_no_other_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One version may be encrypted with a key that is no longer configured."""
+    read = LocalBackend.read_version
+
+    def list_versions(_self: LocalBackend) -> list[StoredStateVersion]:
+        return [StoredStateVersion("unreadable", ""), StoredStateVersion("backup", "")]
+
+    def read_version(self: LocalBackend, version: str) -> bytes:
+        if version == "unreadable":
+            raise BackendProblem("Version unreadable cannot be decrypted.")
+        return read(self, version)
+
+    monkeypatch.setattr(LocalBackend, "list_versions", list_versions)
+    monkeypatch.setattr(LocalBackend, "read_version", read_version)
+    assert run_command_line(["state", "history"]) == 0
+    shown = capsys.readouterr()
+    assert "Version unreadable cannot be decrypted." in shown.out + shown.err
+    assert "serial 1" in shown.out
+    assert run_command_line(["state", "rollback", "7"]) == 1
+    assert "No readable version has serial 7. Available: 2, 1." in "".join(capsys.readouterr())
+    assert run_command_line(["state", "rollback", "1"]) == 0
 
 
 def test_missing_state_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.resources.address import parse_address
+from nexusform.state.journal import ApplyStart, Intent, encode_journal_record
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import encode_state
 
@@ -94,6 +95,30 @@ def test_workspace_with_objects_requires_force_to_delete(
     assert run_workspace(capsys, "list") == "* default\n  lab\n"
     assert "Objects forgotten" in run_workspace(capsys, "delete", "-force", "lab")
     assert run_workspace(capsys, "list") == "* default\n"
+
+
+def test_workspace_with_an_interrupted_step_is_not_empty(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_workspace(capsys, "new", "lab")
+    run_workspace(capsys, "select", "default")
+    backend = LocalBackend("state/nexusform.nfstate").select_workspace("lab")
+    address = parse_address("nexus_rack.r")
+    intent = Intent(address, "create", "nexus_rack", "lab/r", 1, ObjectState({"id": "lab/r"}, 1))
+    backend.append_all([encode_journal_record(ApplyStart("l", 1)), encode_journal_record(intent)])
+    error = " ".join(run_rejected_workspace(capsys, "delete", "lab").replace("│", " ").split())
+    assert "nexus_rack.r (an apply was interrupted while it changed this object)" in error
+    assert run_command_line(["workspace", "delete", "-force", "lab"]) == 0
+    assert "Objects forgotten" in "".join(capsys.readouterr())
+
+
+def test_deletion_of_an_unreadable_workspace_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    run_workspace(capsys, "new", "lab")
+    run_workspace(capsys, "select", "default")
+    Path("state/nexusform.nfstate.d/lab/nexusform.nfstate").write_text("{")
+    run_rejected_workspace(capsys, "delete", "lab")
+    assert run_command_line(["workspace", "delete", "-force", "lab"]) == 0
+    assert "its state is unreadable" in " ".join("".join(capsys.readouterr()).split())
 
 
 def test_environment_overrides_selected_workspace(

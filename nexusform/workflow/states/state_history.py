@@ -60,8 +60,9 @@ def read_history(context: CommandContext) -> StateHistory:
 
 
 def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
-    """Return the versions before the current one, newest first.
+    """Return the readable versions before the current one, newest first.
 
+    Each unreadable one is a warning: it may be encrypted with a key that is no longer configured.
     If the backend keeps none, a warning is returned, too.
     """
     if not isinstance(backend, VersionedBackend):
@@ -71,16 +72,21 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], li
     versions: list[StateVersion] = []
     diagnostics: list[Diagnostic] = []
     try:
-        for stored_version in backend.list_versions():
-            document = backend.read_version(stored_version.id)
-            state, problems = state_codec.decode_state(
-                document, f"{backend.describe()}, version {stored_version.id}"
-            )
-            diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
-            if state is not None:
-                versions.append(StateVersion(state.serial, stored_version.written_at, state))
+        stored_versions = backend.list_versions()
     except BackendProblem as problem:
-        diagnostics.append(build_error("unreadable-state", str(problem)))
+        return [], [build_error("unreadable-state", str(problem))]
+    for stored_version in stored_versions:
+        try:
+            document = backend.read_version(stored_version.id)
+        except BackendProblem as problem:
+            diagnostics.append(build_warning("unreadable-version", str(problem)))
+            continue
+        state, problems = state_codec.decode_state(
+            document, f"{backend.describe()}, version {stored_version.id}"
+        )
+        diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
+        if state is not None:
+            versions.append(StateVersion(state.serial, stored_version.written_at, state))
     return versions, diagnostics
 
 
@@ -99,8 +105,10 @@ def create_rollback_change(
     )
     if version is None:
         serials = ", ".join(str(candidate.serial) for candidate in history.versions) or "none"
+        # Another version may have it, but is unreadable.
+        rejection = "No readable version has" if history.diagnostics else "There is no version with"
         problem = build_error(
-            "no-such-version", f"There is no version with serial {serial}. Available: {serials}."
+            "no-such-version", f"{rejection} serial {serial}. Available: {serials}."
         )
         return None, [*history.diagnostics, problem], history.sources
 

@@ -206,17 +206,33 @@ def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -
 
 
 def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
-    """Return an error for a workspace with objects.
+    """Return an error for a workspace with objects, also with those of an interrupted step.
 
     With `force` it is a warning, and the state may be unreadable.
     """
     stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
-        return [] if force else problems
-    addresses = list(map(str, sorted(stored.state.instances, key=compute_address_order)))
+        if not force:
+            return problems
+        detail = f'The workspace "{name}" may have had objects: its state is unreadable. '
+        return [
+            build_warning("objects-forgotten", f"{detail}{problem.detail}") for problem in problems
+        ]
+    # The object of a step with unknown outcome may exist.
+    open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
+    addresses = sorted({*stored.state.instances, *open_addresses}, key=compute_address_order)
     if not addresses:
         return problems
-    listed_addresses = format_first_lines(addresses, MAX_LISTED_OBJECTS, "  ")
+    listed_addresses = format_first_lines(
+        [
+            f"{address} (an apply was interrupted while it changed this object)"
+            if address in open_addresses
+            else str(address)
+            for address in addresses
+        ],
+        MAX_LISTED_OBJECTS,
+        "  ",
+    )
     content_text = f'The workspace "{name}" has objects:\n{listed_addresses}\n'
     if force:
         return [
