@@ -158,7 +158,7 @@ def change_state(
     if has_errors(problems):
         return StateChangeResult(None, None, tuple(diagnostics), sources)
     try:
-        result = _change_locked_state(backend, change, force=force, rescued=rescued)
+        result = change_locked_state(backend, change, force=force, rescued=rescued)
     finally:
         release_problems = lock.release() if lock is not None else []  # None: -lock=false
     return replace(
@@ -166,7 +166,7 @@ def change_state(
     )
 
 
-def _change_locked_state(
+def change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
     """Change the state, and write it with the next serial.
@@ -437,7 +437,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         """Return the pushed state, unless it must not replace the current one."""
         if not force:
-            rejection = check_lineage(state, pushed, name)
+            rejection = _check_lineage(state, pushed, name)
             # Another lineage, or not newer.
             if rejection is not None:
                 return None, [rejection]
@@ -447,7 +447,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
     return change
 
 
-def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
+def _check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
     """Return an error if `pushed` must not replace the state.
 
     Unrelated, older, or changed under the same serial.

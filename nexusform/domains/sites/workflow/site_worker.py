@@ -61,6 +61,7 @@ from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
 from nexusform.state import state_codec
 from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.plan_execution import (
     PlanApplyOptions,
@@ -76,7 +77,11 @@ from nexusform.workflow.runs.site_checks import (
     check_observed_site,
 )
 from nexusform.workflow.runs.state_locking import LockOptions
-from nexusform.workflow.states.state_commands import check_lineage
+from nexusform.workflow.states.state_commands import (
+    StateCommandContext,
+    change_locked_state,
+    create_push_change,
+)
 
 PLAN_SUFFIX: Final = ".nfplan"
 # seconds a lock is kept without a heartbeat of its command.
@@ -204,8 +209,7 @@ class FleetTaskWorker:
         )
         # left by an earlier apply: save it first.
         if check_unsaved_state(opened.project.context):
-            with begin_run(opened.project, "OperationTypeApply", locking) as run:
-                problems = save_unsaved_state(run) if run.is_ready else list(run.diagnostics)
+            problems = save_unsaved_state(opened.project, locking)
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
@@ -512,12 +516,13 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
     return [build_error(_UNSAVED, detail)]
 
 
-def save_unsaved_state(run: Run) -> list[Diagnostic]:
-    """Move the unsaved state from its rescue file to the locked backend.
+def save_unsaved_state(project: Project, locking: LockOptions) -> list[Diagnostic]:
+    """Move the unsaved state from its rescue file to the backend, under its lock.
 
-    Return diagnostics on failure, else [].
+    It comes before the recovery of the journal, which may lack the last records of that apply.
+    Return errors on failure, else [].
     """
-    location = run.project.context
+    location = project.context
     try:
         data = read_limited_file(location.rescue_path, location)
     except FileProblem as problem:
@@ -528,14 +533,22 @@ def save_unsaved_state(run: Run) -> list[Diagnostic]:
     state, problems = state_codec.decode_state(document, location.rescue_path)
     if state is None:
         return problems
-    rejection = check_lineage(run.stored.state, state, location.rescue_path)
-    if rejection is not None:
-        return [rejection]
+    lock, lock_problems = StateCommandContext().acquire_lock(
+        location, project.backend, "OperationTypeApply", locking
+    )
+    if has_errors(lock_problems):
+        return lock_problems
+    change = create_push_change(state, location.rescue_path, force=False)
     try:
-        # keep no journal records.
-        run.project.backend.write_merged_state(state_codec.encode_state(state), keep=())
+        result = change_locked_state(project.backend, change, force=False, rescued=state)
+    finally:
+        release_problems = lock.release() if lock is not None else []
+    errors = select_errors([*result.diagnostics, *release_problems])
+    if errors:
+        return errors
+    try:
         Path(location.rescue_path).unlink()
-    except (BackendProblem, OSError) as problem:
-        detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'
-        return [build_error("state-save-failed", detail)]
+    except OSError as problem:
+        detail = f'"{location.rescue_path}" is saved, but cannot be removed: {problem.strerror}.'
+        return [build_error(_UNSAVED, f"{detail} Remove it, then run this command again.")]
     return []
