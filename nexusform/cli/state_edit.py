@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import StateLockFlags, create_context, declare_state_flag
 from nexusform.cli.state_view import NO_STATE
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
-from nexusform.diagnostics.diagnostic import build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.external_files import ArgumentFile
 from nexusform.files.regular_files import read_regular
@@ -59,15 +60,20 @@ def run_state_change(
         context, operation, locking, change, session=session, force=force, rescued=rescued
     )
     diagnostics = list(result.diagnostics)
-    if result.before is not None and result.after is None and not has_been_written(result.before):
-        # The missing state explains them.
-        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
-        diagnostics = [
-            diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids
-        ]
-        diagnostics.append(NO_STATE)
+    if result.before is not None and result.after is None:
+        diagnostics = _explain_missing_state(result.before, diagnostics)
     screen.print_diagnostics(diagnostics, result.sources)
     return result
+
+
+def _explain_missing_state(state: State, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return the diagnostics of a rejected change, with the error of a missing state instead."""
+    if has_been_written(state):
+        return list(diagnostics)
+    # The missing state explains them.
+    irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
+    kept = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
+    return [*kept, NO_STATE]
 
 
 class MoveArguments(Struct, frozen=True, kw_only=True):
@@ -172,6 +178,8 @@ def _apply_state_change(
             # The new state is not used.
             _, problems = change(reading.state)
             diagnostics += problems
+            if has_errors(problems):
+                diagnostics = _explain_missing_state(reading.state, diagnostics)
         screen.print_diagnostics(diagnostics, reading.sources)
         return None if has_errors(diagnostics) else reading.state
     result = run_state_change(screen, operation, change, context, arguments.lock.build_options())

@@ -102,13 +102,25 @@ def test_list_of_unknown_address_is_an_error(capsys: pytest.CaptureFixture[str])
         )
 
 
-@pytest.mark.parametrize("words", [["list"], ["show", "a.b"], ["mv", "a.b", "a.c"], ["rm", "a.b"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["show", "a.b"],
+        ["mv", "a.b", "a.c"],
+        ["rm", "a.b"],
+        ["mv", "-dry-run", "a.b", "a.c"],
+        ["rm", "-dry-run", "a.b"],
+    ],
+)
 def test_commands_without_a_state_fail(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     PATH.unlink()
     assert run_command_line(["state", *words]) == 1
-    assert "No state file was found!" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "No state file was found!" in error
+    assert "state list" not in error
 
 
 def test_invalid_address_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
