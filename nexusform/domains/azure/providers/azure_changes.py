@@ -43,13 +43,13 @@ _RESOURCE_KINDS: Final = {
     VM: "virtual_machines",
 }
 _MAX_FIXED: Final = 8
+_PLANE: Final = "controlPlaneNodeConfiguration"
+_VERSION: Final = "kubernetesVersion"
 # Properties of an agent pool that Azure updates in place; any other change re-creates it.
 _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
 # Properties that a PATCH may have, by kind of resource. Everything else is fixed at creation.
 PATCH_PROPERTIES: Final[Mapping[str, frozenset[str]]] = {
-    "kubernetes_clusters": frozenset(
-        {"administratorConfiguration", "controlPlaneNodeConfiguration", "kubernetesVersion"}
-    ),
+    "kubernetes_clusters": frozenset({"administratorConfiguration", _PLANE, _VERSION}),
     "agent_pools": _UPDATABLE_FIELDS,
     "virtual_machines": frozenset({"vmImageRepositoryCredentials"}),
 }
@@ -133,10 +133,33 @@ def _build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChan
         changes = list(_build_pool_changes(target, prior, planned, context.common_fields))
     else:
         changes = list(_build_vm_changes(target, prior, planned, context))
-    if request.unfinished_change is None:
-        # No earlier failure to repeat.
-        return changes
-    return _add_previously_failed_change(changes, request.unfinished_change, target, planned)
+    # An earlier failure to repeat.
+    if request.unfinished_change is not None:
+        changes = _add_previously_failed_change(changes, request.unfinished_change, target, planned)
+    return [part for change in changes for part in _split_upgrade(change)]
+
+
+def _split_upgrade(change: ArmChange) -> list[ArmChange]:
+    """Split an update with a Kubernetes version and a control-plane count: one request each.
+
+    As for pools, a lower count precedes the upgrade and a higher count follows it. Resumed steps
+    need a fixed order.
+    """
+    properties = get_mapping(change.expected)
+    if change.verb is not ArmOperation.UPDATE or not {_VERSION, _PLANE} <= properties.keys():
+        return [change]
+    count = {_PLANE: {"count": get_mapping(properties, _PLANE)["count"]}}
+    reduction = change.reduction
+    count_change = replace(
+        change, body={"properties": count}, expected=count, removed_tags=frozenset()
+    )
+    # The azure block may change other members of the control plane.
+    plane = omit_members(get_mapping(change.body, "properties", _PLANE), ("count",))
+    upgrade = replace(_omit_properties(change, [_PLANE]), reduction=None)
+    if plane:
+        body = merge_bodies(upgrade.body, {"properties": {_PLANE: plane}})
+        upgrade = replace(upgrade, body=body)
+    return [count_change, upgrade] if reduction else [upgrade, count_change]
 
 
 def _add_previously_failed_change(
@@ -219,9 +242,8 @@ def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> Ar
         properties = omit_members(
             build_cluster_properties(values), ("initialAgentPoolConfigurations",)
         )
-        plane = properties["controlPlaneNodeConfiguration"]
         # Its other fields are fixed.
-        properties["controlPlaneNodeConfiguration"] = {"count": plane["count"]}
+        properties[_PLANE] = {"count": properties[_PLANE]["count"]}
     names = [name for name in failed_change.get("parts", ()) if name in properties] or list(
         properties
     )[:1]
@@ -331,7 +353,7 @@ def _build_cluster_changes(
     """Build changes of the cluster, then of deleted, changed and created pools.
 
     A Kubernetes upgrade runs with the upgrade settings and counts of its moment. So new settings
-    and lower counts of pools precede it. Resumed steps need a fixed order.
+    and lower counts of pools precede it. `_split_upgrade` does the same for the control plane.
     """
     before = build_cluster_properties(prior)
     after = build_cluster_properties(planned)
@@ -340,9 +362,9 @@ def _build_cluster_changes(
     expected = diff_request_bodies(
         omit_members(before, fixed_fields), omit_members(after, fixed_fields)
     )
-    plane = "controlPlaneNodeConfiguration"
     # The part of the update with a removal of VMs.
-    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
+    is_reduced = after[_PLANE]["count"] < before[_PLANE]["count"]
+    reduction = {_PLANE: expected[_PLANE]} if is_reduced else None
     pools = get_mapping(prior, "agent_pool")
     # In the recorded order.
     old_pools = dict(list_pools(prior))
@@ -367,7 +389,7 @@ def _build_cluster_changes(
                     pool_target, build_new_pool_properties(pool), pool, location_fields
                 )
             )
-    if "kubernetesVersion" in expected:
+    if _VERSION in expected:
         yield from filter(None, map(_select_early_part, pool_changes))
         pool_changes = list(filter(None, map(_omit_early_part, pool_changes)))
     yield from _build_update(target, expected, prior, planned, reduction)

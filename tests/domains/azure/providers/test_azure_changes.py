@@ -166,11 +166,15 @@ def test_resource_group_of_an_object_never_changes(
             provider._find_resource_group(request)
 
 
-def _build_upgrade(pool: dict[str, Any], **other_fields: Any) -> list[tuple[str, dict[str, Any]]]:
+def _build_upgrade(
+    pool: dict[str, Any], control_plane: dict[str, Any] | None = None, **other_fields: Any
+) -> list[tuple[str, dict[str, Any]]]:
     """Return the name and properties of each update of a step that upgrades a cluster."""
     before = {"count": 3, "vm_sku_name": "NC_P10_56_v1", **SURGE}
     prior = {**_build_cluster("a"), "kubernetes_version": "v1.29", "agent_pool": {"a": before}}
+    prior["control_plane"] = {**PLANE, "count": 3}
     planned = {**prior, "kubernetes_version": "v1.30", "agent_pool": {"a": {**before, **pool}}}
+    planned["control_plane"] = {**PLANE, "count": 3, **(control_plane or {})}
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     request = ChangeRequest(
         key, "nexus_kubernetes_cluster.c", prior, planned, unfinished_change=other_fields or None
@@ -221,3 +225,53 @@ def test_repeated_change_keeps_the_order_of_an_upgrade() -> None:
     settings, version = _build_upgrade({}, id=pool_id, parts=["upgradeSettings"])
     assert (settings[0], list(settings[1])) == ("a", ["upgradeSettings"])
     assert version == VERSION
+
+
+def _build_plane_count(count: int) -> tuple[str, dict[str, Any]]:
+    return "c", {"controlPlaneNodeConfiguration": {"count": count}}
+
+
+def test_upgrade_and_control_plane_count_are_two_requests() -> None:
+    """The control plane follows the order of pools: lower counts, upgrade, higher counts."""
+    assert _build_upgrade({}, {"count": 5}) == [VERSION, _build_plane_count(5)]
+    assert _build_upgrade({}, {"count": 1}) == [_build_plane_count(1), VERSION]
+    assert _build_upgrade({"count": 4}, {"count": 5}) == [
+        VERSION,
+        _build_plane_count(5),
+        ("a", {"count": 4}),
+    ]
+
+
+def test_failed_control_plane_count_is_no_part_of_an_upgrade() -> None:
+    cluster_id = "/x/kubernetesClusters/c"
+    plane = "controlPlaneNodeConfiguration"
+    changes = _build_upgrade({}, id=cluster_id, parts=[plane])
+    assert changes == [VERSION, _build_plane_count(3)]
+
+
+def test_azure_block_of_the_control_plane_is_sent_with_the_upgrade() -> None:
+    """The count has a request of its own; no member of the block is lost."""
+    plane = "controlPlaneNodeConfiguration"
+    prior, planned = (
+        {
+            **_build_cluster("a"),
+            "kubernetes_version": version,
+            "control_plane": {**PLANE, "count": count},
+            "azure": {
+                "body": {
+                    "properties": {plane: {"administratorConfiguration": {"adminUsername": name}}}
+                }
+            },
+        }
+        for version, count, name in (("v1.29", 1, "old"), ("v1.30", 3, "new"))
+    )
+    key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
+    request = ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned)
+    upgrade, count = build_azure_changes(request, AROUND)
+    assert upgrade.body == {
+        "properties": {
+            "kubernetesVersion": "v1.30",
+            plane: {"administratorConfiguration": {"adminUsername": "new"}},
+        }
+    }
+    assert count.body == {"properties": {plane: {"count": 3}}}

@@ -113,3 +113,25 @@ def test_separate_pool_is_ready_before_the_upgrade_of_its_cluster(
         for path, body in zip(paths, bodies, strict=True)
     ] == expected
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (1, 3, ["kubernetesVersion", "controlPlaneNodeConfiguration"]),
+        (3, 1, ["controlPlaneNodeConfiguration", "kubernetesVersion"]),
+    ],
+)
+def test_upgrade_and_control_plane_count_are_sent_one_after_the_other(
+    old: int, new: int, expected: list[str], nexusform: CommandRunner, server: ArmServer
+) -> None:
+    text = CLUSTER.replace("NAME", "d").replace('["ZONE"]', '["1", "2"]')
+    write_configuration(text.replace("count              = 1", f"count              = {old}"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    changed = text.replace("count              = 1", f"count              = {new}")
+    write_configuration(changed.replace('"v1.29"', '"v1.30"'))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert [list(body["properties"]) for body in server.site.bodies[-2:]] == [
+        [name] for name in expected
+    ]
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
