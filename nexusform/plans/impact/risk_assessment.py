@@ -5,6 +5,7 @@ One function assesses every plan, hypothetical ones too. Each report shows its f
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -511,10 +512,13 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
     """Yield the risk of each control plane that loses its quorum, or shrinks to one or two VMs.
 
     With one or two, the loss of a single VM breaks the quorum, because a majority of the VMs must
-    be up. VMs of a scale-out are no members yet when others go down.
+    be up. VMs of a scale-out are no members yet when others go down. Members on machines that are
+    off or not ready count as down.
     """
     # control-plane VMs down at once, by (site id, cluster).
-    down: Counter[tuple[str, str]] = Counter()
+    down: dict[tuple[str, str], set[str]] = {}
+    # Clusters with fewer or re-created members.
+    changed: set[tuple[str, str]] = set()
     # VMs that do not run before the plan, by cluster.
     placed: Counter[tuple[str, str]] = Counter()
     # added minus removed and lost control-plane VMs, by cluster.
@@ -527,19 +531,23 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
         # One VM after another.
         is_rolling = row.trigger in _ROLLING_TRIGGERS
         if effect in DISRUPTIVE_EFFECTS and not is_rolling:
-            down[cluster] += 1
+            down.setdefault(cluster, set()).add(row.object)
+            changed.add(cluster)
         if effect is Effect.PLACED:
             growth[cluster] += 1
             placed[cluster] += 1
         elif effect in (Effect.REMOVED, Effect.LOST):
             growth[cluster] -= 1
+            changed.add(cluster)
+    stopped = _count_stopped_members(plan, changed, down)
     format_cluster = build_cluster_formatter(plan.placement_tables)
     for table in plan.placement_tables:
         # Not for a removed control plane.
         if table.pool != _CONTROL_PLANE or not table.total_count:
             continue
         cluster = (table.site_id, table.cluster)
-        down_count = down[cluster]
+        stopped_count = stopped[cluster]
+        down_count = len(down.get(cluster, ())) + stopped_count
         after = table.total_count
         before = after - growth[cluster]
         members = after - placed[cluster]
@@ -555,7 +563,7 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
                 after=members - down_count,
                 text=(
                     f"{name} loses etcd quorum: {down_count} of {members} control-plane VMs down "
-                    "at once"
+                    f"at once{_describe_stopped_members(stopped_count)}"
                 ),
             )
         elif after <= _MAX_FRAGILE < before:
@@ -571,6 +579,43 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
                     "quorum"
                 ),
             )
+
+
+def _describe_stopped_members(count: int) -> str:
+    """Return the part of a risk about members on machines off or not ready; "" for none."""
+    if not count:
+        return ""
+    machines = select_word_form(count, "a machine that is", "machines that are")
+    return f" ({count} on {machines} off or not ready)"
+
+
+def _count_stopped_members(
+    plan: Plan,
+    clusters: AbstractSet[tuple[str, str]],
+    down: Mapping[tuple[str, str], AbstractSet[str]],
+) -> Counter[tuple[str, str]]:
+    """Count the control-plane VMs that stay on machines off or not ready, by (site id, cluster).
+
+    Only of these `clusters`, and without the VMs in `down`.
+    """
+    stopped: Counter[tuple[str, str]] = Counter()
+    # Most plans change no control plane.
+    if not clusters:
+        return stopped
+    titles = _count_sites_by_cluster(plan)
+    for site in plan.sites:
+        machines = _list_down_machines(site)
+        if not machines:
+            continue
+        for pool in _list_node_pools(site, titles):
+            cluster = (site.id, pool.cluster)
+            if pool.pool == _CONTROL_PLANE and cluster in clusters:
+                names = down.get(cluster, set())
+                stopped[cluster] += sum(
+                    name not in names and machine in machines
+                    for name, machine in pool.after.items()
+                )
+    return stopped
 
 
 # Time of the removal of a node: the upgrade batch of its pool, or immediately.

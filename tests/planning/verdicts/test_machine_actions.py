@@ -286,6 +286,43 @@ def test_machines_switched_off_by_argument_are_a_risk(project: Project) -> None:
     assert text in project.text
 
 
+def test_member_that_is_off_counts_when_another_one_leaves_its_machine(project: Project) -> None:
+    machines = project.find_machines("control-plane")
+    name = f'"{machines[0].rpartition("/")[2]}"'
+    old = "  site_id           = nexus_site.lab.id\n  name              = each.key\n"
+    evacuated = SITE.replace(old, EVACUATED.replace("MACHINES", name))
+    assert evacuated != SITE
+    Path("main.nf.hcl").write_text(evacuated)
+    assert project.run("plan", "-fail-on=risk:0") == 0, project.text
+    Path("main.nf.hcl").write_text(SITE)
+    write_machines(machines[1:2], "Off")
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    Path("main.nf.hcl").write_text(evacuated)
+    assert project.run("plan", "-fail-on=risk:0") == 1
+    text = (
+        "c loses etcd quorum: 2 of 3 control-plane VMs down at once "
+        "(1 on a machine that is off or not ready)"
+    )
+    assert text in project.text
+
+
+def test_member_that_is_off_counts_in_a_scale_in(project: Project) -> None:
+    machines = project.find_machines("control-plane")
+    texts = []
+    for machine in machines:
+        Path("main.nf.hcl").write_text(SITE)
+        write_machines([machine], "Off")
+        assert project.run("apply", "-auto-approve") == 0, project.text
+        Path("main.nf.hcl").write_text(SITE.replace("count       = 3", "count       = 2", 1))
+        assert project.run("plan", "-fail-on=risk:0") == 1
+        texts.append(project.text)
+    # The machine of the member that leaves makes no difference.
+    losses = [
+        "c loses etcd quorum: 1 of 2 control-plane VMs down at once" in text for text in texts
+    ]
+    assert sorted(losses) == [False, True, True]
+
+
 def test_pool_on_stopped_machines_is_a_risk(project: Project) -> None:
     text = SITE.replace('"p" {\n    count       = 3', '"p" {\n    count       = 1')
     Path("main.nf.hcl").write_text(text)
