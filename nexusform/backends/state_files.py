@@ -128,35 +128,29 @@ class JournalFile:
 
         Return its new path, "" if it was not moved. Raises BackendProblem.
         """
-        from nexusform.backends.journal_lines import ForeignJournal
-
-        try:
-            self._find_pending()
-        except ForeignJournal:
-            with self._writing, convert_os_errors("move the journal", self._path):
-                self._close_journal_file()
-                kept_path = self._find_unused_path()
-                self._path.rename(kept_path)
-                sync_directory(self._path.parent)
-            return str(kept_path)
-        return ""
+        if self._find_pending() is not None:
+            return ""
+        with self._writing, convert_os_errors("move the journal", self._path):
+            self._close_journal_file()
+            kept_path = self._find_unused_path()
+            self._path.rename(kept_path)
+            sync_directory(self._path.parent)
+        return str(kept_path)
 
     def list_pending(self) -> list[bytes]:
         """Return complete lines not in the document yet.
 
         Raises BackendProblem, also if they continue another document.
         """
-        from nexusform.backends.journal_lines import ForeignJournal
+        pending = self._find_pending()
+        if pending is None:
+            raise self._build_foreign_journal_problem()
+        return pending
 
-        try:
-            return self._find_pending()
-        except ForeignJournal:
-            raise self._build_foreign_journal_problem() from None
+    def _find_pending(self) -> list[bytes] | None:
+        """Return complete lines not in the document yet, None if they continue another one.
 
-    def _find_pending(self) -> list[bytes]:
-        """Return complete lines not in the document yet.
-
-        Raises ForeignJournal and BackendProblem.
+        Raises BackendProblem.
         """
         lines = self._read_lines()
         # Without lines the document is not read.
@@ -171,7 +165,7 @@ class JournalFile:
                 earlier_lines = lines
                 lines = self._read_lines()
                 if lines == earlier_lines:
-                    raise
+                    return None
         return []
 
     def _read_lines(self) -> list[bytes]:
