@@ -37,7 +37,8 @@ class Answer(Struct, frozen=True):
 
     Without a `question` the data is the whole JSON document. `text` (colour, width) renders
     terminal text if the report is not sufficient. The HTML page has the steps of `plays` on a map.
-    Each format of an `is_hypothetical` one begins with "Hypothetical plan".
+    Each format of an `is_hypothetical` one begins with "Hypothetical plan". `warnings` are about
+    its input: documents have them, the screen shows them as diagnostics.
     """
 
     question: str
@@ -47,6 +48,7 @@ class Answer(Struct, frozen=True):
     text: Callable[[bool, int], str] | None = None
     plays: Callable[[], Sequence[Playback]] = tuple
     is_hypothetical: bool = False
+    warnings: tuple[str, ...] = ()
 
     def render_text(self, *, colour: bool, width: int) -> str:
         """Render the answer as terminal text."""
@@ -89,14 +91,16 @@ def write_answer(
         title = f"{HYPOTHETICAL_PLAN}: {answer.report.title}"
         answer = replace(answer, report=replace(answer.report, title=title))
     reports = parse_reports(flags.report, FORMATS.keys())
+    facts = (*answer.warnings, *answer.report.facts)
+    document = replace(answer, report=replace(answer.report, facts=facts))
     # A report to stdout replaces the text.
     if not has_stdout_report(reports):
         if flags.format == "text":
             screen.print_text(answer.render_text(colour=screen.colour, width=screen.width), end="")
         else:
-            write_to_stdout(FORMATS[flags.format](answer), flags.format)
+            write_to_stdout(FORMATS[flags.format](document), flags.format)
     for report in reports:
-        write_report(FORMATS[report.format](answer), report)
+        write_report(FORMATS[report.format](document), report)
     return EXIT_FINDING if answer.report.is_finding else 0
 
 
@@ -130,6 +134,7 @@ def _render_answer_as_json(answer: Answer) -> bytes:
         **({"hypothetical": True} if answer.is_hypothetical else {}),
         "finding": answer.report.is_finding,
         "verdict": answer.report.verdict,
+        **({"warnings": list(answer.warnings)} if answer.warnings else {}),
         **answer.document,
     }
     return encode_document(document, pretty=True)

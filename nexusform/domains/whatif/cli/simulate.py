@@ -115,7 +115,9 @@ def run_question(
         diagnostics, sources = locate_diagnostics(context, rejection.diagnostics)
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
-    return write_answer(replace(answer, is_hypothetical=True), flags.answer, screen)
+    warnings = tuple(problem.detail or problem.summary for problem in inputs.diagnostics)
+    answer = replace(answer, is_hypothetical=True, warnings=warnings)
+    return write_answer(answer, flags.answer, screen)
 
 
 def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:

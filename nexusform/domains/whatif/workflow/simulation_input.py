@@ -19,7 +19,9 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
+    select_errors,
 )
+from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
@@ -32,14 +34,17 @@ from nexusform.domains.whatif.questions.pod_snapshot import (
     build_pods,
 )
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.placements.unread_ledger import build_ledger, hides_capacity
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.plans.site_capacity.occupancy import add_unread_facts
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
+from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.snapshots.snapshot import (
     Snapshot,
     build_snapshot,
@@ -66,6 +71,7 @@ from nexusform.workflow.plan_files.saved_plans import (
 )
 
 _MAX_NAMES: Final = 5
+_NO_CONFIGURATION: Final = "no-configuration-files"
 # The instance key of an address, absent in the address of its block.
 _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 
@@ -244,6 +250,14 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
     problems += check_failed_plan(saved, path)
+    # Missing data that counts as free capacity. VMs without a machine are in the snapshot.
+    problems += [
+        problem
+        for problem in saved.plan.diagnostics
+        if hides_capacity(problem.id)
+        and problem.id != VMS_WITHOUT_MACHINE
+        and problem.severity is not Severity.ERROR
+    ]
     # They have to be those of the plan.
     if location.variables:
         configuration, _ = load_project_configuration(location)
@@ -285,9 +299,18 @@ def _build_input(
         build_snapshot_request(objects, registries, catalogue, now, recorded_machines)
     )
     pods = build_pods(start.request.state, registries, observations)
-    return SimulationInput(
-        snapshot, origin, tuple(problems), sources, pods, objects, observations, start
-    )
+    problems = (*problems, *_build_unread_warnings(objects))
+    return SimulationInput(snapshot, origin, problems, sources, pods, objects, observations, start)
+
+
+def _build_unread_warnings(objects: Iterable[SiteObject]) -> Iterator[Diagnostic]:
+    """Build a warning for each site with unread facts: the simulation does not count them."""
+    inventory = PlanInventory()
+    for site_object in objects:
+        add_unread_facts(inventory, site_object.attributes, site_object.note)
+    for site_id, facts in inventory.unread.items():
+        detail = f"Not read on {site_id}: {build_ledger(facts, ()).describe()}."
+        yield build_warning("unread-facts", detail)
 
 
 # clusters by id, and problems.
@@ -299,11 +322,22 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
     References are evaluated from the state.
     """
-    configuration, _ = load_project_configuration(location)
+    configuration, problems = load_project_configuration(location)
+    errors = [problem for problem in select_errors(problems) if problem.id != _NO_CONFIGURATION]
+    # Blocks may be missing, among them data blocks of clusters.
+    if errors:
+        return {}, [
+            build_warning(
+                "nodes-not-counted",
+                "The configuration has errors. Pods on clusters in its data blocks are not "
+                "counted. Run `nexusform validate`.",
+                errors[0].subject,
+            )
+        ]
     # No data block lists nodes.
     if not _has_node_data(configuration):
         return {}, []
-    variables, _ = read_root_variables(
+    variables, problems = read_root_variables(
         configuration,
         environment=location.environment,
         var_options=location.variables,
@@ -311,9 +345,16 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
         confinement=location.confinement,
     )
     values = {name: value for name, (value, _) in variables.items()}
-    return _read_observed_nodes(
+    observed, warnings = _read_observed_nodes(
         location, configuration, values, state, read_clock(location.environment)
     )
+    # A wrong variable may be why a cluster was not read.
+    if warnings:
+        warnings = [
+            *(replace(error, severity=Severity.WARNING) for error in select_errors(problems)),
+            *warnings,
+        ]
+    return observed, warnings
 
 
 def _read_planned_clusters(

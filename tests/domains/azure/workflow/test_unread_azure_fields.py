@@ -117,6 +117,31 @@ def test_recorded_export_has_no_unread_field(capfd: pytest.CaptureFixture[str]) 
     assert any(row["certainty"] is not None for row in document["placement_changes"])
 
 
+@pytest.mark.of_domains("whatif")
+def test_simulations_name_unread_facts(capfd: pytest.CaptureFixture[str]) -> None:
+    edit(MACHINES, takesNewVms="later")
+    import_site(capfd)
+    clause = "hosts of VMs are uncertain and the capacity is uncertain."
+    plan(capfd)
+    for options in ((), ("-plan=p.nfplan",)):
+        assert clause in run(capfd, "simulate", "capacity", *options)
+        run(capfd, "simulate", "capacity", "-report=json:a.json", "-report=markdown:a.md", *options)
+        [warning] = json.loads(Path("a.json").read_text())["warnings"]
+        assert "takesNewVms of machine" in warning
+        assert clause in Path("a.md").read_text()
+
+
+@pytest.mark.of_domains("whatif")
+def test_simulation_of_a_plan_names_missing_lists(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("export/virtual_machines.json").unlink()
+    import_site(capfd)
+    plan(capfd)
+    document = "simulate", "capacity", "-plan=p.nfplan", "-report=json:a.json"
+    assert "their capacity counts as free" in run(capfd, *document)
+    [warning] = json.loads(Path("a.json").read_text())["warnings"]
+    assert "no complete list of virtual machines" in warning
+
+
 def test_unread_field_makes_the_plan_after_an_import_uncertain(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

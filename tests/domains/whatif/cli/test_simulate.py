@@ -256,6 +256,36 @@ def test_answers_do_not_depend_on_configuration(run_simulate: Any, lab: Path) ->
     assert run_simulate("capacity") == before
 
 
+def test_clusters_of_a_configuration_with_errors_are_not_counted(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = 'data "kubernetes_nodes" "a" {\n  files = [var.nodes]\n  cluster_id = "lab/a"\n}\n'
+    variable = 'variable "nodes" {\n  type = string\n}\n'
+    question = ["simulate", "failure", "-rack=lab/r1", "-format=json"]
+    (lab / "main.nf.hcl").write_text(f"{MAIN}{nodes}{variable}resource {{\n")
+    run_command_line(question)
+    captured = capsys.readouterr()
+    assert "Pods on clusters in its data blocks are not counted." in join_lines(captured.err)
+    [warning] = json.loads(captured.out)["warnings"]
+    assert warning.startswith("The configuration has errors.")
+    # A variable without a value is named.
+    (lab / "main.nf.hcl").write_text(f"{MAIN}{nodes}{variable}")
+    run_command_line(question)
+    captured = capsys.readouterr()
+    assert 'variable "nodes" is not set' in join_lines(captured.err)
+    assert "Error" not in captured.err
+    # A state without a configuration has no clusters of data blocks.
+    (lab / "main.nf.hcl").unlink()
+    run_command_line(question)
+    captured = capsys.readouterr()
+    assert (captured.err, "warnings" in json.loads(captured.out)) == ("", False)
+
+
+def join_lines(text: str) -> str:
+    """Return the text of diagnostics on one line."""
+    return " ".join(text.replace("│", " ").split())
+
+
 # --- errors --------------------------------------------------------------------------------------
 
 
