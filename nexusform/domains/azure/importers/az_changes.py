@@ -331,25 +331,45 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{full_type}/{name}".lower()
 
     def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
-        """Warn if the inventory lacks an existing cluster or VM.
+        """Warn if the inventory lacks an existing cluster or VM, or a pool of a listed cluster.
 
         One with the location of another site is not reported.
         """
-        if not change.id or change.kind == POOLS:
-            # Its id is unknown, or it is a part of its cluster.
+        key = normalize_id(change.id)
+        if not key or key in self.bodies[change.kind]:
+            # Its id is unknown, or it is listed.
             return
-        if normalize_id(change.id) in self.bodies[change.kind]:
-            # It is listed.
-            return
+        title = change.title
+        if change.kind == POOLS:
+            cluster_id, _, pool_name = key.rpartition("/agentpools/")
+            cluster = self.bodies[CLUSTERS].get(cluster_id)
+            if cluster is None or self._has_pool_in_cluster(cluster, key):
+                # The site of a missing cluster is unknown.
+                return
+            if get_value_at_path(change.body, "properties", "count") == 0:
+                # It uses no capacity.
+                return
+            title = f"{extract_name(cluster_id)}/{pool_name}"
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if location and self.locations and location not in self.locations:
             # It is elsewhere.
             return
-        detail = (
-            f'the inventory has no "{change.title}", an existing object: its capacity may be in '
-            "use."
-        )
+        detail = f'the inventory has no "{title}", an existing object: its capacity may be in use.'
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
+
+    def _has_pool_in_cluster(self, cluster: ArmItem, pool_id: str) -> bool:
+        """Return whether the body of a cluster has a pool with this lower-case ARM id.
+
+        It is that of a node or, if no pool of the cluster is listed, an initial pool.
+        """
+        cluster_id, _, name = pool_id.rpartition("/agentpools/")
+        nodes = list_mappings(cluster.read_value("nodes"))
+        if any(normalize_id(get_text(node, "agentPoolId")) == pool_id for node in nodes):
+            return True
+        if any(key.startswith(f"{cluster_id}/agentpools/") for key in self.bodies[POOLS]):
+            return False
+        pools = list_mappings(cluster.read_value(INITIAL_POOLS))
+        return any(get_text(pool, "name").lower() == name for pool in pools)
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove.

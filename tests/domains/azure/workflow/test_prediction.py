@@ -705,6 +705,20 @@ def test_unchanged_cluster_missing_in_inventory_is_reported(
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "is_reported"),
+    [("other", 2, True), ("other", 0, False), ("agentpool1", 2, False)],
+)
+def test_unchanged_pool_missing_in_inventory_is_reported(
+    name: str, count: int, is_reported: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(build_pool(name, count, ["no-op"], id=f"{CORE}/agentPools/{name}"))
+    code, out, err = run_predict(capsys, "-details")
+    text = 'the inventory has no "core-amf/other", an existing object'
+    assert (code, text in join_lines(out)) == (0, is_reported), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
+
+
 def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_cluster("a", 0))
     code, _, err = run_predict(capsys)
