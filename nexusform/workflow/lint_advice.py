@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -13,6 +14,7 @@ from nexusform.diagnostics.diagnostic import (
     Severity,
     SourceFile,
     build_warning,
+    convert_problem,
     has_errors,
 )
 from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
@@ -21,7 +23,7 @@ from nexusform.planning.conclusion.cluster_findings import ENDING
 from nexusform.planning.conclusion.site_records import RESOURCE_SHORTAGE, add_site_capacity
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import NOT_READ_IDS, Plan
 from nexusform.scheduling.listing.site_listing import describe_listed_sites
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.linting import lint_plan
@@ -35,7 +37,7 @@ from nexusform.workflow.runs.state_refresh import Refreshed, refresh_objects
 # Platform failures and failed changes, found by plans and listed by advise.
 _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
 _PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
-_SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS
+_SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS | NOT_READ_IDS
 
 
 class LintAdvice(Struct, frozen=True):
@@ -111,7 +113,8 @@ def _refresh_sites(
 ) -> tuple[PlanRequest, list[Diagnostic]]:
     """Return the request with the objects of sites as their providers read them now.
 
-    If a site cannot be read, return a finding: the objects are then those of the state.
+    If a site cannot be read, or its source lacks it, return a finding: the objects are then those
+    of the state.
     """
     if not request.configuration.root.providers:
         return request, []
@@ -124,18 +127,23 @@ def _refresh_sites(
         }
         failures = [problem.detail for problem in problems if problem.severity is Severity.ERROR]
         refreshed: Refreshed = {}
+        unread: list[Diagnostic] = []
         try:
             if sites and not failures:
                 types = request.registries.resource_types
                 refreshed = refresh_objects(
                     request.state, sites, types, on_read=lambda _address, _id: None
                 )
+                warnings = chain.from_iterable(site.list_warnings() for site in sites.values())
+                unread += [
+                    convert_problem(problem) for problem in warnings if problem.id in NOT_READ_IDS
+                ]
         except ProviderProblem as failure:
             failures = [str(failure)]
     if failures:
         detail = f"{failures[0].rstrip('.')}. The findings are those of the recorded state."
         return request, [build_warning("plan-from-state", detail)]
-    return replace(request, refreshed_objects=refreshed), []
+    return replace(request, refreshed_objects=refreshed), unread
 
 
 def _build_listed_findings(plan: Plan) -> Iterator[Diagnostic]:

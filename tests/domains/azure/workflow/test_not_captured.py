@@ -306,6 +306,17 @@ def test_reconcile_skips_uncaptured_objects(capsys: pytest.CaptureFixture[str]) 
     assert f"1 Kubernetes cluster of {SITE} was not captured" in out
 
 
+def test_advice_names_a_site_that_the_export_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    other = Path(__file__).parents[4] / "examples" / "inventory" / "export"
+    site = Path("site.nf.hcl")
+    site.write_text(site.read_text().replace('"export"', f'"{other}"'))
+    run_command(capsys, "plan", "-samples=0", "-out=p.nfplan")
+    for options in ((), ("-plan=p.nfplan",)):
+        code, out = run_command(capsys, "advise", *options)
+        assert (code, "does not contain the site" in out) == (2, True), out
+
+
 def test_imported_vm_leaves_an_evacuated_machine(capsys: pytest.CaptureFixture[str]) -> None:
     import_site(capsys)
     site = Path("site.nf.hcl")
