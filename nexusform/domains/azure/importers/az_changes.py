@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
@@ -56,6 +56,10 @@ _PLACEMENT_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     ),
     POOLS: tuple((name,) for name in _POOL_FIELDS),
     VMS: (("cpuCores",), ("memorySizeGB",), ("storageProfile", "osDisk"), ("placementHints",)),
+}
+_COUNT_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    CLUSTERS: ("controlPlaneNodeConfiguration", "count"),
+    POOLS: ("count",),
 }
 # A change of these fields re-creates an existing pool or cluster.
 _RECREATION_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
@@ -184,6 +188,8 @@ class _ChangedSite:
                 for item in resources
             ]
             self.bodies[kind] = dict(zip(ids, resources, strict=True))
+        # Before all changes.
+        self.listed_bodies = {kind: dict(bodies) for kind, bodies in self.bodies.items()}
         self.locations = _list_extended_locations(items)
         # names of known VM SKUs: of the catalogue and of the site.
         self.skus = set(CATALOGUES[NEWEST].vm_skus)
@@ -237,6 +243,7 @@ class _ChangedSite:
         """
         if change.action is AzAction.KEEP:
             self._warn_if_not_in_inventory(change)
+            self._warn_if_count_differs(change)
             return
         # The lower-case ARM id.
         key = self._find_id_key(change)
@@ -356,6 +363,27 @@ class _ChangedSite:
             return
         detail = f'the inventory has no "{title}", an existing object: its capacity may be in use.'
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
+
+    def _warn_if_count_differs(self, change: ToolChange) -> None:
+        """Warn if the inventory has another number of VMs for an unchanged pool or cluster.
+
+        The inventory or the plan is then older than a change of the site.
+        """
+        item = self.listed_bodies[change.kind].get(normalize_id(change.id))
+        path = _COUNT_PATHS.get(change.kind)
+        if item is None or path is None:
+            return
+        planned = get_value_at_path(change.body, "properties", *path)
+        listed = get_value_at_path(item.read_value(path[0]), *path[1:])
+        if isinstance(planned, int) and isinstance(listed, int) and planned != listed:
+            detail = (
+                f"this object is unchanged and has {format_count(planned, 'VM')} in this plan, but "
+                f"{listed} in the inventory. The prediction uses the inventory. Capture the "
+                "inventory and make the plan again."
+            )
+            self._report(
+                change, NOT_PREDICTED, detail, ("properties", *path), severity=Severity.WARNING
+            )
 
     def _has_pool_in_cluster(self, cluster: ArmItem, pool_id: str) -> bool:
         """Return whether the body of a cluster has a pool with this lower-case ARM id.

@@ -707,7 +707,7 @@ def test_unchanged_cluster_missing_in_inventory_is_reported(
 
 @pytest.mark.parametrize(
     ("name", "count", "is_reported"),
-    [("other", 2, True), ("other", 0, False), ("agentpool1", 2, False)],
+    [("other", 2, True), ("other", 0, False), ("agentpool1", 4, False)],
 )
 def test_unchanged_pool_missing_in_inventory_is_reported(
     name: str, count: int, is_reported: bool, capsys: pytest.CaptureFixture[str]
@@ -715,6 +715,17 @@ def test_unchanged_pool_missing_in_inventory_is_reported(
     write_plan(build_pool(name, count, ["no-op"], id=f"{CORE}/agentPools/{name}"))
     code, out, err = run_predict(capsys, "-details")
     text = 'the inventory has no "core-amf/other", an existing object'
+    assert (code, text in join_lines(out)) == (0, is_reported), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
+
+
+@pytest.mark.parametrize(("count", "is_reported"), [(4, False), (5, True)])
+def test_unchanged_pool_of_another_size_is_reported(
+    count: int, is_reported: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(build_pool("agentpool1", count, ["no-op"], id=f"{CORE}/agentPools/agentpool1"))
+    code, out, err = run_predict(capsys, "-details")
+    text = "is unchanged and has 5 VMs in this plan, but 4 in the inventory"
     assert (code, text in join_lines(out)) == (0, is_reported), err
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
 
