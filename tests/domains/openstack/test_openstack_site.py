@@ -739,6 +739,29 @@ def test_image_without_a_file_is_unknown(capfd: pytest.CaptureFixture[str]) -> N
     assert "exact machines: 0 of 2" in output
 
 
+@pytest.mark.parametrize(("architecture", "is_unread"), [("aarch64", True), ("x86_64", False)])
+def test_name_of_images_that_differ_is_unknown(
+    architecture: str, capfd: pytest.CaptureFixture[str], *, is_unread: bool
+) -> None:
+    """Images of several projects may have one name. The id stays known."""
+    write_settings(NUMA)
+    describe_hosts()
+    set_image({"hw_architecture": architecture, "os_hash_value": "1"})
+    other = {"hw_architecture": "x86_64", "os_hash_value": "2"}
+    Path("export/image-2.json").write_text(
+        json.dumps({"id": "2", "name": "edge", "properties": other})
+    )
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    assert ("Not read: properties of image edge" in output) is is_unread
+    assert ("Of several, set the id of one." in output) is is_unread
+    Path("base.yaml").write_text(
+        HOT.replace("flavor: worker.large", 'flavor: worker.large, image: "2"')
+    )
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    assert "Not read: properties of image" not in read_output(capfd)
+
+
 @pytest.mark.parametrize(
     ("settings", "properties", "is_described", "warning"),
     [

@@ -32,7 +32,9 @@ from nexusform.domains.openstack.importers.nova_objects import (
 )
 from nexusform.domains.openstack.importers.openstack_fields import JSON_COLUMNS, list_unread_facts
 from nexusform.domains.openstack.scheduling.flavor_requests import (
+    find_unpredicted_property,
     parse_flavor,
+    select_host_properties,
     select_image_requests,
 )
 from nexusform.domains.openstack.scheduling.nova_host_records import (
@@ -141,7 +143,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
     Raises LookupError, AttributeError, TypeError, ValueError.
     """
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
-    reading.images = dict(_iterate_images(tables))
+    reading.images = _index_images(tables)
     for row in tables.get("server_groups", []):
         # clients name it differently.
         policies = _split_names(row.get("policy") or row.get("policies"))
@@ -357,13 +359,34 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the properties of each image by its id, and by its name."""
+def _index_images(tables: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
+    """Return the properties of each image by its id, and by its name.
+
+    Images of several projects may have one name. If they differ in what decides a host, the name
+    is left out: it is unknown which of them a VM has.
+    """
+    by_id: dict[str, dict[str, str]] = {}
+    ids_by_name: dict[str, list[str]] = {}
     for name, rows in sorted(tables.items()):
         if name.startswith(f"{IMAGE}-") and rows:
-            properties = _read_properties(rows[0].get("properties"))
-            yield str(rows[0]["id"]), properties
-            yield str(rows[0]["name"]), properties
+            image_id = str(rows[0]["id"])
+            by_id[image_id] = _read_properties(rows[0].get("properties"))
+            ids_by_name.setdefault(str(rows[0]["name"]), []).append(image_id)
+    images = dict(by_id)
+    for name, ids in ids_by_name.items():
+        first, *others = (_select_requirements(by_id[image_id]) for image_id in ids)
+        if all(other == first for other in others):
+            images.setdefault(name, by_id[ids[0]])
+    return images
+
+
+def _select_requirements(properties: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return all that decides the hosts of an image."""
+    return (
+        select_image_requests(properties),
+        select_host_properties(properties),
+        find_unpredicted_property(properties),
+    )
 
 
 def _iterate_servers(

@@ -217,7 +217,10 @@ class _NovaRules(NamedTuple):
         image = constraints.image
         if image and image not in self.images:
             # It may require traits, NUMA cells or pages of any host.
-            reason = f'The inventory has no image "{image}" (image-ID.json).'
+            reason = (
+                f'The inventory has no image "{image}", or several that differ (image-ID.json). '
+                "Of several, set the id of one."
+            )
             return _build_unread_fact(("image", image), "properties", reason)
         if IMAGE not in self.enabled:
             # Its properties for this filter have no effect.
