@@ -162,6 +162,8 @@ def _build_vm_report(vm: VmExplanation, *, is_long: bool, is_folded: bool) -> Re
         facts.append(f"Trigger: {trigger}{_describe_machine(trigger, vm.previous_machine)}.")
     if certainty := format_vm_certainty(vm.certainty, vm.samples):
         facts.append(certainty)
+    if vm.uncertainty:
+        facts.append(f"This choice is uncertain: {vm.uncertainty}.")
     alternatives = describe_alternatives(vm.alternatives, explanation.demand, vm.pool_size)
     remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(vm.remedies, 1)]
     sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
@@ -229,6 +231,7 @@ def _build_vm_document(vm: VmExplanation) -> dict[str, Any]:
         **build_explanation_document(
             vm.object, vm.explained_vm.explanation, vm.certainty, vm.samples
         ),
+        **({"uncertainty": vm.uncertainty} if vm.uncertainty else {}),
         "elsewhere": list(map(ALTERNATIVE_FORM, vm.alternatives)),
         "suggested_fixes": list(vm.remedies),
     }

@@ -79,6 +79,7 @@ class VmExplanation(Struct, frozen=True):
     with the changes they need; `pool_size` is the number of VMs of its pool. `last_trigger` is the
     trigger and the serial of the apply that placed it, if recorded. `previous_machine` is the
     failed or evacuated machine that it left. `remedies` are suggested if it fits nowhere.
+    `uncertainty` is a clause on why its machine is uncertain, such as an unread fact of the site.
     """
 
     address: Address
@@ -94,6 +95,7 @@ class VmExplanation(Struct, frozen=True):
     last_trigger: tuple[str, int] | None = None
     previous_machine: str = ""
     remedies: tuple[Mapping[str, Any], ...] = ()
+    uncertainty: str = ""
 
 
 class Explanations(Struct, frozen=True):
@@ -348,6 +350,7 @@ class _ExplanationQuery(Struct, frozen=True):
             list_recorded_machines(self.request.state, registries),
         )
         explanations = []
+        ledger = planned.plan.ledger
         for explained_vm in planned.explanations:
             planned_object = planned.objects[explained_vm.address]
             assert planned_object.request.demand is not None, (
@@ -358,6 +361,11 @@ class _ExplanationQuery(Struct, frozen=True):
             placement = explained_vm.explanation.placement
             machine = placement.machine if placement is not None else ""
             row = rows.get((explained_vm.address, name))
+            clauses = [
+                ledger.explain_uncertain_hosts(table.placed_pool)
+                for table in planned.plan.placement_tables
+                if row is not None and (table.address, table.pool) == (row.address, row.pool)
+            ]
             explanation = VmExplanation(
                 address=explained_vm.address,
                 object=name,
@@ -374,6 +382,7 @@ class _ExplanationQuery(Struct, frozen=True):
                 previous_machine=planned_object.get_left_machines().get(name, ""),
                 # Only if it fits nowhere.
                 remedies=_get_capacity_remedies(planned) if placement is None else (),
+                uncertainty=next(filter(None, clauses), ""),
             )
             explanations.append(explanation)
         return explanations

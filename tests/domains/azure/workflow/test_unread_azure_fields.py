@@ -131,6 +131,18 @@ def test_simulations_name_unread_facts(capfd: pytest.CaptureFixture[str]) -> Non
         assert clause in Path("a.md").read_text()
 
 
+def test_explanations_name_unread_facts(capfd: pytest.CaptureFixture[str]) -> None:
+    import_site(capfd)
+    address, name = "nexus_kubernetes_cluster.ssh-test-3d38", "ssh-test-3d38-sys-pool1-0"
+    assert "uncertain" not in run(capfd, "explain", address, name)
+    edit(MACHINES, takesNewVms="later")
+    run(capfd, "apply", "-refresh-only", "-auto-approve")
+    text = run(capfd, "explain", address, name)
+    assert "This choice is uncertain: takesNewVms of machine" in text
+    document = json.loads(run(capfd, "explain", "-format=json", address, name))
+    assert "is not read" in document["uncertainty"]
+
+
 @pytest.mark.of_domains("whatif")
 def test_simulation_of_a_plan_names_missing_lists(capfd: pytest.CaptureFixture[str]) -> None:
     Path("export/virtual_machines.json").unlink()
