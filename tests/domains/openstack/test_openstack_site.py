@@ -727,6 +727,20 @@ def test_image_selects_hosts_of_its_architecture(
     assert 'The inventory has no image "other"' in read_output(capfd)
 
 
+def test_inventory_without_used_amounts_is_unknown(capfd: pytest.CaptureFixture[str]) -> None:
+    """Older clients do not print them. Placement also counts servers that the list lacks."""
+    for path in Path("export").glob("inventory-*.json"):
+        rows = json.loads(path.read_text())
+        for row in rows:
+            del row["used"]
+        path.write_text(json.dumps(rows))
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    assert "Not read: used of 3 resource providers" in output
+    assert "Upgrade osc-placement" in output
+    assert "exact machines: 0 of 2" in output
+
+
 def test_image_without_a_file_is_unknown(capfd: pytest.CaptureFixture[str]) -> None:
     """It may require traits, although all hosts support the same images."""
     set_image({})

@@ -183,6 +183,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
             _build_problem("No compute host has a service and an inventory in Placement.")
         )
     reading.unread += _list_missing_files(reading, tables)
+    reading.unread += _list_unknown_usage(reading, tables)
     reading.other_resource_classes = _list_other_classes(reading, tables, providers)
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
@@ -221,6 +222,35 @@ def _list_missing_files(
     if missing:
         names = format_first_items([f"{item[3]}.json" for item in missing], 4)
         detail = f"Files are missing, and their content is unknown: {names}. Capture them again."
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+
+
+def _list_unknown_usage(
+    reading: OpenstackFiles, tables: Mapping[str, Rows]
+) -> Iterator[UnreadFact]:
+    """Yield the facts of hosts with an inventory that has no used amounts, and report them.
+
+    Placement counts more than the listed servers: resizes, migrations, and servers left out.
+    """
+    services = {str(row["host"]): row for row in tables["compute_services"]}
+    files = []
+    for provider in tables["resource_providers"]:
+        name = str(provider["name"])
+        file = f"{INVENTORY}-{provider['uuid']}"
+        is_known = all(row.get("used") is not None for row in tables.get(file, []))
+        if is_known or _find_service_host(name, services) not in reading.hosts:
+            continue
+        files.append(f"{file}.json")
+        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+            reason = "the column is missing"
+            yield UnreadFact(
+                "resource provider", name, "used", f"{file}.json", 0, influence, reason
+            )
+    if files:
+        detail = (
+            "Files have no column used, and the use of their hosts is unknown: "
+            f"{format_first_items(files, 4)}. Upgrade osc-placement, and capture the files again."
+        )
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
