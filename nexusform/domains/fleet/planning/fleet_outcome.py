@@ -386,11 +386,10 @@ def _build_warning(
     )
 
 
-def _explain_unselected_objects(addresses: Sequence[Address]) -> str:
-    """Return that -target or -exclude leaves out these objects, with the fix."""
-    pronoun = select_word_form(len(addresses), "it", "them")
+def _describe_unselected_objects(addresses: Sequence[Address]) -> str:
+    """Return that -target or -exclude leaves out these objects."""
     names = format_list([str(address) for address in addresses], _MAX_NAMES)
-    return f"-target or -exclude leaves out {names}; select {pronoun} as well"
+    return f"-target or -exclude leaves out {names}"
 
 
 def _warn_empty_selectors(
@@ -426,9 +425,11 @@ def _warn_empty_selectors(
         )
         summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
         if unselected_manifests:
-            cause = _explain_unselected_objects(unselected_manifests)
-            summary = f"{selectors[number].title} selects nothing in this plan, because {cause}"
-            text = f"{summary}."
+            left_out = _describe_unselected_objects(unselected_manifests)
+            selected = f"{selectors[number].title} selects nothing in this plan"
+            summary = f"{selected}; {left_out}"
+            # Whether one of them is such an object is unknown.
+            text = f"{selected}. {cause} {left_out}: if one of these is meant, select it as well."
         yield _build_warning(
             placement, "empty-resource-selection", text, paths[number], summary=summary
         )
@@ -513,9 +514,9 @@ def _warn_unscheduled_placement(
         )
         summary = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
         if unselected_members:
-            summary = "placed on no cluster, because " + _explain_unselected_objects(
-                unselected_members
-            )
+            left_out = _describe_unselected_objects(unselected_members)
+            pronoun = select_word_form(len(unselected_members), "it", "them")
+            summary = f"placed on no cluster, because {left_out}; select {pronoun} as well"
             text = f"{placement.key} is {summary}."
         yield _build_warning(placement, "no-member-cluster", text, summary=summary)
         return

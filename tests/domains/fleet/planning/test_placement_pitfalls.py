@@ -233,8 +233,9 @@ def test_objects_outside_of_targets_are_declared() -> None:
         "fleet_member_cluster.a and fleet_member_cluster.b; select them as well."
     )
     assert details["empty-resource-selection"] == (
-        "v1 Namespace web selects nothing in this plan, because -target or -exclude leaves out "
-        "fleet_hub_manifest.web; select it as well."
+        "v1 Namespace web selects nothing in this plan. No fleet_hub_manifest adds such an object, "
+        "or its kind is never selected. -target or -exclude leaves out fleet_hub_manifest.web: if "
+        "one of these is meant, select it as well."
     )
     state = build_state(text)
     again = require_success(plan(text, state, targets=(P,)))

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, FleetUpdateStrategy
+from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_VALUES
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.directory_validation import validate_directory
@@ -591,3 +593,9 @@ def test_placement_needs_a_resource_selector() -> None:
     text = f'{build_hub()}\nresource "{KIND}" "p" {{\n}}\n'
     ((detail, _),) = list_rejections(text)
     assert detail == "ResourceSelectors should have at least 1 item: add a resource_selector block."
+
+
+def test_recorded_bindings_may_have_every_state() -> None:
+    choices = PLACEMENT_VALUES["bindings"].member_choices
+    assert choices["state"] == tuple(BindingState)
+    assert {*choices["previous_state"]} == {None, "", *BindingState}
