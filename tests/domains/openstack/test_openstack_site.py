@@ -977,3 +977,77 @@ variable "site" {{
     expected = '"site_id" takes an id of type nexus_site, not openstack_site.'
     assert (expected in validation) is is_reference
     assert expected in plan
+
+
+def append_row(name: str, **values: Any) -> None:
+    """Append a copy of the first row of a file, with other values."""
+    path = Path("export") / f"{name}.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([*rows, rows[0] | values]))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "key"),
+    [
+        ("servers", {"Host": "compute02"}, 'id "5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01"'),
+        ("compute_services", {"Status": "disabled"}, 'host "compute01"'),
+        ("flavors", {"RAM": 1}, 'name "worker.large"'),
+        ("hypervisors", {"ID": "9"}, 'hypervisor_hostname "compute01"'),
+        ("resource_providers", {"uuid": "9"}, 'name "compute01"'),
+        (f"inventory-{HOST_1}", {"total": 1}, 'resource_class "VCPU"'),
+    ],
+)
+def test_rows_of_one_object_that_differ_are_rejected(
+    name: str, values: dict[str, Any], key: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    append_row(name, **values)
+    assert run_command_line(["plan"]) == 1
+    assert f"{name}.json has two rows of {key} that differ. Capture the" in read_output(capfd)
+
+
+def test_files_of_one_image_that_differ_are_rejected(capfd: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        image = {"id": "1", "name": "edge", "properties": {"hw_numa_nodes": f"{number}"}}
+        Path(f"export/image-{number}.json").write_text(json.dumps(image))
+    assert run_command_line(["plan"]) == 1
+    assert 'Two files image-ID.json of the image "1" differ.' in read_output(capfd)
+
+
+def test_equal_rows_and_other_services_of_a_host_are_accepted(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    append_row("servers")
+    append_row("compute_services", Binary="nova-conductor", Status="disabled")
+    assert set(plan_hosts(capfd).values()) == {"compute02", "compute03"}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("servers", {"ID": "2", "Host": "compute09"}), ("compute_services", {"Host": "compute09"})],
+)
+def test_host_without_a_hypervisor_is_unknown(
+    name: str, values: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nova may choose it, and the use of its servers is not counted."""
+    append_row(name, **values)
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    assert "Hosts are not in hypervisors.json" in output
+    assert f"Not read: hypervisor of host compute09 ({name}.json)" in output
+    assert "exact machines: 0 of 2" in output
+
+
+@pytest.mark.parametrize("count", [999, 1000])
+def test_list_that_may_end_at_a_page_is_unknown(
+    count: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("export/servers.json")
+    row = json.loads(path.read_text())[0] | {"Host": None, "Status": "SHELVED_OFFLOADED"}
+    path.write_text(json.dumps([row | {"ID": f"{number}"} for number in range(count)]))
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    is_cut = count == 1000
+    assert ("Not read: next page of list servers (servers.json)" in output) is is_cut
+    assert ("Lists have exactly 1,000 rows" in output) is is_cut
+    # Without servers, all hosts tie.
+    assert "exact machines: 0 of 2" in output or not is_cut

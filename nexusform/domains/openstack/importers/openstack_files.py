@@ -51,6 +51,19 @@ INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
 
 Rows = list[dict[str, Any]]
+# Column that identifies a row, by file. Server groups of several projects may have one name.
+_KEYS: Final = {
+    "hypervisors": "hypervisor_hostname",
+    "compute_services": "host",
+    "aggregates": "name",
+    "flavors": "name",
+    "servers": "id",
+    "resource_providers": "name",
+    COMPUTE_NODES: "hypervisor_hostname",
+    INVENTORY: "resource_class",
+}
+# Nova's default maximum of rows in an answer (max_limit).
+_PAGE_LIMIT: Final = 1000
 
 
 class OpenstackFiles(Struct):
@@ -82,6 +95,8 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
         return reading
     try:
         _fill_from_tables(reading, tables)
+    except _DuplicateRowError as problem:
+        reading.problems.append(_build_problem(f"{problem}. Capture the files again."))
     except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
         reason = f"A column is missing or has an unexpected value: {problem}"
         # A value of a wrong kind, with its position.
@@ -137,11 +152,91 @@ def _normalize_column(name: str) -> str:
     return escape_name(name).lower().replace(" ", "_").replace("-", "_")
 
 
+class _DuplicateRowError(Exception):
+    """Two rows of one object that differ: it is unknown which of them holds."""
+
+
+def _check_duplicate_rows(name: str, rows: Rows) -> None:
+    """Raise _DuplicateRowError if two rows of a table have one key and differ."""
+    # inventory-UUID is a file of the inventory.
+    column = _KEYS.get(INVENTORY if name.startswith(f"{INVENTORY}-") else name, "")
+    by_key: dict[str, dict[str, Any]] = {}
+    for row in _select_nova_compute(rows):
+        if column not in row:
+            continue
+        key = row[column]
+        if by_key.setdefault(str(key), row) != row:
+            raise _DuplicateRowError(f'{name}.json has two rows of {column} "{key}" that differ')
+
+
+def _select_nova_compute(rows: Rows) -> Rows:
+    """Return the rows without those of other services, which run on the same hosts."""
+    return [row for row in rows if row.get("binary", "nova-compute") == "nova-compute"]
+
+
+def _index_services(tables: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
+    """Return the compute services by host."""
+    return {str(row["host"]): row for row in _select_nova_compute(tables["compute_services"])}
+
+
+def _list_cut_lists(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> Iterator[UnreadFact]:
+    """Yield the facts of lists that may end at the limit of a page, and report them."""
+    cut = [name for name in COMMANDS if len(tables.get(name, [])) == _PAGE_LIMIT]
+    for name in cut:
+        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+            reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
+            yield UnreadFact("list", name, "next page", f"{name}.json", 0, influence, reason)
+    if cut:
+        files = format_list([f"{name}.json" for name in cut])
+        detail = (
+            f"Lists have exactly {_PAGE_LIMIT:,} rows, and may end at the limit of a page: "
+            f"{files}. Capture them again with a client that reads all pages, or with --limit -1."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+
+
+def _list_unlisted_hosts(
+    reading: OpenstackFiles, tables: Mapping[str, Rows]
+) -> Iterator[UnreadFact]:
+    """Yield the facts of hosts that take or have servers without a hypervisor, and report them."""
+    services = _index_services(tables)
+    names = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
+    listed = names | {_find_service_host(name, services) for name in names}
+    files_by_host = {
+        host: "compute_services"
+        for host, row in services.items()
+        if (str(row["status"]).lower(), str(row["state"]).lower()) == ("enabled", "up")
+    }
+    for row in tables["servers"]:
+        if _takes_capacity(row):
+            files_by_host[_read_first_text(row, "host")] = "servers"
+    unlisted = sorted(files_by_host.keys() - listed)
+    for host in unlisted:
+        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+            file = f"{files_by_host[host]}.json"
+            reason = "hypervisors.json does not list it"
+            yield UnreadFact("host", host, "hypervisor", file, 0, influence, reason)
+    if unlisted:
+        detail = (
+            "Hosts are not in hypervisors.json, and their capacity and servers are left out: "
+            f"{format_first_items(unlisted, 4)}. Capture the files again."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+
+
+def _takes_capacity(row: Mapping[str, Any]) -> bool:
+    """Return whether a server takes capacity of a host."""
+    is_absent = str(row.get("status")).upper() in ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED")
+    return bool(_read_first_text(row, "host")) and not is_absent
+
+
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
     """Fill `reading` from tables; report hosts left out.
 
     Raises LookupError, AttributeError, TypeError, ValueError.
     """
+    for name, rows in tables.items():
+        _check_duplicate_rows(name, rows)
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = _index_images(tables)
     for row in tables.get("server_groups", []):
@@ -154,7 +249,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         }
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
     # A host may differ from its hostname.
-    services = {str(row["host"]): row for row in tables["compute_services"]}
+    services = _index_services(tables)
     nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
     for row in tables["hypervisors"]:
         hostname = str(row["hypervisor_hostname"])
@@ -167,6 +262,8 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
             continue
         values = _build_host(uuid, services[host], host, tables)
         if values["resources"].keys() & {VCPU, PCPU}:
+            if host in reading.hosts:
+                raise _DuplicateRowError(f'hypervisors.json has two of the host "{host}"')
             # Of `hypervisor show`.
             details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
             values["hypervisor_version"] = _read_count(details, "hypervisor_version")
@@ -184,6 +281,8 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         )
     reading.unread += _list_missing_files(reading, tables)
     reading.unread += _list_unknown_usage(reading, tables)
+    reading.unread += _list_cut_lists(reading, tables)
+    reading.unread += _list_unlisted_hosts(reading, tables)
     reading.other_resource_classes = _list_other_classes(reading, tables, providers)
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
@@ -197,7 +296,7 @@ def _list_missing_files(
     A missing image, topology or row of compute_nodes is reported where a VM needs it.
     """
     filtering = (Influence.PLACEMENT, Influence.CAPACITY)
-    services = {str(row["host"]): row for row in tables["compute_services"]}
+    services = _index_services(tables)
     # Kind, name and field of the subject, its file, and the influence of the file.
     files = [
         ("site", "", "aggregates", "aggregates", filtering),
@@ -232,7 +331,7 @@ def _list_unknown_usage(
 
     Placement counts more than the listed servers: resizes, migrations, and servers left out.
     """
-    services = {str(row["host"]): row for row in tables["compute_services"]}
+    services = _index_services(tables)
     files = []
     for provider in tables["resource_providers"]:
         name = str(provider["name"])
@@ -400,7 +499,10 @@ def _index_images(tables: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
     for name, rows in sorted(tables.items()):
         if name.startswith(f"{IMAGE}-") and rows:
             image_id = str(rows[0]["id"])
-            by_id[image_id] = _read_properties(rows[0].get("properties"))
+            properties = _read_properties(rows[0].get("properties"))
+            if by_id.setdefault(image_id, properties) != properties:
+                detail = f'Two files {IMAGE}-ID.json of the image "{image_id}" differ'
+                raise _DuplicateRowError(detail)
             ids_by_name.setdefault(str(rows[0]["name"]), []).append(image_id)
     images = dict(by_id)
     for name, ids in ids_by_name.items():
@@ -430,9 +532,7 @@ def _iterate_servers(
     unknown_cells = []
     for row in tables["servers"]:
         host = _read_first_text(row, "host")
-        status = str(row.get("status")).upper()
-        if not host or status in ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED"):
-            # It takes no capacity.
+        if not _takes_capacity(row):
             continue
         flavor = _read_first_text(row, "flavor_name", "flavor")
         key = str(row["id"])
