@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import select_word_form
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.scheduling.placement_decision import ObjectLocation
 
 CONTROL_PLANE = "control-plane"
@@ -253,8 +254,9 @@ class PlacementConstraints(Struct, frozen=True):
 
     The arguments of the rules. `zones` None = all; `image` is the name of the VM's image, "" if
     unknown. `platform_zone` and `platform_host` are requested of a platform that chooses the
-    machines; other sites ignore them. Pools pass their constraints as a whole, so a new argument is
-    one more field.
+    machines; other sites ignore them. `unknown_request` is the fact of a request of it without a
+    known value, such as an image from a parameter. Pools pass their constraints as a whole, so a
+    new argument is one more field.
     """
 
     zones: frozenset[str] | None = None
@@ -262,10 +264,11 @@ class PlacementConstraints(Struct, frozen=True):
     image: str = ""
     platform_zone: str = ""
     platform_host: str = ""
+    unknown_request: UnreadFact | None = None
 
     def remove_platform_requests(self) -> PlacementConstraints:
         """Return the constraints without those of a platform: the image, its zone and its host."""
-        return replace(self, image="", platform_zone="", platform_host="")
+        return replace(self, image="", platform_zone="", platform_host="", unknown_request=None)
 
 
 NO_CONSTRAINTS = PlacementConstraints()

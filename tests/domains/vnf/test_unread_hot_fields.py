@@ -420,3 +420,74 @@ resource "nexus_bare_metal_machine" "m" {
     monkeypatch.setattr(numa_samples, "check_uncertain_fit", record_constraints)
     plan(capfd, "-samples=5")
     assert constraints == {NO_CONSTRAINTS}
+
+
+@pytest.mark.parametrize(
+    ("prop", "field"),
+    [
+        ("image: { get_param: x }", "image"),
+        ("image: { get_resource: x }", "image"),
+        ("block_device_mapping_v2: [{ boot_index: 0, volume_id: v }]", "block_device_mapping_v2"),
+        (
+            "block_device_mapping_v2: [{ boot_index: { get_param: x }, volume_id: v }]",
+            "block_device_mapping_v2",
+        ),
+        ("flavor: { get_param: x }", "flavor"),
+    ],
+)
+def test_flavor_or_image_without_a_known_name_is_unknown(
+    prop: str, field: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its requirements may exclude any host of Nova; on Nexus it has no influence."""
+    write_hot(prop)
+    if field == "flavor":
+        path = Path("base.yaml")
+        path.write_text(path.read_text().replace("      flavor: worker.large\n", ""))
+        size = 'vdu "a" {\n  vcpus = 8\n  memory_gib = 16\n }\n}'
+        Path("main.nf.hcl").write_text(OPENSTACK.rstrip().removesuffix("}") + size)
+    document, text = plan(capfd)
+    assert [fact["field"] for fact in document["unread"]] == [field]
+    assert f"Not read: {field} of server a (base_hot:" in text
+    assert document["placement_changes"][0]["certainty"] is None
+    if "boot_index: {" not in prop:
+        Path("main.nf.hcl").write_text(NEXUS)
+        document, _ = plan(capfd)
+        assert "unread" not in document
+
+
+@pytest.mark.parametrize("source", ["block", "VNFD", "volume"])
+def test_image_of_another_source_is_known(source: str, capfd: pytest.CaptureFixture[str]) -> None:
+    image = {"id": "1", "name": "edge", "properties": {}}
+    Path("export/image-1.json").write_text(json.dumps(image))
+    write_hot("image: { get_param: x }")
+    if source == "block":
+        block = 'vdu "a" { image = "edge" }\n}'
+        Path("main.nf.hcl").write_text(OPENSTACK.rstrip().removesuffix("}") + block)
+    elif source == "VNFD":
+        vnfd = """tosca_definitions_version: tosca_simple_yaml_1_2
+topology_template:
+  node_templates:
+    a:
+      type: tosca.nodes.nfv.Vdu.Compute
+      properties: { sw_image_data: { name: edge } }
+"""
+        Path("vnfd.yaml").write_text(vnfd)
+        configuration = OPENSTACK.replace("base_hot", 'vnfd = file("vnfd.yaml")\n  base_hot')
+        Path("main.nf.hcl").write_text(configuration)
+    else:
+        volume = "resources:\n  v: { type: OS::Cinder::Volume, properties: { image: edge } }"
+        device = "{ boot_index: 0, volume_id: { get_resource: v } }"
+        write_hot(f"block_device_mapping_v2: [{device}]", volume)
+    document, _ = plan(capfd)
+    assert "unread" not in document
+
+
+def test_requests_of_a_flavor_are_unread_if_the_size_is_set_elsewhere(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    write_hot()
+    size = 'vdu "a" {\n  vcpus = 8\n  memory_gib = 16\n }\n}'
+    Path("main.nf.hcl").write_text(OPENSTACK.rstrip().removesuffix("}") + size)
+    document, text = plan(capfd)
+    assert [fact["field"] for fact in document["unread"]] == ["flavor"]
+    assert 'set vm_sku_name = "worker.large" there' in text

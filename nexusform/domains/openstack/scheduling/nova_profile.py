@@ -169,9 +169,12 @@ class _NovaRules(NamedTuple):
     def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
         """Return a fact needed for the prediction of a VM that is not known, or None.
 
-        Such facts are a PCI alias, a class of resources, a filter not enabled in Nova, the NUMA
-        cells and devices of hosts, and the properties of an image if hosts support different ones.
+        Such facts are a flavor or image without a known value, a PCI alias, a class of resources, a
+        filter not enabled in Nova, the NUMA cells and devices of hosts, and the properties of an
+        image if hosts support different ones.
         """
+        if constraints.unknown_request is not None:
+            return constraints.unknown_request
         request = self.get_request(sku)
         subject = ("flavor", sku.name)
         if request.unknown_alias:

@@ -7,8 +7,13 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.field_validation import FieldKind
-from nexusform.documents.unread_facts import Influence
-from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
+from nexusform.documents.unread_facts import Influence, UnreadFact
+from nexusform.documents.yaml_documents import (
+    DocumentFindings,
+    Node,
+    describe_kind,
+    parse_whole_number,
+)
 from nexusform.domains.vnf.importers.hot_fields import NETWORK, PROPERTIES, get_property_kind
 from nexusform.domains.vnf.importers.hot_values import (
     ResourceReference,
@@ -479,9 +484,15 @@ def add_server_vdu(
         )
         return
     zone, host = _parse_availability_zone(vdu_name, properties, template)
-    from_volume = _boots_from_volume(vdu_name, properties, template)
-    flavor = template.resolve_value(properties.get_node("flavor"))
-    image = template.resolve_value(properties.get_node("image"))
+    boot_volume = _find_boot_volume(vdu_name, properties, template)
+    from_volume = boot_volume is not None
+    flavor_node = properties.get_node("flavor")
+    flavor = template.resolve_value(flavor_node)
+    image_node = properties.get_node("image")
+    image = template.resolve_value(image_node)
+    if boot_volume is not None and image is None:
+        # Nova reads the properties of the image from the volume.
+        image_node, image = boot_volume
     own_hints = properties.get_node(HINTS)
     # Tacker's driver reads only the hints passed by the top template, never a nested one.
     has_hints = bool(hints) or (not own_hints.is_absent and not template.chain)
@@ -501,6 +512,11 @@ def add_server_vdu(
         host=host,
         boots_from_volume=from_volume,
         missing_template=missing_template,
+        # The size and the requests of a flavor in the template are read, or unread there.
+        unknown_flavor=None
+        if isinstance(flavor, ResourceReference)
+        else _build_unknown_request(flavor_node, vdu_name, flavor, notes),
+        unknown_image=_build_unknown_request(image_node, vdu_name, image, notes),
     )
     reading.scaling_groups[vdu_name] = repeat.group
     _add_unread_properties(vdu_name, kind, properties, template)
@@ -520,6 +536,24 @@ def add_server_vdu(
             pool=vdu_name,
         )
     _record_scheduler_hints(reading, template, vdu_name, properties, hints)
+
+
+def _build_unknown_request(
+    node: Node, vdu_name: str, value: Any, notes: DocumentFindings
+) -> UnreadFact | None:
+    """Return the fact of a requested flavor or image without a known name, or None."""
+    match value:
+        case None | str():
+            return None
+        case UnresolvedValue():
+            reason = f"it needs a value for {value.description}; {value.advice}"
+        case ResourceReference():
+            reason = f"the stack creates it as the resource {value.name}"
+        case _:
+            reason = f"it is {describe_kind(value)}, not a text"
+    return UnreadFact(
+        "server", vdu_name, node.name, notes.file, node.line, reason=reason, pool=vdu_name
+    )
 
 
 def _add_unread_properties(vdu_name: str, kind: str, properties: Node, template: Template) -> None:
@@ -618,30 +652,48 @@ _DEVICES: Final = ("block_device_mapping_v2", "block_device_mapping")
 _VOLUME_SOURCES: Final = frozenset({"volume_id", "snapshot_id", "image", "image_id"})
 
 
-def _boots_from_volume(vdu_name: str, properties: Node, template: Template) -> bool:
-    """Return whether the root disk of a server is a volume, so that its host has none.
+def _find_boot_volume(
+    vdu_name: str, properties: Node, template: Template
+) -> tuple[Node, Any] | None:
+    """Return the node and the image of the volume that is the root disk of a server, or None.
 
-    It is the device with boot_index 0, or the first one of the old form if the server has no image.
+    Its host then has no root disk. It is the device with boot_index 0, or the first one of the old
+    form if the server has no image.
     """
     for name in _DEVICES:
         node = properties.get_node(name)
         devices = template.resolve_value(node)
         if node.is_absent or not devices:
             continue
-        if not isinstance(devices, list) or not all(isinstance(item, dict) for item in devices):
+        is_list = isinstance(devices, list) and all(isinstance(item, dict) for item in devices)
+        if not is_list or any(
+            isinstance(item.get("boot_index"), UnresolvedValue) for item in devices
+        ):
             notes = template.notes
-            reason = "it needs a list of devices"
+            reason = "it needs a list of devices" if not is_list else "a boot_index is unknown"
             notes.add_unread_fact(
                 node, ("server", vdu_name), name, Influence.PLACEMENT, reason=reason, pool=vdu_name
             )
-            return False
+            return None
         if name == _DEVICES[1]:
-            return properties.get_node("image").is_absent
+            has_image = not properties.get_node("image").is_absent
+            return None if has_image else (node, _read_volume_image(devices[0], template))
         for device in devices:
             is_volume = not _VOLUME_SOURCES.isdisjoint(device)
             if is_volume and parse_whole_number(device.get("boot_index")) == 0:
-                return True
-    return False
+                return node, _read_volume_image(device, template)
+    return None
+
+
+def _read_volume_image(device: Mapping[str, Any], template: Template) -> Any:
+    """Return the image of a boot volume: of its device, or of a volume in the template."""
+    image = device.get("image") or device.get("image_id")
+    volume = device.get("volume_id")
+    if image is None and isinstance(volume, ResourceReference) and volume.scope == template.scope:
+        body = template.root.get_node("resources", volume.name)
+        image = template.resolve_value(get_resource_properties(body).get_node("image"))
+    advice = "set image in the block vdu"
+    return image or UnresolvedValue("the image of its boot volume", advice)
 
 
 def _parse_flavor_size(

@@ -189,6 +189,8 @@ def _add_hot_details(
         flavor=hot_vdu.flavor,
         image=hot_vdu.image or vdu.image,
         missing_template=hot_vdu.missing_template,
+        unknown_flavor=hot_vdu.unknown_flavor,
+        unknown_image=hot_vdu.unknown_image,
     )
     if not hot_vdu.has_count:
         # The HOT file gives no number, so those of the VNFD apply.

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.documents.unread_facts import UnreadFact
 
 MACHINE: Final = "machine"
 RACK: Final = "rack"
@@ -62,7 +63,8 @@ class Vdu(Struct, frozen=True):
     anti-affinity; `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers.
     `flavor` is the name of its flavor in the cloud, `image` the one of its image; "" if
     unspecified, like the requested `availability_zone` and `host` of Nova. With `boots_from_volume`
-    its root disk is a volume. `missing_template` is the nested template in which its server would
+    its root disk is a volume. `unknown_flavor` and `unknown_image` are the facts of those without a
+    known value. `missing_template` is the nested template in which its server would
     be, "" if none is missing.
     """
 
@@ -82,6 +84,8 @@ class Vdu(Struct, frozen=True):
     host: str = ""
     boots_from_volume: bool = False
     missing_template: str = ""
+    unknown_flavor: UnreadFact | None = None
+    unknown_image: UnreadFact | None = None
 
 
 class PlacementRule(Struct, frozen=True):

@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import select_word_form
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.vnf.importers.vnf_records import (
     SITE,
     PlacementRule,
     UnmetRule,
+    Vdu,
     Vnf,
     build_dropped_rule_warnings,
     compute_maximum_counts,
@@ -388,6 +390,7 @@ def compute_demand(
                     image=str(block.get("image") or vdu.image),
                     platform_zone=vdu.availability_zone,
                     platform_host=vdu.host,
+                    unknown_request=_find_unknown_request(vdu, block),
                 ),
                 triggers=(
                     ("sku_changed", (sku.name, *size_figures)),
@@ -414,6 +417,27 @@ def compute_demand(
         provenance=DECIDED,
         unread=reading.unread,
     ), problems
+
+
+def _find_unknown_request(vdu: Vdu, block: Mapping[str, Any]) -> UnreadFact | None:
+    """Return the fact of a flavor or image without a known value that the block does not set."""
+    if not block.get("vm_sku_name"):
+        if vdu.unknown_flavor is not None:
+            return vdu.unknown_flavor
+        if vdu.flavor and format_sku(vdu, block) != vdu.flavor:
+            return UnreadFact(
+                "server",
+                vdu.name,
+                "flavor",
+                vdu.origin.file,
+                vdu.origin.line,
+                reason=(
+                    "its size is that of the VNFD or of the block vdu; set vm_sku_name = "
+                    f'"{vdu.flavor}" there'
+                ),
+                pool=vdu.name,
+            )
+    return None if block.get("image") or vdu.image else vdu.unknown_image
 
 
 def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
