@@ -68,6 +68,8 @@ class AttributeSchema(Struct, frozen=True):
     `allows_sensitive`: may be sensitive although it decides placements. `earlier_keys`: names that
     keys of the elements of a map had in earlier states, with their present names.
     `member_choices`: values of members of the objects in a map; null is one only if listed.
+    `required_members`: members that objects in the value have in every state, as dotted names
+    without list positions and keys of maps. The readers of other members have a default.
     """
 
     type: Type
@@ -96,6 +98,7 @@ class AttributeSchema(Struct, frozen=True):
     allows_sensitive: bool = False
     earlier_keys: Mapping[str, str] = field(default_factory=dict)
     member_choices: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    required_members: tuple[str, ...] = ()
 
     @property
     def is_configurable(self) -> bool:
@@ -121,13 +124,15 @@ class NestedBlock(Struct, frozen=True):
 class BlockSchema(Struct, frozen=True):
     """Body of a block.
 
-    `lengths` maps count arguments to their list: if both are set, they must agree.
+    `lengths` maps count arguments to their list: if both are set, they must agree. `private` are
+    the parts of the private data of an object in state that are read without further checks.
     """
 
     attributes: Mapping[str, AttributeSchema]
     blocks: Mapping[str, NestedBlock] = field(default_factory=dict)
     description: str = ""
     lengths: Mapping[str, str] = field(default_factory=dict)
+    private: Mapping[str, AttributeSchema] = field(default_factory=dict)
 
     @property
     def write_only_names(self) -> tuple[str, ...]:

@@ -51,6 +51,25 @@ def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> l
     return list(_build_body_check(schema)(attributes, ()))
 
 
+def validate_private_data(schema: BlockSchema, private: Mapping[str, Any] | None) -> list[Problem]:
+    """Return the errors of an object's private data, with paths that start at `private`.
+
+    Null is as absent.
+    """
+    if not schema.private or not private:
+        return []
+    problems: list[Problem] = []
+    for name, check in _build_private_checks(schema).items():
+        if private.get(name) is not None:
+            problems += check(private[name], ("private", name))
+    return problems
+
+
+@lru_cache(maxsize=1024)
+def _build_private_checks(schema: BlockSchema) -> dict[str, _Check]:
+    return {name: _build_attribute_check(part) for name, part in schema.private.items()}
+
+
 @lru_cache(maxsize=1024)
 def _build_body_check(schema: BlockSchema) -> _Check:
     """Build the check of a body.
@@ -60,13 +79,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     checks: dict[str, _Check] = {}
     required_names: list[str] = []
     for name, attribute in schema.attributes.items():
-        check = _build_type_check(attribute.type)
-        has_limits = attribute.minimum is not None or bool(attribute.choices)
-        if has_limits and attribute.type.__class__ is PrimitiveType:
-            check = partial(_check_choices_and_bounds, attribute, check)
-        if attribute.member_choices:
-            check = partial(_check_member_choices, attribute, check)
-        checks[name] = check
+        checks[name] = _build_attribute_check(attribute)
         # A computed name is always set.
         if attribute.required or (name == "name" and attribute.computed):
             required_names.append(name)
@@ -81,6 +94,17 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     # A body with a machine needs no more: a VM pinned to a missing machine has no rack and zone.
     names_with_machine = required_names
     return partial(_check_object, checks, required_names, names_with_machine)
+
+
+def _build_attribute_check(attribute: AttributeSchema) -> _Check:
+    """Build the check of an attribute: its type, choices, bounds and members."""
+    check = _build_type_check(attribute.type, attribute.required_members)
+    has_limits = attribute.minimum is not None or bool(attribute.choices)
+    if has_limits and attribute.type.__class__ is PrimitiveType:
+        check = partial(_check_choices_and_bounds, attribute, check)
+    if attribute.member_choices:
+        check = partial(_check_member_choices, attribute, check)
+    return check
 
 
 def _check_object(
@@ -157,8 +181,11 @@ def _build_block_check(block: NestedBlock) -> _Check:
 
 
 @lru_cache(maxsize=1024)
-def _build_type_check(value_type: Type) -> _Check:
-    """Build the check of all values of a type."""
+def _build_type_check(value_type: Type, required_members: tuple[str, ...] = ()) -> _Check:
+    """Build the check of all values of a type.
+
+    `required_members` are dotted names of members of its objects.
+    """
     if value_type is DYNAMIC:
         return lambda _value, _path: iter(())
     if isinstance(value_type, PrimitiveType):
@@ -167,31 +194,46 @@ def _build_type_check(value_type: Type) -> _Check:
         expected = {"string": "a string", "bool": "true or false"}.get(value_type.name, "a number")
         return partial(_check_class, classes, expected)
     if isinstance(value_type, ObjectType):
-        checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
+        checks = {
+            name: _build_member_check(name, part, _select_below(name, required_members))
+            for name, part in value_type.attributes
+        }
         # As VMs, placed on machines of racks.
         may_have_machine = {"machine", "rack"} <= checks.keys()
         names_with_machine = [
             name for name in _LOCATION_NAMES if may_have_machine and name in checks
         ]
-        # Nothing is required without a machine.
-        required_names: list[str] = []
-        return partial(_check_object, checks, required_names, names_with_machine)
+        # Nothing else is required without a machine.
+        required_names = [name for name in required_members if "." not in name]
+        return partial(
+            _check_object, checks, required_names, [*required_names, *names_with_machine]
+        )
     if isinstance(value_type, MapType):
-        # Null objects are errors, null primitives are not.
-        rejects_null = isinstance(value_type.element, ObjectType)
-        return partial(_check_map, _build_type_check(value_type.element), rejects_null)
-    assert not isinstance(value_type, TupleType), "no schema has a tuple"
-    return partial(_check_list, _build_type_check(value_type.element))
+        # Null objects and maps are errors, null primitives are not.
+        rejects_null = isinstance(value_type.element, ObjectType | MapType)
+        check_element = _build_type_check(value_type.element, required_members)
+        return partial(_check_map, check_element, rejects_null)
+    if isinstance(value_type, TupleType):
+        return partial(_check_tuple, tuple(map(_build_type_check, value_type.elements)))
+    return partial(_check_list, _build_type_check(value_type.element, required_members))
 
 
-def _build_member_check(name: str, member_type: Type) -> _Check:
+def _select_below(name: str, members: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dotted names below a name, without it."""
+    prefix = f"{name}."
+    return tuple(member.removeprefix(prefix) for member in members if member.startswith(prefix))
+
+
+def _build_member_check(
+    name: str, member_type: Type, required_members: tuple[str, ...] = ()
+) -> _Check:
     """Build the check of a member of an object.
 
     Numbers of VMs and of NUMA cells, alone or in a list, must be whole and at least 0; every other
     member is checked by its type.
     """
     if name not in _COUNT_NAMES:
-        return _build_type_check(member_type)
+        return _build_type_check(member_type, required_members)
     if isinstance(member_type, ListType):
         return partial(_check_list, _check_count_from_zero)
     return _check_count_from_zero
@@ -236,6 +278,19 @@ def _check_list(check_element: _Check, value: Any, path: Path) -> Iterator[Probl
     for position, part in enumerate(value):
         if part is not UNKNOWN:
             yield from check_element(part, (*path, position))
+
+
+def _check_tuple(checks: tuple[_Check, ...], value: Any, path: Path) -> Iterator[Problem]:
+    """Check a list of fixed length and its elements."""
+    if value.__class__ is not list:
+        yield _build_wrong_type_problem(path, value, f"a list of {len(checks)} values")
+        return
+    if len(value) != len(checks):
+        detail = f"This list must have {len(checks)} values, not {len(value)}."
+        yield build_invalid_member_problem(path, detail)
+        return
+    for position, (check, part) in enumerate(zip(checks, value, strict=True)):
+        yield from check(part, (*path, position))
 
 
 def _check_whole_number(

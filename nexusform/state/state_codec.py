@@ -35,7 +35,7 @@ from nexusform.resources.address import (
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import build_type_json, parse_type_json
 from nexusform.state import json_codec, object_codec
-from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.attribute_validation import validate_attributes, validate_private_data
 from nexusform.state.earlier_keys import rename_earlier_keys
 from nexusform.state.json_codec import build_ordered_object
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
@@ -450,6 +450,12 @@ class _StateReader:
                 location = (*path, "attributes", *problem.path)
                 self.problems.append(
                     object_codec.build_invalid_member_problem(location, problem.detail)
+                )
+            for problem in validate_private_data(schema, object_state.private):
+                self.problems.append(
+                    object_codec.build_invalid_member_problem(
+                        (*path, *problem.path), problem.detail
+                    )
                 )
             # A state of an earlier version has no marks of them.
             secrets = find_secret_paths(schema, object_state.attributes)

@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
-from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
-from nexusform.state.attribute_validation import validate_attributes
+from nexusform.schemas.value_types import (
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+)
+from nexusform.state.attribute_validation import validate_attributes, validate_private_data
 from nexusform.values.typed_value import UNKNOWN
 
 NODE = ObjectType.create(
@@ -138,3 +146,50 @@ def test_members_with_choices_are_required() -> None:
         'bindings.a.previous: "previous" must be one of null, "Bound".'
     ]
     assert list_details(3) == ['bindings.a: "a" must be an object.']
+
+
+STATUS = ObjectType.create(
+    {"cluster": STRING, "conditions": ListType(ObjectType.create({"type": STRING, "text": STRING}))}
+)
+RECORDED = BlockSchema(
+    {
+        "statuses": AttributeSchema(
+            ListType(STATUS), "", computed=True, required_members=("conditions.type",)
+        )
+    },
+    private={
+        "health": AttributeSchema(STRING, "", choices=("good", "bad")),
+        "bodies": AttributeSchema(MapType(ObjectType.create({})), ""),
+        "rows": AttributeSchema(ListType(TupleType((STRING, NUMBER))), ""),
+    },
+)
+
+
+def test_only_required_members_of_objects_must_be_present() -> None:
+    # Other members may be absent: an earlier version did not write them.
+    assert (
+        validate_attributes(RECORDED, {"statuses": [{"conditions": [{"type": "Applied"}]}]}) == []
+    )
+    wrong = {"statuses": [{"conditions": [{"text": "x"}, {"type": None}]}]}
+    assert [(problem.path, problem.detail) for problem in validate_attributes(RECORDED, wrong)] == [
+        (("statuses", 0, "conditions", 0, "type"), '"type" is missing.'),
+        (("statuses", 0, "conditions", 1, "type"), '"type" is missing.'),
+    ]
+
+
+def test_private_data_is_checked_where_the_schema_has_it() -> None:
+    sound = {"health": "good", "bodies": {"a": {"b": 1}}, "rows": [["x", 1]], "other": 7}
+    assert validate_private_data(RECORDED, sound) == []
+    assert validate_private_data(RECORDED, {"health": None}) == []
+    assert validate_private_data(RECORDED, None) == []
+    assert validate_private_data(CLUSTER, {"health": 3}) == []
+    wrong = {"health": "x", "bodies": {"a": None}, "rows": [["x"], ["x", "y"], None]}
+    problems = validate_private_data(RECORDED, wrong)
+    assert [problem.path for problem in problems] == [
+        ("private", "health"),
+        ("private", "bodies", "a"),
+        ("private", "rows", 0),
+        ("private", "rows", 1, 1),
+        ("private", "rows", 2),
+    ]
+    assert problems[2].detail == "This list must have 2 values, not 1."

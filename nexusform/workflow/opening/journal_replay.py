@@ -8,7 +8,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import format_path
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal
-from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.attribute_validation import validate_attributes, validate_private_data
 from nexusform.state.earlier_keys import rename_earlier_keys
 from nexusform.state.journal import ApplyProgress, InstanceOutcome, PlanPart, Record
 from nexusform.state.objects import State
@@ -58,7 +58,10 @@ def _validate_replayed_attributes(
     for address, current in state.list_current_objects():
         if address.type not in known:
             continue
-        for misfit in validate_attributes(known[address.type], current.attributes):
+        for misfit in (
+            *validate_attributes(known[address.type], current.attributes),
+            *validate_private_data(known[address.type], current.private),
+        ):
             detail = f"{name}, {address}: {format_path(misfit.path)}: {misfit.detail}"
             diagnostics.append(build_error(misfit.id, detail))
     return diagnostics

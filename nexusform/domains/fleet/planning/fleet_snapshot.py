@@ -177,7 +177,7 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
         taints=tuple(Taint(*taint) for taint in get_list(record, "taints")),
         properties=dict(get_mapping(record, "properties")),
         resources=ResourceUsage(**usage),
-        health=Health(record.get("health", Health.HEALTHY)),
+        health=Health(record.get("health") or Health.HEALTHY),
         # None: not collected.
         namespaces=None if namespaces is None else frozenset(namespaces),
     )

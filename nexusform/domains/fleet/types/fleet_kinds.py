@@ -204,6 +204,7 @@ def build_fleet_type(
     read: Callable[[Values, Values], FleetObject],
     findings: Callable[[FleetObject, Values], Iterable[Problem]],
     values: Mapping[str, AttributeSchema] = {},
+    private: Mapping[str, AttributeSchema] = {},
     phase: int = 5,
     manifest: AttributeSchema = MANIFEST,
     concurrent_types: tuple[str, ...] = (),
@@ -211,7 +212,8 @@ def build_fleet_type(
     """Build a resource type of the fleet API.
 
     `read(attributes, arguments)` returns its object, and `findings(object, arguments)` its
-    problems. `values` are attributes outside the manifest. An apply of `concurrent_types` may wait
+    problems. `values` are attributes outside the manifest, `private` the checked private data. An
+    apply of `concurrent_types` may wait
     for this type (a run for its approval), so both start together. Types of a lower `phase` are
     planned first.
     """
@@ -231,6 +233,7 @@ def build_fleet_type(
         },
         fleet.spec.blocks,
         description,
+        private=private,
     )
 
     def read_fleet_object(attributes: Values) -> FleetObject:

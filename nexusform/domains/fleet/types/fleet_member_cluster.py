@@ -27,6 +27,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_choice,
     make_placement_argument,
     make_text,
+    make_text_list_attribute,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
@@ -37,7 +38,7 @@ from nexusform.resource_types.shared_arguments import (
     join_id_parts,
 )
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.schemas.value_types import BOOL, STRING, MapType, SetType
+from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, SetType, TupleType
 
 MEMBER_LABEL: Final = "kubernetes-fleet.io/member-name"
 CPU_COST: Final = "kubernetes.azure.com/per-cpu-core-cost"
@@ -121,6 +122,17 @@ _SCHEMA: Final = BlockSchema(
     "A member cluster of the fleet. It joins no cluster: join it first, with KubeFleet's "
     "joinMC.sh or "
     "`az fleet member create`.",
+    # The member as placements processed it last (`fleet_snapshot.build_member_record`).
+    private={
+        "health": make_text("Health.", choices=tuple(Health)),
+        "labels": make_placement_argument(_QUANTITIES, "Labels."),
+        "properties": make_placement_argument(_QUANTITIES, "Properties."),
+        "resources": make_placement_argument(MapType(_QUANTITIES), "Amounts by kind."),
+        "taints": make_placement_argument(
+            ListType(TupleType((STRING,) * 3)), "Key, value and effect."
+        ),
+        "namespaces": make_text_list_attribute("Namespaces on the cluster."),
+    },
 )
 
 

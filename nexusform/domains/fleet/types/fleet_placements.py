@@ -37,6 +37,7 @@ from nexusform.domains.fleet.types.fleet_kinds import (
 from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_ARGUMENTS,
     PLACEMENT_BLOCKS,
+    PLACEMENT_PRIVATE,
     PLACEMENT_VALUES,
 )
 from nexusform.domains.pods.importers.api_resources import ApiKinds
@@ -81,6 +82,7 @@ def build_placement_type(
         read=read_placement,
         findings=partial(_check_placement, is_namespaced=is_namespaced),
         values=PLACEMENT_VALUES,
+        private=PLACEMENT_PRIVATE,
         # planned after the other fleet types (5).
         phase=6,
     )

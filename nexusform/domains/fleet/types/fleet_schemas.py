@@ -17,7 +17,16 @@ from nexusform.schemas.block_schema import (
     ObjectReference,
     OnChange,
 )
-from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
+from nexusform.schemas.value_types import (
+    BOOL,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    TupleType,
+    Type,
+)
 
 
 def make_placement_argument(
@@ -353,6 +362,7 @@ def make_computed(
     predicted: bool = False,
     refers_to: ObjectReference | None = None,
     member_choices: Mapping[str, tuple[str | None, ...]] = _NO_CHOICES,
+    required_members: tuple[str, ...] = (),
 ) -> AttributeSchema:
     """Return a computed attribute.
 
@@ -365,6 +375,7 @@ def make_computed(
         predicted=predicted,
         refers_to=refers_to,
         member_choices=member_choices,
+        required_members=required_members,
     )
 
 
@@ -376,8 +387,12 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         refers_to=ObjectReference(("fleet_member_cluster",), by="name"),
         member_choices={"state": _BINDING_STATES, "previous_state": (None, "", *_BINDING_STATES)},
     ),
-    "policy_snapshot": make_computed(POLICY_SNAPSHOT, "Latest policy: number, hash and N."),
-    "conditions": make_computed(CONDITIONS, "Conditions as in `kubectl describe`."),
+    "policy_snapshot": make_computed(
+        POLICY_SNAPSHOT, "Latest policy: number, hash and N.", required_members=("index", "hash")
+    ),
+    "conditions": make_computed(
+        CONDITIONS, "Conditions as in `kubectl describe`.", required_members=("type", "status")
+    ),
     "placement_statuses": make_computed(
         ListType(
             ObjectType.create(
@@ -391,6 +406,7 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
             )
         ),
         "A status per cluster.",
+        required_members=("conditions.type", "conditions.status"),
     ),
     "selected_resources": make_computed(
         ListType(_SELECTED),
@@ -402,5 +418,27 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
     "evictions": make_computed(ListType(EVICTION), "Evictions, executed or rejected."),
     "workloads": make_computed(
         MapType(PODS), "Pod placement by cluster, workload and pod.", predicted=True
+    ),
+}
+_DIGESTS: Final = ListType(STRING)
+# The objects on each cluster, as `placement_records` writes them.
+PLACEMENT_PRIVATE: Final[Mapping[str, AttributeSchema]] = {
+    "bodies": make_computed(MapType(ObjectType.create({})), "Objects by hash."),
+    "snapshots": make_computed(
+        ListType(make_object_type("hash", "index", objects=_DIGESTS)),
+        "Resource snapshots.",
+        required_members=("index", "objects"),
+    ),
+    "content": make_computed(
+        MapType(
+            make_object_type(
+                "overrides failure said",
+                objects=_DIGESTS,
+                picked=ListType(STRING),
+                refused=ListType(TupleType((STRING,) * 4)),
+            )
+        ),
+        "Objects on clusters that differ from their snapshot.",
+        required_members=("objects",),
     ),
 }
