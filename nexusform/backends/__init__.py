@@ -12,8 +12,8 @@ PUBLIC = {
         "require_backend_package"
     ),
     "journal_lines": (
-        "check_journal_records build_compaction_mark LineBatcher LineJournalBackend "
-        "split_journal build_seal_record compute_document_digest"
+        "build_compaction_mark LineBatcher LineJournalBackend "
+        "split_journal build_seal_record compute_document_digest WRITTEN_MARK"
     ),
     "locks": (
         "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member "

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
+from nexusform.interfaces.state_storage import BackendProblem
+
 _MARK: Final = b"#compacted "
 _BASE: Final = b"#base "
 _SEAL: Final = b"#sealed "
@@ -81,7 +83,7 @@ def list_pending_records(
     pending: list[bytes] = []
     # Those since the last compaction.
     kept: list[bytes] = []
-    has_base = is_base = is_stored = False
+    has_base = is_base = is_stored = is_compacted = False
     for line in lines:
         if line.startswith(_BASE):
             has_base = True
@@ -89,12 +91,16 @@ def list_pending_records(
         elif line.startswith(_MARK):
             kept.clear()
             is_stored = False
-            if line.removeprefix(_MARK) in digests:
+            is_compacted = line.removeprefix(_MARK) in digests
+            if is_compacted:
                 # The document has all records before it.
                 pending.clear()
                 is_base = True
         elif line == WRITTEN_MARK:
-            is_stored = True
+            # What came before the stored document does not count for an older one.
+            is_stored = has_base = True
+            pending = kept.copy()
+            is_base = is_compacted
         elif not line.startswith(b"#"):
             pending.append(line)
             kept.append(line)
@@ -106,6 +112,41 @@ def list_pending_records(
         # A later document has the stored one in it.
         return kept
     raise ForeignJournal
+
+
+def find_pending_records(
+    read_lines: Callable[[], list[bytes]],
+    read_document: Callable[[], bytes | None],
+    compute_digest: Callable[[bytes], bytes] = compute_document_digest,
+) -> list[bytes] | None:
+    """Return the records that are not in the document yet; None if they continue another one."""
+    lines = read_lines()
+    # Without lines the document is not read.
+    while lines:
+        document = read_document()
+        try:
+            return list_pending_records(lines, document, compute_digest)
+        except ForeignJournal:
+            # An apply in progress marks a document before it writes it.
+            earlier_lines = lines
+            lines = read_lines()
+            if lines == earlier_lines:
+                return None
+    return []
+
+
+def build_foreign_journal_problem(journal: str, alternative: str = "") -> BackendProblem:
+    """Build the error about a journal that continues another document.
+
+    `alternative` is another way than `apply -discard` to move the journal away.
+    """
+    return BackendProblem(
+        f"{journal} has changes of an interrupted apply that began on another state: the state was "
+        "written by another machine or replaced since, so these changes are not added to it. To "
+        "continue with the state as it is, run `nexusform apply -discard` in the directory of its "
+        f"configuration{alternative}. Objects that this apply created and the state lacks can then "
+        "be imported."
+    )
 
 
 class LineBatcher:
@@ -172,11 +213,19 @@ class JournalLineStore(Protocol):
     def list_lines(self) -> list[bytes]:
         """Return every line, in order."""
 
+    def has_lines(self) -> bool:
+        """Return whether there is any line."""
+
+    def keep_copy(self, lines: Sequence[bytes]) -> str:
+        """Write the lines beside the journal, where nothing else is; return the location."""
+
 
 class LineJournalBackend(ABC):
     """Records of a backend with a journal of lines next to a document."""
 
     _journal: JournalLineStore
+    # Whether the journal names the document that new records continue.
+    _has_named_document = False
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal, durable on return."""
@@ -185,18 +234,63 @@ class LineJournalBackend(ABC):
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, all durable on return."""
         check_journal_records(records)
+        if not records:
+            return
+        marks = [] if self._has_named_document else [build_base_mark(self._read_continued())]
         with self._convert_errors("write to the journal"):
-            self._journal.add_lines(records)
+            self._journal.add_lines([*marks, *records])
+        self._has_named_document = True
 
     def read_journal(self) -> list[bytes]:
-        """Return all records that are not in the document yet."""
-        with self._convert_errors("read the journal"):
-            lines = self._journal.list_lines()
-        return list_pending_records(lines, self.read()) if lines else []
+        """Return all records that are not in the document yet.
+
+        Raises BackendProblem, also if they continue another document.
+        """
+        pending = self._find_pending()
+        if pending is None:
+            raise build_foreign_journal_problem(f"The journal of {self.describe()}")
+        return pending
 
     def move_foreign_journal(self) -> str:
-        """Return "": the journal is stored with its document, so it continues no other one."""
-        return ""
+        """Copy a journal that continues another document, and let it continue the present one.
+
+        Return the location of the copy, "" if there is no such journal.
+        """
+        if self._find_pending() is not None:
+            return ""
+        document = self.read()
+        with self._convert_errors("move the journal"):
+            location = self._journal.keep_copy(self._journal.list_lines())
+            self._journal.add_lines([build_compaction_mark(document or b""), WRITTEN_MARK])
+        return location
+
+    def _find_pending(self) -> list[bytes] | None:
+        """Return the records that are not in the document; None if they continue another one."""
+        with self._convert_errors("read the journal"):
+            return find_pending_records(
+                self._journal.list_lines, self.read, _compute_digest_without_line_ends
+            )
+
+    def _read_continued(self) -> bytes | None:
+        """Return the document that the journal continues.
+
+        Raises BackendProblem if it continues another one.
+        """
+        self.read_journal()
+        return self.read()
+
+    def _mark_base(self, document: bytes) -> None:
+        """Let existing lines continue a document that is written without them."""
+        with self._convert_errors("write to the journal"):
+            has_lines = self._journal.has_lines()
+        if has_lines:
+            self.read_journal()
+            with self._convert_errors("write to the journal"):
+                self._journal.add_lines([build_base_mark(document)])
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Describe the location for messages."""
 
     @abstractmethod
     def read(self) -> bytes | None:
@@ -208,3 +302,8 @@ class LineJournalBackend(ABC):
 
         `description` is a phrase like "read the state".
         """
+
+
+def _compute_digest_without_line_ends(document: bytes) -> bytes:
+    """Return the digest of a document as written: s3 adds a line end when a lock is replaced."""
+    return compute_document_digest(document.rstrip(b"\n"))

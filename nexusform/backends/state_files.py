@@ -152,21 +152,14 @@ class JournalFile:
 
         Raises BackendProblem.
         """
-        lines = self._read_lines()
-        # Without lines the document is not read.
-        while lines:
-            from nexusform.backends.journal_lines import ForeignJournal, list_pending_records
+        # Most runs have no journal.
+        if not self._read_lines():
+            return []
+        from nexusform.backends.journal_lines import find_pending_records
 
-            document = self._read_document()
-            try:
-                return list_pending_records(lines, document, self._get_digest_function())
-            except ForeignJournal:
-                # An apply in progress marks a document before it writes it.
-                earlier_lines = lines
-                lines = self._read_lines()
-                if lines == earlier_lines:
-                    return None
-        return []
+        return find_pending_records(
+            self._read_lines, self._read_document, self._get_digest_function()
+        )
 
     def _read_lines(self) -> list[bytes]:
         """Return the complete lines, [] without a file."""
@@ -182,15 +175,12 @@ class JournalFile:
         return next(path for path in paths if not os.path.lexists(path))
 
     def _build_foreign_journal_problem(self) -> BackendProblem:
+        from nexusform.backends.journal_lines import build_foreign_journal_problem
+
         path = quote(str(self._path))
         kept_path = quote(str(self._find_unused_path()))
-        return BackendProblem(
-            f'The journal "{self._path}" has changes of an interrupted apply that began on another '
-            "state: the state was written by another machine or replaced since, so these changes "
-            "are not added to it. To continue with the state as it is, run `nexusform apply "
-            "-discard` in the directory of its configuration, or move the journal away: mv "
-            f"{path} {kept_path}. Objects that this apply created and the state lacks can then be "
-            "imported."
+        return build_foreign_journal_problem(
+            f'The journal "{self._path}"', f", or move the journal away: mv {path} {kept_path}"
         )
 
     def _get_digest_function(self) -> Callable[[bytes], bytes]:

@@ -249,28 +249,64 @@ def test_journal_of_another_document_can_be_moved_away(where: BackendLocation) -
     backend.write(b"one")
     backend.append(b"{a}")
     assert (backend.move_foreign_journal(), backend.read_journal()) == ("", [b"{a}"])
-    has_local_journal = where.kind.backend in ("local", "http")
-    # Another machine writes the document.
-    if where.kind.backend == "local":
-        where.directory.joinpath(where.settings["path"]).write_bytes(b"two")
-    else:
-        other = replace(where, directory=where.directory / "other").open()
-        other.read()
-        other.write(b"two")
+    replace_document(where, b"two")
     again = where.open()
     again.lock(build_lock_info())
-    if has_local_journal:
-        with pytest.raises(BackendProblem, match="nexusform apply -discard"):
-            again.read_journal()
+    with pytest.raises(BackendProblem, match="nexusform apply -discard"):
+        again.read_journal()
+    assert again.read() == b"two"
+    with pytest.raises(BackendProblem, match="nexusform apply -discard"):
+        again.write(b"three")
     path = again.move_foreign_journal()
-    assert bool(path) == has_local_journal
-    assert again.read_journal() == ([] if path else [b"{a}"])
+    assert path
+    assert again.read_journal() == []
     assert again.read() == b"two"
     again.append(b"{b}")
     again.unlock("id-1")
-    assert where.open().read_journal() == ([b"{b}"] if path else [b"{a}", b"{b}"])
-    if path:
+    assert where.open().read_journal() == [b"{b}"]
+    assert where.open().list_workspaces() == ["default"]
+    if where.kind.backend in ("local", "http"):
         assert b"{a}" in Path(path).read_bytes().splitlines()
+
+
+def test_records_of_a_stored_document_do_not_count_for_an_older_one(where: BackendLocation) -> None:
+    backend = where.open()
+    backend.write(b"one")
+    backend.append(b"{a}")
+    backend.write_merged_state(b"two")
+    # As an operator restores an earlier version.
+    replace_document(where, b"one")
+    assert where.open().read_journal() == []
+
+
+def replace_document(where: BackendLocation, document: bytes) -> None:
+    """Replace the document without nexusform on this machine."""
+    opened: Any = where.open()
+    backend = opened.inner
+    if where.kind.backend == "local":
+        where.directory.joinpath(where.settings["path"]).write_bytes(document)
+    elif where.kind.backend == "s3":
+        backend._client.put_object(Bucket=backend._bucket, Key=backend._key, Body=document)
+    elif where.kind.backend == "azurerm":
+        backend._blob.upload_blob(document, overwrite=True)
+    elif where.kind.backend == "postgres":
+        statement = backend._database.format_sql("UPDATE {schema}.workspaces SET document = %s")
+        with backend._open_session("replace the document") as connection:
+            connection.execute(statement, (document,))
+    else:
+        other = replace(where, directory=where.directory / "other").open()
+        other.read()
+        other.write(document)
+
+
+def test_deleted_workspace_leaves_other_states_alone(where: BackendLocation) -> None:
+    if where.kind.backend not in ("s3", "azurerm"):
+        pytest.skip("its states have no common prefix")
+    other = replace(where, settings={**where.settings, "key": f"{where.settings['key']}2"})
+    for location in (where, other):
+        location.open().select_workspace("staging").write(b"one")
+    where.open().delete_workspace("staging")
+    assert other.open().select_workspace("staging").read() == b"one"
 
 
 def test_several_records_are_added_in_order(opened: OpenedBackend) -> None:

@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct
@@ -102,6 +103,11 @@ class AzureBackend(LineJournalBackend):
 
         An equal document is not written.
         """
+        self._mark_base(document)
+        self._replace_document(document)
+
+    def _replace_document(self, document: bytes) -> None:
+        """Replace the document unless it is equal."""
         from azure.core import MatchConditions
 
         self.check_lease()
@@ -137,14 +143,17 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
-        self.write(document)
+        self._replace_document(document)
         # After a lost lock, the journal is another run's.
         self.check_lease()
         if keep:
             # The journal continues with these records.
+            with self._convert_errors("write to the journal"):
+                self._journal.add_lines([journal_lines.WRITTEN_MARK])
             return
         with self._convert_errors("empty the journal"):
             self._journal.delete()
+        self._has_named_document = False
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock, also from a holder with an expired lease (then return a warning).
@@ -167,6 +176,7 @@ class AzureBackend(LineJournalBackend):
                 raise
             try:
                 self._journal.reset()
+                self._has_named_document = False
                 previous_holder = _parse_lock_holder(self._blob.get_blob_properties().metadata)
                 self._write_lock_holder(info, client.id)
                 # Now a former holder cannot append.
@@ -252,12 +262,9 @@ class AzureBackend(LineJournalBackend):
         prefix = f"{self._key}{_WORKSPACE}"
         with self._convert_errors("list the workspaces"):
             blobs = list(self._container.list_blobs(name_starts_with=prefix))
-        names = [
-            blob.name.removeprefix(prefix)
-            for blob in blobs
-            if blob.size and _JOURNAL not in blob.name
-        ]
-        return [DEFAULT_WORKSPACE, *sorted(names)]
+        names = (blob.name.removeprefix(prefix) for blob in blobs if blob.size)
+        # ":": a journal.
+        return [DEFAULT_WORKSPACE, *sorted(name for name in names if ":" not in name)]
 
     def select_workspace(self, name: str) -> AzureBackend:
         """Return the backend of another workspace in the same container and key."""
@@ -424,6 +431,20 @@ class _BlobJournal:
     def has_lines(self) -> bool:
         """Return whether there is any line."""
         return self._blob is not None or bool(self._list_names())
+
+    def keep_copy(self, lines: Sequence[bytes]) -> str:
+        """Write the lines to a new blob beside the journal; return its URL."""
+        from azure.core.exceptions import ResourceExistsError
+
+        for number in count(1):
+            # Not below the prefix of the journal.
+            blob = self._get_blob(f"{self._prefix[:-1]}.old{number if number > 1 else ''}")
+            try:
+                blob.upload_blob(b"\n".join([*lines, b""]), overwrite=False)
+            except ResourceExistsError:
+                continue
+            return str(blob.url).split("?")[0]
+        raise AssertionError
 
     def reset(self) -> None:
         """Reset the position: other writers may have appended."""

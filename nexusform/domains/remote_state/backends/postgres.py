@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from nexusform.backends import journal_lines, locks, registry
-from nexusform.backends.journal_lines import LineBatcher
+from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.backends.registry import (
     DEFAULT_WORKSPACE,
@@ -77,8 +77,10 @@ CREATE INDEX IF NOT EXISTS versions_of_workspace ON {schema}.versions (workspace
 """
 
 
-class PostgresBackend:
+class PostgresBackend(LineJournalBackend):
     """State of one workspace in a row; see the module."""
+
+    _journal: _TableJournal
 
     def __init__(self, database: _Database, workspace: str = DEFAULT_WORKSPACE) -> None:
         """Check the workspace name and prepare the row without a lock.
@@ -89,8 +91,7 @@ class PostgresBackend:
         self._database = database
         self._workspace = workspace
         self._lock_state: _HeldLock | None = None  # not locked
-        # joins concurrent appends.
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._journal = _TableJournal(self)
 
     def describe(self) -> str:
         """Return server, database, schema and workspace, without credentials."""
@@ -106,38 +107,9 @@ class PostgresBackend:
 
         An equal document is not written.
         """
+        self._mark_base(document)
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
-
-    def append(self, record: bytes) -> None:
-        """Append one record to the journal, durable on return."""
-        self.append_all([record])
-
-    def append_all(self, records: Sequence[bytes]) -> None:
-        """Append records in order, durable on return; concurrent calls share one transaction."""
-        journal_lines.check_journal_records(records)
-        if records:
-            self._batch_writer.add_lines(records)
-
-    def move_foreign_journal(self) -> str:
-        """Return "": the journal is stored with its document, so it continues no other one."""
-        return ""
-
-    def read_journal(self) -> list[bytes]:
-        """Return all records since the last compaction.
-
-        A row of the query is (size, lines): see `_fetch_limited`.
-        """
-        query = (
-            "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s "
-            "THEN "
-            "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
-            "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
-        )
-        with self._open_session("read the journal") as connection:
-            sql = self._database.format_sql(query)
-            lines = _fetch_limited(connection, sql, (self._database.max_bytes, self._workspace))
-        return journal_lines.split_journal([lines or b""])
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction.
@@ -152,7 +124,13 @@ class PostgresBackend:
             )
             if keep:
                 statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
-                connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
+                lines = [
+                    journal_lines.build_compaction_mark(document),
+                    *keep,
+                    journal_lines.WRITTEN_MARK,
+                ]
+                connection.execute(self._database.format_sql(statement), (row, b"\n".join(lines)))
+        self._has_named_document = False
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock and return warnings, or raise StateLocked.
@@ -161,7 +139,7 @@ class PostgresBackend:
         """
         seconds = read_lease_seconds()
         sent_at = read_monotonic_clock()
-        with self._translate_errors("lock the state"):
+        with self._convert_errors("lock the state"):
             connection = self._database.connect(idle_seconds=seconds)
             try:
                 row = self._get_or_create_row_id(connection)
@@ -183,7 +161,8 @@ class PostgresBackend:
 
         # writes check `fencing`.
         self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._journal.reset()
+        self._has_named_document = False
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
             return []  # no warning
@@ -207,7 +186,7 @@ class PostgresBackend:
             holder = self.read_lock()
             if lock_state is None or holder is None or holder.id != lock_id:
                 raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
-            with self._translate_errors("unlock the state"), lock_state.guard:
+            with self._convert_errors("unlock the state"), lock_state.guard:
                 statement = (
                     "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
                 )
@@ -350,7 +329,7 @@ class PostgresBackend:
         Without a lock, a session for this call.
         """
         lock_state = self._lock_state
-        with self._translate_errors(operation):
+        with self._convert_errors(operation):
             if lock_state is not None:
                 with lock_state.guard:
                     yield lock_state.connection
@@ -361,10 +340,43 @@ class PostgresBackend:
             finally:
                 connection.close()
 
-    def _write_lines(self, lines: list[bytes]) -> None:
+    def list_journal_lines(self) -> list[bytes]:
+        """Return every line of the journal.
+
+        A row of the query is (size, lines): see `_fetch_limited`.
+        """
+        query = (
+            "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s "
+            "THEN "
+            "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
+            "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
+        )
+        with self._open_session("read the journal") as connection:
+            sql = self._database.format_sql(query)
+            lines = _fetch_limited(connection, sql, (self._database.max_bytes, self._workspace))
+        return journal_lines.split_journal([lines or b""])
+
+    def write_journal_lines(self, lines: list[bytes]) -> None:
+        """Append lines to the journal, durable on return."""
         statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
         with self._begin_fenced_transaction("write to the journal") as (connection, row):
             connection.execute(self._database.format_sql(statement), (row, b"\n".join(lines)))
+
+    def keep_journal_copy(self, lines: Sequence[bytes]) -> str:
+        """Write the lines as the journal of a hidden workspace; return its location."""
+        # ":" is in no name of a workspace, and a row without a document is not listed.
+        make = (
+            "INSERT INTO {schema}.workspaces (name) SELECT %s || (count(*) + 1) FROM "
+            "{schema}.workspaces WHERE starts_with(name, %s) RETURNING id, name"
+        )
+        prefix = f"{self._workspace}:journal.old"
+        with self._begin_fenced_transaction("move the journal") as (connection, _):
+            sql = self._database.format_sql
+            found = connection.execute(sql(make), (prefix, prefix)).fetchone()
+            assert found is not None
+            statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
+            connection.execute(sql(statement), (found[0], b"\n".join(lines)))
+        return f"{self._database.location} (workspace {found[1]})"
 
     def _read_document(self, connection: Connection[Any]) -> bytes | None:
         """Return the state document, None if there is none.
@@ -431,7 +443,7 @@ class PostgresBackend:
         ), fencing
 
     @contextmanager
-    def _translate_errors(self, operation: str) -> Iterator[None]:
+    def _convert_errors(self, operation: str) -> Iterator[None]:
         """Convert errors of the database to BackendProblem.
 
         `operation` is a verb phrase: `read the lock`.
@@ -449,6 +461,34 @@ class PostgresBackend:
             raise registry.build_size_problem(
                 operation, f"in {self._database.location}", problem
             ) from None
+
+
+class _TableJournal:
+    """Rows of the journal of one workspace; concurrent appends share one transaction."""
+
+    def __init__(self, backend: PostgresBackend) -> None:
+        self._backend = backend
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget a failed write."""
+        self._batch_writer = LineBatcher(self._backend.write_journal_lines)
+
+    def add_lines(self, lines: Sequence[bytes]) -> None:
+        """Append lines, durable on return."""
+        self._batch_writer.add_lines(lines)
+
+    def list_lines(self) -> list[bytes]:
+        """Return every line, in order."""
+        return self._backend.list_journal_lines()
+
+    def has_lines(self) -> bool:
+        """Return whether there is any line."""
+        return bool(self.list_lines())
+
+    def keep_copy(self, lines: Sequence[bytes]) -> str:
+        """Write the lines beside the journal; return their location."""
+        return self._backend.keep_journal_copy(lines)
 
 
 class _HeldLock(Struct):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -121,6 +121,11 @@ class S3Backend(LineJournalBackend):
 
         An equal document is not written.
         """
+        self._mark_base(document)
+        self._replace_document(document)
+
+    def _replace_document(self, document: bytes) -> None:
+        """Replace the document if it is unchanged since it was read, unless it is equal."""
         self.check_lease()
         with self._convert_errors("write the state"):
             content, etag = self._objects.get_content(self._key)
@@ -138,10 +143,11 @@ class S3Backend(LineJournalBackend):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
-        self.write(document)
+        self._replace_document(document)
         # newer objects before the mark may stay: readers skip them.
         if has_lines:
             with self._convert_errors("empty the journal"):
+                self._journal.add_lines([journal_lines.WRITTEN_MARK])
                 # objects older than so many leases are removed.
                 kept_leases = 2
                 self._journal.delete_old_objects(kept_leases * read_lease_seconds())
@@ -164,6 +170,7 @@ class S3Backend(LineJournalBackend):
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
             self._journal.reset()
+            self._has_named_document = False
             # The former holder may only be suspended, and write later.
             if current is not None:
                 self._block_former_holder(info.id)
@@ -253,8 +260,12 @@ class S3Backend(LineJournalBackend):
     def remove(self) -> None:
         """Delete state, lock and journal."""
         with self._convert_errors("delete the workspace"):
-            for key in self._objects.list_keys(self._key):
-                self._objects.delete(key)
+            # Other states may have keys that begin with this one.
+            for prefix in (f"{self._key}.journal/", f"{self._key}.journal.old"):
+                for key in self._objects.list_keys(prefix):
+                    self._objects.delete(key)
+            self._objects.delete(self._key)
+            self._objects.delete(self._lock_key)
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier versions, newest first; none without bucket versioning."""
@@ -376,7 +387,7 @@ class _BucketObjects:
 
     def __init__(self, client: Any, bucket: str, max_bytes: int) -> None:
         self._client = client
-        self._bucket = bucket
+        self.bucket = bucket
         # bytes of an object that is read.
         self.max_bytes = max_bytes
 
@@ -385,7 +396,7 @@ class _BucketObjects:
         from botocore.exceptions import ClientError
 
         try:
-            answer: Mapping[str, Any] = self._client.get_object(Bucket=self._bucket, Key=key)
+            answer: Mapping[str, Any] = self._client.get_object(Bucket=self.bucket, Key=key)
         except ClientError as problem:
             if _get_error_code(problem) == _MISSING_CODE:
                 return None
@@ -413,9 +424,7 @@ class _BucketObjects:
 
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
         try:
-            answer = self._client.put_object(
-                Bucket=self._bucket, Key=key, Body=content, **condition
-            )
+            answer = self._client.put_object(Bucket=self.bucket, Key=key, Body=content, **condition)
         except ClientError as problem:
             conflict_codes = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
             missing_codes = (_MISSING_CODE, "NotFound", "404")
@@ -430,7 +439,7 @@ class _BucketObjects:
 
     def delete(self, key: str) -> None:
         """Delete an object; a missing one is no error."""
-        self._client.delete_object(Bucket=self._bucket, Key=key)
+        self._client.delete_object(Bucket=self.bucket, Key=key)
 
     def list_keys(self, prefix: str) -> list[str]:
         """Return the keys below a prefix, sorted."""
@@ -439,7 +448,7 @@ class _BucketObjects:
     def list_entries(self, prefix: str) -> list[Mapping[str, Any]]:
         """Return keys with their times, sorted by key."""
         pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix
+            Bucket=self.bucket, Prefix=prefix
         )
         entries = _collect_entries(pages, "Contents")
         return sorted(entries, key=lambda entry: str(entry["Key"]))
@@ -447,7 +456,7 @@ class _BucketObjects:
     def list_versions(self, key: str) -> list[Mapping[str, Any]]:
         """Return the versions of one object, newest first."""
         pages = self._client.get_paginator("list_object_versions").paginate(
-            Bucket=self._bucket, Prefix=key
+            Bucket=self.bucket, Prefix=key
         )
         entries = _collect_entries(pages, "Versions")
         # The prefix also matches longer keys; "null" is the version of a bucket without versioning.
@@ -517,6 +526,18 @@ class _BucketJournal:
     def has_lines(self) -> bool:
         """Return whether there is any line."""
         return bool(self._last_written) or bool(self._objects.list_keys(self._prefix))
+
+    def keep_copy(self, lines: Sequence[bytes]) -> str:
+        """Write the lines to a new object beside the journal; return its address."""
+        for number in count(1):
+            # Not below the prefix of the journal.
+            key = f"{self._prefix[:-1]}.old{number if number > 1 else ''}"
+            try:
+                self._objects.put(key, b"\n".join([*lines, b""]), etag="")
+            except _WriteConflict:
+                continue
+            return f"s3://{self._objects.bucket}/{key}"
+        raise AssertionError
 
     def reset(self) -> None:
         """Reset the position: other writers may have appended."""
