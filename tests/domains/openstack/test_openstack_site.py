@@ -612,6 +612,8 @@ def test_resources_of_a_provider_without_a_host_are_unread(
     change_row("flavors", 0, Properties={"resources:CUSTOM_CARD": "1"})
     for host in (1, 2, 3):
         offer_resources(host, CUSTOM_CARD=2)
+    # Of the running server, which has the flavor.
+    change_row(f"inventory-{HOST_1}", 3, used=1)
     add_resource_provider("storage", resource_class)
     assert run_command_line(["plan", "-details"]) == 0
     output = read_output(capfd)
@@ -1051,3 +1053,24 @@ def test_list_that_may_end_at_a_page_is_unknown(
     assert ("Lists have exactly 1,000 rows" in output) is is_cut
     # Without servers, all hosts tie.
     assert "exact machines: 0 of 2" in output or not is_cut
+
+
+def test_image_of_a_boot_volume_is_unknown(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its properties may request dedicated CPUs: Placement then counts no VCPU of its server."""
+    change_row("servers", 0, **{"Image ID": "", "Image Name": "N/A (booted from volume)"})
+    change_row(f"inventory-{HOST_1}", 2, used=0)
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    assert "Not read:" not in read_output(capfd)
+    offer_resources(1, PCPU=8)
+    path = Path(f"export/inventory-{HOST_1}.json")
+    used = {"VCPU": 0, "PCPU": 8}
+    rows = [
+        row | {"used": used.get(row["resource_class"], row["used"])}
+        for row in json.loads(path.read_text())
+    ]
+    path.write_text(json.dumps(rows))
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    output = read_output(capfd)
+    assert f"Not read: used of resource provider compute01 (inventory-{HOST_1}.json)" in output
+    assert "Servers on these hosts use less in Placement than" in output
+    assert "exact machines: 0 of 2" in output

@@ -611,8 +611,9 @@ def _add_usage_without_server(
 
     The amounts are those used in Placement. Such usage is of servers absent in the files.
     `providers` are the uuids of resource providers by host name; the table of a provider's
-    inventory has the used amounts.
+    inventory has the used amounts. Listed servers that use more have other requests than read.
     """
+    excesses = []
     classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
@@ -622,15 +623,30 @@ def _add_usage_without_server(
         used = {
             str(row["resource_class"]): _read_count(row, "used")
             for row in tables.get(f"{INVENTORY}-{uuid}", [])
+            if row.get("used") is not None
         }
         listed = [server for server in reading.servers.values() if server["host"] == host]
-        hidden = {
-            name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
-            for name, resource_class in classes.items()
-        }
         listed_amounts = Counter[str]()
         for server in listed:
+            listed_amounts.update({classes[name]: server[name] for name in classes})
             listed_amounts.update(server.get("other_resources", {}))
+        hidden = {
+            name: max(used.get(resource_class, 0) - listed_amounts[resource_class], 0)
+            for name, resource_class in classes.items()
+        }
+        excess = next((name for name in used if listed_amounts[name] > used[name]), "")
+        if excess:
+            excesses.append(host)
+            listed_amount = f"{listed_amounts[excess]:,} {excess}"
+            reason = f"listed servers have {listed_amount}, Placement {used[excess]:,}"
+            for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+                reading.unread.append(
+                    UnreadFact(
+                        *("resource provider", hostname, "used", f"{INVENTORY}-{uuid}.json", 0),
+                        influence,
+                        reason,
+                    )
+                )
         other_resources = {
             name: amount - listed_amounts[name]
             for name, amount in used.items()
@@ -646,6 +662,14 @@ def _add_usage_without_server(
                 "numa_cells": [],
                 **({"other_resources": other_resources} if other_resources else {}),
             }
+    if excesses:
+        detail = (
+            "Servers on these hosts use less in Placement than their flavors and images say: "
+            f"{format_first_items(excesses, 4)}. The image of a boot volume is not read, a flavor "
+            "may have changed, or servers moved during the capture. If they moved, capture the "
+            "files again."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
 def _split_names(value: Any) -> Sequence[str]:
