@@ -1,11 +1,24 @@
-"""HTTP server of the tests for many parallel clients."""
+"""HTTP server of the tests for many parallel clients, some of which are killed."""
 
 from __future__ import annotations
 
 import socket
 import sys
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+
+def read_body(handler: BaseHTTPRequestHandler) -> bytes:
+    """Return the whole body of a request.
+
+    Raises ConnectionAbortedError if the client was killed while it sent the body. As in a real
+    server, such a request has no effect.
+    """
+    length = int(handler.headers.get("Content-Length") or 0)
+    body = handler.rfile.read(length)
+    if len(body) < length:
+        raise ConnectionAbortedError
+    return body
 
 
 class CrowdedServer(ThreadingHTTPServer):

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from tests.crowded_server import CrowdedServer
+from tests.crowded_server import CrowdedServer, read_body
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_any(self) -> None:
         parts = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = read_body(self)
         with self.store.guard:
             self.store.requests.append((self.command, self.path))
             if self.store.refuse_next:

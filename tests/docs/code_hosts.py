@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.contracts import http_state_server
 from tests.contracts.http_state_server import Handler, ServerContent
+from tests.crowded_server import read_body
 
 PROJECT = "/api/v4/projects/1"
 
@@ -65,7 +66,7 @@ def run_gitlab() -> Iterator[tuple[str, FakeGitLab, ServerContent]]:
             handle_state(self)
             return
         host.tokens.add(self.headers.get("PRIVATE-TOKEN", ""))
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = read_body(self)
         content = host.answer(self.command, self.path, body)
         self.answer(404 if content is None else 200, content or b"")
 

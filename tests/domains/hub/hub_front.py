@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
-from tests.crowded_server import CrowdedServer
+from tests.crowded_server import CrowdedServer, read_body
 
 Body = dict[str, Any]
 WEBHOOK = "owner.acme.example"
@@ -233,7 +233,7 @@ def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
-            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            content = read_body(self)
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             if "watch=1" in self.path:
                 return self._stream(*server.watch(self.path, token))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.certificates import create_certificate
-from tests.crowded_server import CrowdedServer
+from tests.crowded_server import CrowdedServer, read_body
 from tests.domains.hub.hub_front import WEBHOOK, Body, RequestRejection, Rule, get_collection_path
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -159,7 +159,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        review = json.loads(read_body(self))
         data = json.dumps(self.webhooks.answer(self.path.partition("?")[0], review)).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

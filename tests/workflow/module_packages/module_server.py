@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.crowded_server import CrowdedServer
+from tests.crowded_server import CrowdedServer, read_body
 from tests.git_repositories import run_git
 
 RACK = """
@@ -199,9 +199,8 @@ def start_module_server(repositories: Path) -> Iterator[ModuleServer]:
             server.answer(self, b"")
 
         def do_POST(self) -> None:
-            length = self.headers.get("Content-Length")
-            if length is not None:
-                body = self.rfile.read(int(length))
+            if "Content-Length" in self.headers:
+                body = read_body(self)
             else:
                 body = b""
                 while size := int(self.rfile.readline(), 16):

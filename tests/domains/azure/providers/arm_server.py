@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.certificates import create_certificate
-from tests.crowded_server import CrowdedServer
+from tests.crowded_server import CrowdedServer, read_body
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ROOT = f"/subscriptions/{SUBSCRIPTION}"
@@ -476,8 +476,8 @@ class _Handler(BaseHTTPRequestHandler):
     do_PUT = do_PATCH = do_DELETE = do_POST = do_GET  # noqa: N815 - names of http.server
 
     def serve(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
+        content = read_body(self)
+        body = json.loads(content) if content else None
         parts = urlsplit(self.path)
         path = parts.path
         self.query = dict(parse_qsl(parts.query))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from tests.crowded_server import read_body
 from tests.domains.azure.providers.arm_server import (
     GROUP,
     LOCATION,
@@ -352,7 +353,7 @@ class KubernetesApiHandler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
     def do_PATCH(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        read_body(self)
         self.asked.append((self.command, self.path.partition("?")[0]))
         name = self.path.partition("?")[0].rsplit("/", 1)[1]
         if self.command == "DELETE":

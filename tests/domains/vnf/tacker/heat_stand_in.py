@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from threading import Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import yaml
+
+from tests.crowded_server import CrowdedServer, read_body
 
 GROUP = "OS::Heat::AutoScalingGroup"
 SERVER = "OS::Nova::Server"
@@ -51,7 +53,7 @@ class Stack:
     is_deleted: bool = False
 
 
-class OpenStackStandIn(ThreadingHTTPServer):
+class OpenStackStandIn(CrowdedServer):
     """Fake of OpenStack.
 
     `full` are zones without a valid host; while `is_held`, operations stay in progress.
@@ -188,8 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle_request(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else {}
+        body = json.loads(read_body(self) or b"{}")
         path = urlsplit(self.path).path
         with self.server.lock:
             if path.startswith("/v3"):
