@@ -1,9 +1,11 @@
 """Selection of long cases: fault series, kill points, many random cases, and running programs.
 
 The README's test command tries the first of every eight, the same ones on each commit. `.ci/run`
-tries all cases of the test files that a change can reach (tests/change_reach.py), `.ci/crashes` all
-cases of all files: both set NEXUSFORM_CRASH_POINTS=all. NEXUSFORM_CRASH_POINTS=2/6 tries the second
-of six shares; the six shares together cover all cases.
+sets NEXUSFORM_CRASH_POINTS=first: all cases of the test files that a change can reach
+(tests/change_reach.py), and of a command's durable calls the first one of each situation
+(tests/contracts/crash_runner.py). `.ci/crashes` sets NEXUSFORM_CRASH_POINTS=all: all cases of all
+files, and each durable call. NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares, which
+together cover all.
 """
 
 from __future__ import annotations
@@ -22,6 +24,11 @@ SHARE = 8
 def tries_all() -> bool:
     """Return whether this run tries every case, or every case of its share."""
     return bool(os.environ.get("NEXUSFORM_CRASH_POINTS"))
+
+
+def tries_first_calls() -> bool:
+    """Return whether this run tries only the first durable call of each situation."""
+    return os.environ.get("NEXUSFORM_CRASH_POINTS", "first") == "first"
 
 
 def select_share(points: Sequence[Point]) -> list[Point]:

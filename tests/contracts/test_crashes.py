@@ -3,7 +3,7 @@
 An apply still reaches the reviewed plan, an edit of the state is complete or has no effect.
 
 The README's command tries a few points of files and of one server (tests/kill_points.py);
-NEXUSFORM_CRASH_POINTS=all tries every one.
+NEXUSFORM_CRASH_POINTS=all tries every one, `first` the first of each situation.
 """
 
 import json
@@ -142,7 +142,7 @@ class CrashScenario:
         places = self.select_places(words)
         kinds = LOCAL_KINDS if "disk" in places else REMOTE_KINDS
         calls = self.runner.calls(where, places, *words)
-        return [(kind, call) for kind in kinds for call in range(1, calls + 1)]
+        return [(kind, call) for kind in kinds for call in calls]
 
     def select_places(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the places of durable calls of a command.

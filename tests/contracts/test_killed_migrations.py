@@ -2,7 +2,7 @@
 
 `init -migrate-state` and `workspace delete` are killed, or meet a failing disk or network, at any
 durable call, and again during recovery. Every run tries some points of one backend;
-NEXUSFORM_CRASH_POINTS=all tries every one.
+NEXUSFORM_CRASH_POINTS=all tries every one, `first` the first of each situation.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class MigrationScenario:
     def points(self, where: Path, words: Sequence[str]) -> list[tuple[str, int]]:
         calls = self.runner.calls(where, self.places, *words)
         kinds = LOCAL_KINDS if self.kind.backend in ("http", "local") else REMOTE_KINDS
-        return [(kind, call) for call in range(1, calls + 1) for kind in kinds]
+        return [(kind, call) for call in calls for kind in kinds]
 
     def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
         """Run a command with a fault; return its exit code."""

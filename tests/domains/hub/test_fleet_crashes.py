@@ -219,7 +219,5 @@ def test_apply_interrupted_at_any_durable_call_is_resumed(crash_scenario: CrashS
     calls = crash_scenario.runner.calls(
         where, ("disk",), "apply", "-auto-approve", "-parallelism=1"
     )
-    for point in select_points(
-        [(kind, call) for call in range(1, calls + 1) for kind in LOCAL_KINDS], MAXIMUM
-    ):
+    for point in select_points([(kind, call) for call in calls for kind in LOCAL_KINDS], MAXIMUM):
         crash_scenario.break_disk(point)
