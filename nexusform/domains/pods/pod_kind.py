@@ -12,6 +12,8 @@ from nexusform.scheduling.placement_decision import ObjectLocation
 POD: Final = "pod"
 # The state of a pod that has a node.
 SCHEDULED: Final = "Scheduled"
+# Assumption behind changes that a hub cannot observe.
+UNREACHABLE_MEMBERS: Final = "members that are not reachable"
 
 
 class PodLocation(ObjectLocation, frozen=True):

@@ -512,12 +512,20 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
         for step in rollout.steps
         for cluster in step.clusters
     }
-    changed_bindings = sum(
-        KINDS[row.kind].by_resource
+    changed_rows = [
+        row
+        for row in plan.placements
+        if KINDS[row.kind].by_resource
         and row.action in _CHANGES
         and (row.address, row.object) not in uncertain_bindings
-        for row in plan.placements
+    ]
+    assumptions = Counter(
+        row.scores["depends_on"] for row in changed_rows if "depends_on" in row.scores
     )
+    for assumption, count in assumptions.items():
+        verb = select_word_form(count, "depends", "depend")
+        yield f"{format_count(count, 'changed binding')} {verb} on {assumption}"
+    changed_bindings = len(changed_rows) - assumptions.total()
     if changed_bindings:
         yield (
             f"{format_count(changed_bindings, 'changed binding')} exact unless members change "

@@ -26,6 +26,7 @@ from nexusform.domains.fleet.scheduling.watcher import (
     find_member_observations,
     find_queue_trigger,
 )
+from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import (
     FORGOTTEN_REASON,
@@ -93,9 +94,10 @@ def build_binding_rows(
         if cluster not in planned_bindings or cluster in placement.released_clusters:
             trigger = _find_removal_trigger(placement, cluster)
             step = placement.find_rollout_step(cluster)
-            yield _build_removed_row(
+            removed_row = _build_removed_row(
                 placement.spec.instance.address, prior_bindings[cluster], trigger, step
             )
+            yield _add_doubt(placement, removed_row)
     for cluster in placement.hub_moves.removed_clusters:
         # The hub removed it since the last apply: a row without a change.
         if cluster not in planned_bindings:
@@ -119,8 +121,25 @@ def build_binding_rows(
         if row.action is PlacementAction.KEEP:
             kept_rows.append(row)
         else:
-            yield row
+            yield _add_doubt(placement, row)
     yield from kept_rows
+
+
+def _add_doubt(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
+    """Return the row of a change, uncertain if its member or an earlier one is unreachable."""
+    unreachable = placement.selection.clusters.unreachable
+    # Usual; a search for earlier clusters is needless.
+    if not unreachable:
+        return row
+    earlier = placement.find_unreachable_predecessor(row.cluster)
+    if row.cluster in unreachable:
+        reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
+    elif earlier:
+        reason = f"may wait for {earlier}: {unreachable[earlier]}"
+    else:
+        return row
+    doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
+    return replace(row, reason=f"{row.reason}; {reason}", scores={**row.scores, **doubt})
 
 
 def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:

@@ -53,7 +53,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
 from nexusform.domains.fleet.scheduling.placement_status import FALSE
-from nexusform.domains.fleet.scheduling.rules.cluster_eligibility import explain_ineligibility
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     format_canonical_json,
@@ -289,7 +288,7 @@ def build_placement_warnings(
                     else "override-failure"
                 )
                 yield _build_warning(placement, kind, text)
-        yield from _warn_unreachable_members(placement, iterations.member_list)
+        yield from _warn_unreachable_members(placement)
         yield from _warn_pending_staged_changes(placement)
         yield from _warn_pending_overrides(placement)
         yield from _warn_unnoticed_change(placement)
@@ -560,19 +559,15 @@ def _warn_unscheduled_placement(
     yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 
 
-def _warn_unreachable_members(
-    placement: PlacementPlan, member_list: MemberList
-) -> Iterator[Diagnostic]:
+def _warn_unreachable_members(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about rollouts to members that the hub counts as disconnected or unhealthy."""
     removed = _collect_clusters_with_resources(
         placement.spec.prior_bindings
     ) - _collect_clusters_with_resources(placement.bindings)
     reasons = {
-        member.name: reason
-        for member in member_list.members
-        if member.name in placement.rollout.clusters | removed
-        and not member.is_leaving
-        and (reason := explain_ineligibility(member))
+        name: reason
+        for name, reason in placement.selection.clusters.unreachable.items()
+        if name in placement.rollout.clusters | removed
     }
     if not reasons:
         return
@@ -580,10 +575,10 @@ def _warn_unreachable_members(
     agent = select_word_form(len(reasons), "agent works", "agents work")
     reasons_text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     text = (
-        f"The plan changes objects of {placement.key} on {names}, and assumes that this is "
-        f"possible. {reasons_text}. As long as that is so, the objects and pods there may stay as "
-        "they are, and later waves wait. Restore the member, or move the placement to another "
-        "cluster first."
+        f"The plan changes objects of {placement.key} on {names}, but whether and when the change "
+        f"is applied there is unknown. {reasons_text}. As long as that is so, the objects and pods "
+        "there may stay as they are, and later waves wait. Restore the member, or move the "
+        "placement to another cluster first."
     )
     summary = f"changes on {names} are applied only once the member {agent} again"
     yield _build_warning(placement, "rollout-to-unreachable-member", text, summary=summary)

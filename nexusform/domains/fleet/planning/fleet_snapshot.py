@@ -22,6 +22,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
 )
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
+from nexusform.domains.fleet.scheduling.rules.cluster_eligibility import explain_ineligibility
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -214,28 +215,33 @@ def list_planned_members(members: Mapping[str, FleetMemberState]) -> list[Member
 class MemberClusters(Struct, frozen=True):
     """Members as input of placements.
 
-    Labels by name, leaving members, and members with apply failures.
+    Labels by name, leaving members, members with apply failures, and why a hub counts members as
+    disconnected or unhealthy.
     """
 
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
     failing: frozenset[str] = frozenset()
+    unreachable: Mapping[str, str] = field(default_factory=dict)
 
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
-    """Return the labels, departures and apply failures of the members after the plan."""
+    """Return the labels, departures and failures of the members after the plan."""
     labels: dict[str, Mapping[str, str]] = {}
     # Still listed, but in deletion.
     leaving: set[str] = set()
     # applying resources fails there, as configured.
     failing: set[str] = set()
+    unreachable: dict[str, str] = {}
     for member in list_planned_members(members):
         labels[member.name] = member.labels
         if member.is_leaving:
             leaving.add(member.name)
+        elif reason := explain_ineligibility(member):
+            unreachable[member.name] = reason
         if members[member.name].configuration.apply_fails:
             failing.add(member.name)
-    return MemberClusters(labels, frozenset(leaving), frozenset(failing))
+    return MemberClusters(labels, frozenset(leaving), frozenset(failing), unreachable)
 
 
 class ObservedHub(Struct, frozen=True):

@@ -22,7 +22,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     list_active_bindings,
     select_scheduled_bindings,
 )
-from nexusform.domains.fleet.scheduling.rules.cluster_eligibility import explain_ineligibility
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -114,11 +113,6 @@ def _build_rows_without_capacity(
     """
     # By cluster id, shared by placements.
     capacities: dict[str, ClusterPodCapacity] = {}
-    ineligible_members = {
-        member.name: reason
-        for member in outcome.member_list.members
-        if (reason := explain_ineligibility(member))
-    }
     for address, placement in outcome.placements.items():
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
@@ -132,9 +126,9 @@ def _build_rows_without_capacity(
                 yield _build_unassessed_row(placement, binding, _LEAVING, figures)
                 continue
             # A hub cannot observe its pods, nor change them.
-            ineligibility = ineligible_members.get(binding.cluster)
-            if ineligibility is not None:
-                yield _build_unassessed_row(placement, binding, ineligibility, figures)
+            unreachability = placement.selection.clusters.unreachable.get(binding.cluster)
+            if unreachability is not None:
+                yield _build_unassessed_row(placement, binding, unreachability, figures)
                 continue
             if cluster is None:
                 yield _build_unassessed_row(placement, binding, _NO_NODES, figures)
@@ -194,16 +188,19 @@ def _build_rows_with_loss_effects(
 ) -> Iterator[Feasibility]:
     """Yield the rows with the effects of one machine and one rack down.
 
-    Rows without known nodes or pods have none.
+    Rows without known nodes or pods have none, such as those of unreachable members.
     """
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
-        address = outcome.placements[row.placement].address
+        placement = outcome.placements[row.placement]
+        is_unreachable = row.cluster in placement.selection.clusters.unreachable
         workloads = (
-            pods.find_object_pods(address, cluster.id).workloads if cluster is not None else ()
+            pods.find_object_pods(placement.address, cluster.id).workloads
+            if cluster is not None
+            else ()
         )
-        if cluster is None or not workloads:
+        if cluster is None or is_unreachable or not workloads:
             yield row
             continue
         if row.cluster not in losses_by_cluster:

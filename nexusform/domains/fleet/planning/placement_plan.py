@@ -44,6 +44,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.placement_status import UNKNOWN
 from nexusform.domains.fleet.scheduling.rolling_update import (
     Readiness,
     RolloutProjection,
@@ -588,6 +589,37 @@ class PlacementPlan(Struct):
         )
         failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
         return failing_clusters & collect_clusters(self.bindings)
+
+    @property
+    def clusters_applied_later(self) -> frozenset[str]:
+        """Clusters that a rollout reaches while they are unreachable, in this plan or before it.
+
+        The hub has the new content for them. When they apply it is unknown.
+        """
+        pending = self.rollout.clusters | self.clusters_with_unknown_result
+        return frozenset(pending & self.selection.clusters.unreachable.keys())
+
+    @property
+    def clusters_with_unknown_result(self) -> frozenset[str]:
+        """Clusters whose status before the plan has no result of applying, or of reporting."""
+        applied = self.find_reported_clusters("Applied", UNKNOWN)
+        return frozenset(applied | self.find_reported_clusters("DiffReported", UNKNOWN))
+
+    def find_unreachable_predecessor(self, cluster: str) -> str:
+        """Return an unreachable cluster that a rollout changes before this one, "" for none.
+
+        The rollout may wait for it.
+        """
+        unreachable = self.selection.clusters.unreachable
+        for timeline in self.rollout.timelines:
+            predecessor = ""
+            for step in timeline.steps:
+                if cluster in step.clusters and predecessor:
+                    return predecessor
+                predecessor = predecessor or next(
+                    (name for name in step.clusters if name in unreachable), ""
+                )
+        return ""
 
     @property
     def failing_clusters(self) -> frozenset[str]:

@@ -132,7 +132,11 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
         if not started.isdisjoint(collect_clusters(new_bindings)):
             # The status still reports the started rollout of an earlier binding.
             return False
-    if _has_new_apply_failure(placement) or _has_new_availability(placement):
+    if (
+        _has_new_apply_failure(placement)
+        or _has_new_availability(placement)
+        or _has_reachable_again(placement)
+    ):
         return False
     return not placement.has_changes
 
@@ -186,6 +190,17 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
     unavailable = placement.find_reported_clusters("Available", FALSE)
     available = placement.find_reported_clusters("Available", TRUE)
     return bool((unavailable - waiting) or (available & waiting))
+
+
+def _has_reachable_again(placement: PlacementPlan) -> bool:
+    """Return True if clusters with an unknown apply result are reachable now.
+
+    A real hub reports it itself: False.
+    """
+    if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
+        return False
+    pending = placement.clusters_with_unknown_result
+    return bool(pending - placement.selection.clusters.unreachable.keys())
 
 
 def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
@@ -244,7 +259,10 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     # their namespace.
     work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
+    applied_later = placement.clusters_applied_later
     for cluster, progress in compute_progress(placement).items():
+        # No agent has tried yet.
+        is_pending = cluster in applied_later
         resources = final_resources.get(cluster, RenderedResources(()))
         # With other owners of objects.
         has_conflict = bool(resources.conflicting_objects)
@@ -259,11 +277,18 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
             work_synchronized=FALSE
             if resources.has_envelope_failure
             else progress.work_synchronized,
-            # UNKNOWN: not tried yet.
-            applied=FALSE if is_failing and progress.applied != UNKNOWN else progress.applied,
+            applied=UNKNOWN
+            if is_pending or progress.applied == UNKNOWN
+            else FALSE
+            if is_failing
+            else progress.applied,
             available=FALSE if cluster in waiting_clusters else progress.available,
             # None: objects are applied.
-            diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,
+            diff_reported=None
+            if not is_report_only
+            else UNKNOWN
+            if is_pending
+            else progress.diff_reported or TRUE,
             is_trackable=is_availability_tracked(resources.manifests),
             work_name=work_name,
             failure=resources.failure_message,

@@ -133,7 +133,7 @@ def _build_binding_text(row: PlacementChange) -> ActionText:
     # Only the former one if it is removed.
     location = row.target or row.source
     state = str(location.state) if isinstance(location, Binding) else row.action.value
-    scores = (f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
+    scores = (f"{text} {row.scores[name]}" for name, text in _SCORES.items() if name in row.scores)
     # Not the same text twice.
     reason = row.reason if row.reason != row.trigger else ""
     return ActionText(

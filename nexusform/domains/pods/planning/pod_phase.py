@@ -34,6 +34,7 @@ from nexusform.domains.pods.planning.object_pods import (
 )
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
+from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.domains.pods.scheduling import assumptions, decision_kinds, pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
@@ -398,12 +399,16 @@ class PodPhase(PodsByCluster):
                 return
 
     def verify_certainty(
-        self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]
+        self,
+        now: str,
+        missing_namespaces: Mapping[ObjectKey, Collection[str]],
+        unreachable_clusters: Collection[str] = (),
     ) -> None:
         """Record the pods with an uncertain node, and why.
 
-        They get another node under other assumptions, or their namespace is missing. `now` is the
-        time of planning (ISO 8601). `missing_namespaces` are listed by object.
+        They get another node under other assumptions, their namespace is missing, or their cluster
+        (an id in `unreachable_clusters`) is. `now` is the time of planning (ISO 8601).
+        `missing_namespaces` are listed by object.
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
@@ -433,6 +438,9 @@ class PodPhase(PodsByCluster):
             )
             direct_doubts = [*doubts_of_inputs.items(), *direct_doubts]
             doubts = assumptions.find_doubtful_pods(scene, outcomes)
+            if cluster_id in unreachable_clusters:
+                # A hub observes none of its pods.
+                doubts |= {outcome.key: PodDoubt(UNREACHABLE_MEMBERS) for outcome in outcomes}
             for pod_key, doubt in direct_doubts:
                 # No doubt so far, or a random choice with a certain result (None).
                 if doubts.get(pod_key) is None:

@@ -251,6 +251,20 @@ def test_pods_on_an_unreachable_member_are_unknown(
     assert "runs on 1 of 1" not in text
 
 
+def test_losses_on_an_unreachable_member_have_no_figures(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(replicas=2)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    unreachable = SITE.replace("cluster.west.id", 'cluster.west.id\nhealth = "NoHeartbeat"')
+    monkeypatch.setattr(f"{__name__}.SITE", unreachable)
+    _, text, (row,) = plan("-details", replicas=3, cpu=5)
+    assert row.get("one_machine_down") is None
+    assert "machine down" not in text
+    assert "0 of 4 pods certain; 4 depend on members that are not reachable" in text
+    assert "1 changed binding depends on members that are not reachable" in text
+
+
 def test_waiting_pods_are_not_available(
     plan: Callable[..., Answer], capsys: pytest.CaptureFixture[str]
 ) -> None:

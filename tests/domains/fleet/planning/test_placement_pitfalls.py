@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nexusform.plans.plan import PlacementAction
+from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     build_hub,
     build_member,
@@ -215,12 +217,57 @@ def test_changes_on_an_unreachable_member_are_an_assumption(health: str) -> None
     assert "rollout-to-unreachable-member" not in {each.id for each in result.diagnostics}
     changed = require_success(plan(sick.replace("blue", "red"), state))
     (warning,) = [each for each in changed.diagnostics if "unreachable" in each.id]
-    assert "The plan changes objects of p on a, and assumes that this is possible." in (
+    assert "objects of p on a, but whether and when the change is applied there is unknown" in (
         warning.detail
+    )
+    (row,) = [row for row in changed.plan.placements if row.object == "a"]
+    assert "unknown until the member is reachable" in row.reason
+    assert (row.scores["certain"], row.scores["depends_on"]) == (
+        False,
+        "members that are not reachable",
     )
     fewer = sick.replace('["a", "b"]', '["b"]')
     removed = require_success(plan(fewer, state))
     assert "rollout-to-unreachable-member" in {each.id for each in removed.diagnostics}
+    (row,) = [row for row in removed.plan.placements if row.action is PlacementAction.REMOVE]
+    assert row.scores["certain"] is False
+
+
+def test_new_content_is_applied_once_the_member_is_reachable() -> None:
+    policy = build_placement(build_pick_n(2))
+    state = build_state(build_fleet(a="", b="") + policy)
+    sick = build_fleet(a='health = "NoHeartbeat"', b="") + policy
+    sick = sick.replace("blue", "red")
+    stale = build_state(sick, state)
+    assert read_applied(stale) == {"a": "Unknown", "b": "True"}
+    assert is_empty(plan(sick, stale))
+    healthy = sick.replace('health = "NoHeartbeat"', "")
+    recovered = require_success(plan(healthy, stale))
+    assert read_applied(build_state_after(recovered, stale)) == {"a": "True", "b": "True"}
+
+
+def test_changes_after_an_unreachable_member_are_uncertain() -> None:
+    """A rolling update may wait for a member without an agent."""
+    policy = build_placement(build_pick_fixed("a", "b", "c"))
+    state = build_state(build_fleet(a="", b="", c="") + policy)
+    sick = build_fleet(a="", b='health = "NoHeartbeat"', c="") + policy
+    changed = require_success(plan(sick.replace("blue", "red"), state))
+    doubts = {
+        row.object: row.reason.rpartition("; ")[2].partition(":")[0]
+        for row in changed.plan.placements
+        if row.scores.get("depends_on")
+    }
+    assert doubts == {"b": "unknown until the member is reachable", "c": "may wait for b"}
+
+
+def read_applied(state: State) -> dict[str, str]:
+    """Return the status of the condition Applied by cluster."""
+    return {
+        status["cluster_name"]: condition["status"]
+        for status in attributes(state, P)["placement_statuses"]
+        for condition in status["conditions"]
+        if condition["type"] == "Applied"
+    }
 
 
 def test_objects_outside_of_targets_are_declared() -> None:
