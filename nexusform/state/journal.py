@@ -304,7 +304,7 @@ def parse_journal(
 
     Return its records and the diagnostics. A truncated last line is skipped: its write never
     finished, so nothing was built on it. A damaged earlier line is an error, because its content is
-    lost.
+    lost. So is a last line that is whole JSON: no crash writes it, and its step may have run.
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []
@@ -318,10 +318,13 @@ def parse_journal(
             record = _decode_line(line)
             if record is not None:
                 records.append(record)
-            elif number < len(all_lines):
+            elif number < len(all_lines) or _is_whole(line):
                 # Else the truncated last line.
+                reason = (
+                    "It is not the last record" if number < len(all_lines) else "It is a whole line"
+                )
                 detail = (
-                    f"Record {number} of {name} is damaged. It is not the last record, so a crash "
+                    f"Record {number} of {name} is damaged. {reason}, so a crash "
                     "did not cut it off. "
                     "No changes were made. The record of one step of an interrupted apply is "
                     "lost. Remove the line "
@@ -330,6 +333,15 @@ def parse_journal(
                 )
                 problems.append(build_error("damaged-journal", detail))
     return records, problems
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether a line is whole JSON, as an edited one or one of a newer version."""
+    try:
+        json_codec.parse_json(line)
+    except json_codec.JsonProblem:
+        return False
+    return True
 
 
 def _decode_line(line: bytes) -> Record | None:

@@ -294,6 +294,23 @@ def test_push_reports_errors_in_the_document(capsys: pytest.CaptureFixture[str])
     assert read_state() == STATE
 
 
+@pytest.mark.parametrize("flags", [[], ["-force"]])
+def test_push_rejects_a_document_that_no_plan_would_read(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(encode_state(STATE)) | {"serial": 9}
+    document["resources"][0]["instances"][0]["attributes"]["machine_count"] = "many"
+    Path("mine.json").write_text(json.dumps(document, indent=1))
+    assert run_command_line(["state", "push", *flags, "mine.json"]) == 1
+    assert '"machine_count" must be' in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert read_state() == STATE
+    text = encode_state(STATE).decode().rstrip()
+    Path("mine.json").write_text(text[:-1] + ', "serial": 9}')
+    assert run_command_line(["state", "push", *flags, "mine.json"]) == 1
+    assert "duplicate keys" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert read_state() == STATE
+
+
 def test_writing_commands_require_the_lock(capsys: pytest.CaptureFixture[str]) -> None:
     other = lock_by_another_process()
     Path("mine.json").write_bytes(PATH.read_bytes())

@@ -1,5 +1,6 @@
 """Tests of `nexusform state history` and `state rollback`."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_rollback_restores_earlier_state_with_new_serial(
     assert "as serial 4" in capsys.readouterr().out
     assert run_command_line(["plan"]) == 0
     assert "No changes." in capsys.readouterr().out
+
+
+def test_rollback_rejects_a_version_that_no_plan_would_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (backup,) = Path("state").glob("*.backup")
+    document = json.loads(backup.read_text())
+    document["resources"][0]["instances"][0]["attributes"]["name"] = ["lab"]
+    backup.write_text(json.dumps(document))
+    (current,) = Path("state").glob("*.nfstate")
+    before = current.read_bytes()
+    assert run_command_line(["state", "rollback", "1"]) == 1
+    output = capsys.readouterr()
+    said = " ".join((output.out + output.err).replace("│", " ").split())
+    assert '"name" must be a string, not a list.' in said
+    assert "No readable version has serial 1" in said
+    assert current.read_bytes() == before
 
 
 @pytest.mark.parametrize("serial", ["7", "one", "-1", "²", "9" * 5000])

@@ -13,7 +13,11 @@ from nexusform.state.state_codec import encode_state
 STATE = State(
     "l",
     5,
-    instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))},
+    instances={
+        parse_address("nexus_rack.r"): InstanceState(
+            ObjectState({"id": "lab/r", "name": "r", "site_id": "lab", "machine_count": 1}, 1)
+        )
+    },
 )
 
 

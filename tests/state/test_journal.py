@@ -76,6 +76,14 @@ def test_damaged_line_before_others_is_reported_with_its_number() -> None:
     assert "Record 2 of s.journal" in problem.detail
 
 
+def test_changed_whole_last_line_is_damaged_not_torn() -> None:
+    changed = LINES[2].replace(b'"kind":"', b'"kind":"x')
+    assert changed != LINES[2]
+    records, (problem,) = parse_journal([*LINES[:2], changed], "s.journal")
+    assert records == RECORDS[:2]
+    assert "Record 3 of s.journal is damaged. It is a whole line" in problem.detail
+
+
 @given(st.sampled_from(LINES), st.data())
 @settings(max_examples=scale_count(400), deadline=None)
 def test_changed_line_is_never_read_as_a_record(line: bytes, data: Any) -> None:

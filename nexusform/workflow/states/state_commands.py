@@ -40,7 +40,7 @@ from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend, open_project
 from nexusform.workflow.opening.provider_setup import create_providers
-from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
+from nexusform.workflow.opening.stored_state import StoredState, load_schemas, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.provider_identity import check_identities
 from nexusform.workflow.runs.run import build_base_request
@@ -130,7 +130,8 @@ def decode_document(
 
     With errors, also return the document for source lines.
     """
-    state, problems = state_codec.decode_state(data, name)
+    # A plan would reject it once it is written.
+    state, problems = state_codec.decode_state(data, name, load_schemas())
     text = data.decode("utf-8", "replace")
     return state, problems, {} if state else {name: SourceFile(name, text)}
 

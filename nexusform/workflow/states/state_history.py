@@ -14,11 +14,12 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
 )
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend, VersionedBackend
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import state_codec
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.stored_state import load_schemas, read_stored_state
 from nexusform.workflow.states.state_commands import StateChange
 
 
@@ -38,10 +39,11 @@ class StateHistory(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = {}
 
 
-def read_history(context: CommandContext) -> StateHistory:
+def read_history(context: CommandContext, *, checks_objects: bool = False) -> StateHistory:
     """Read every version of the selected workspace's state in its backend.
 
-    An empty state has no current version.
+    An empty state has no current version. With `checks_objects`, earlier versions that no plan
+    would read are unreadable, too.
     """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
@@ -55,11 +57,14 @@ def read_history(context: CommandContext) -> StateHistory:
         if stored.state.lineage
         else []
     )
-    earlier, problems = list_earlier_versions(backend)
+    schemas = load_schemas() if checks_objects else None
+    earlier, problems = list_earlier_versions(backend, schemas)
     return StateHistory((*versions, *earlier), (*diagnostics, *problems), sources)
 
 
-def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
+def list_earlier_versions(
+    backend: StateBackend, schemas: Mapping[str, BlockSchema] | None = None
+) -> tuple[list[StateVersion], list[Diagnostic]]:
     """Return the readable versions before the current one, newest first.
 
     Each unreadable one is a warning: it may be encrypted with a key that is no longer configured.
@@ -82,7 +87,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], li
             diagnostics.append(build_warning("unreadable-version", str(problem)))
             continue
         state, problems = state_codec.decode_state(
-            document, f"{backend.describe()}, version {stored_version.id}"
+            document, f"{backend.describe()}, version {stored_version.id}", schemas
         )
         diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
         if state is not None:
@@ -97,7 +102,7 @@ def create_rollback_change(
 
     Also return the files read.
     """
-    history = read_history(context)
+    history = read_history(context, checks_objects=True)
     if has_errors(history.diagnostics):
         return None, list(history.diagnostics), history.sources
     version = next(
