@@ -198,7 +198,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
     # Loaded on first use.
     from nexusform.files.sandbox import declare_server
-    from nexusform.network.azure_identity import create_configured_identity
+    from nexusform.network.azure_identity import build_sign_in_transport, create_configured_identity
     from nexusform.network.connection_errors import describe_request_error
     from nexusform.network.http_client import build_limited_session
 
@@ -207,7 +207,8 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         session = build_limited_session(key_id)
         client = CryptographyClient(
             key_id,
-            create_configured_identity({}) or DefaultAzureCredential(),
+            create_configured_identity({})
+            or DefaultAzureCredential(transport=build_sign_in_transport()),
             transport=RequestsTransport(session=session, connection_verify=session.verify),
         )
         # The name in messages.

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "azure_identity": "create_configured_identity get_setting",
+    "azure_identity": "build_sign_in_transport create_configured_identity get_setting",
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
     "connection_errors": "describe_connection_error describe_request_error find_connection_error",
     "local_server": "LocalRequest LocalRequestHandler LocalResponse LocalServer",

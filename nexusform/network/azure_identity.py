@@ -63,15 +63,33 @@ def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
             except BackendProblem as problem:
                 raise ClientAuthenticationError(str(problem)) from problem
 
-        return ClientAssertionCredential(tenant, client, read_token)
+        return ClientAssertionCredential(
+            tenant, client, read_token, transport=build_sign_in_transport()
+        )
     if _get_boolean_setting(settings, "use_msi", "ARM_USE_MSI"):
-        return ManagedIdentityCredential(client_id=client or None)
+        return ManagedIdentityCredential(
+            client_id=client or None, transport=build_sign_in_transport()
+        )
     if _get_boolean_setting(settings, "use_cli", "ARM_USE_CLI"):
         return AzureCliCredential(tenant_id=tenant)
     if secret:
         _require_ids(client, tenant, "client_secret")
-        return ClientSecretCredential(tenant, client, secret)
+        return ClientSecretCredential(tenant, client, secret, transport=build_sign_in_transport())
     return None
+
+
+def build_sign_in_transport() -> Any:
+    """Build the transport of a credential, without the logins of ~/.netrc.
+
+    `requests` adds these to each request, in place of its own Authorization header.
+    """
+    from azure.core.pipeline.transport import RequestsTransport
+    from requests import Session
+
+    session = Session()
+    # With an `auth` of its own, the session does not read ~/.netrc. Proxies still apply.
+    session.auth = lambda request: request
+    return RequestsTransport(session=session)
 
 
 def declare_sign_in_servers() -> None:

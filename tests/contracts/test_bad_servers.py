@@ -169,6 +169,8 @@ def sign_in_to_keystone(address: str, _folder: Path) -> object:
 class FakeCredential:
     """Credential with a token."""
 
+    def __init__(self, **_options: Any) -> None: ...
+
     def get_token(self, *_scopes: str, **_options: Any) -> Any:
         from azure.core.credentials import AccessToken
 

@@ -36,7 +36,7 @@ from nexusform.files.sandbox import declare_server
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text
-from nexusform.network.azure_identity import create_configured_identity
+from nexusform.network.azure_identity import build_sign_in_transport, create_configured_identity
 from nexusform.network.connection_errors import describe_request_error
 from nexusform.network.deadlines import (
     DeadlineRunner,
@@ -335,7 +335,7 @@ def create_client(subscription_id: str) -> Any:
     # lines.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
-        identity or DefaultAzureCredential(),
+        identity or DefaultAzureCredential(transport=build_sign_in_transport()),
         subscription_id,
         base_url,
         credential_scopes=[f"{base_url}/.default"],

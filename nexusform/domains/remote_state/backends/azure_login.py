@@ -5,7 +5,11 @@ from typing import Any, Final
 
 from nexusform.backends.registry import require_backend_package
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.azure_identity import create_configured_identity, get_setting
+from nexusform.network.azure_identity import (
+    build_sign_in_transport,
+    create_configured_identity,
+    get_setting,
+)
 
 _SCOPE: Final = "https://storage.azure.com/.default"
 
@@ -36,7 +40,9 @@ def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
 
         # Managed identities need use_msi: the search for a missing one takes a minute.
         credential = create_configured_identity(settings) or DefaultAzureCredential(
-            exclude_managed_identity_credential=True, exclude_interactive_browser_credential=True
+            exclude_managed_identity_credential=True,
+            exclude_interactive_browser_credential=True,
+            transport=build_sign_in_transport(),
         )
     # Request a token once, so that later requests do not fail for lack of a login.
     from azure.core.exceptions import AzureError

@@ -155,6 +155,8 @@ def import_site() -> None:
 class RequestedToken:
     """Credential with the token that the server accepts."""
 
+    def __init__(self, **_options: Any) -> None: ...
+
     def get_token(self, *_scopes: str, **_options: Any) -> Any:
         from azure.core.credentials import AccessToken
 

@@ -1,10 +1,15 @@
 """Tests of authentication to Azure Storage without a connection."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
 import pytest
 
 from nexusform.domains.remote_state.backends.azure_login import create_blob_credential
 from nexusform.domains.remote_state.backends.azurerm import open_azurerm
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.azure_identity import build_sign_in_transport
 from tests.contracts.bad_answers import CUT, build_redirect, run_bad_server
 
 pytest.importorskip("azure.identity")
@@ -89,3 +94,32 @@ def test_job_token_is_not_sent_to_another_host(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")
         with pytest.raises(BackendProblem, match="It is not followed"):
             open_azurerm({**PLACE, "use_oidc": True, "client_id": "c", "tenant_id": "t"})
+
+
+def test_sign_in_sends_no_login_of_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from azure.core.pipeline.transport import HttpRequest
+
+    path = tmp_path / "netrc"
+    path.write_text("default login someone password secret\n")
+    path.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(path))
+    seen: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            self.send_response(204)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/"
+            with build_sign_in_transport() as transport:
+                transport.send(HttpRequest("GET", address))
+                transport.send(HttpRequest("GET", address, {"Authorization": "Bearer t"}))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert seen == [None, "Bearer t"]
