@@ -1,6 +1,6 @@
 """`nexusform explain` (alias `why`): explanation of a placement."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -78,8 +78,13 @@ def explain(arguments: ExplainArguments) -> int:
 
 def _list_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:
     """Yield the answers about objects of a domain, pools, and VMs, removed ones last."""
+    facts = (f"Inventory: {answer.inventory}.",) if answer.inventory else ()
+
+    def add_age(report: Report) -> Report:
+        return replace(report, facts=(*report.facts, *facts))
+
     for report, document in answer.domain_answer.answers:
-        yield Answer("", "", report, document)
+        yield Answer("", "", add_age(report), document)
     # Only VMs need them.
     if not (answer.pools or answer.reasons or answer.removals):
         return
@@ -92,11 +97,11 @@ def _list_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator
 
     if answer.pools:
         report = build_pools_report(arguments.address, answer.pools)
-        yield Answer("", "", report, build_pools_document(arguments.address, answer.pools))
+        yield Answer("", "", add_age(report), build_pools_document(arguments.address, answer.pools))
     for vm in answer.reasons:
-        yield _build_vm_answer(vm, is_long=arguments.every)
+        yield _build_vm_answer(vm, add_age, is_long=arguments.every)
     for row in answer.removals:
-        yield Answer("", "", build_removal_report(row), REMOVAL_FORM(row))
+        yield Answer("", "", add_age(build_removal_report(row)), REMOVAL_FORM(row))
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
@@ -132,10 +137,14 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     )
 
 
-def _build_vm_answer(vm: VmExplanation, *, is_long: bool) -> Answer:
+def _build_vm_answer(
+    vm: VmExplanation, add_age: Callable[[Report], Report], *, is_long: bool
+) -> Answer:
     """Build the answer about a VM; only documents and an `is_long` text list every machine."""
-    long_report = _build_vm_report(vm, is_long=True, is_folded=not is_long)
-    text_report = long_report if is_long else _build_vm_report(vm, is_long=False, is_folded=True)
+    long_report = add_age(_build_vm_report(vm, is_long=True, is_folded=not is_long))
+    text_report = (
+        long_report if is_long else add_age(_build_vm_report(vm, is_long=False, is_folded=True))
+    )
 
     def render_text(colour: bool, width: int) -> str:
         from nexusform.rendering.text.report_text import render_report_text

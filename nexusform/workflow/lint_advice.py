@@ -17,6 +17,7 @@ from nexusform.diagnostics.diagnostic import (
     convert_problem,
     has_errors,
 )
+from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS, VMS_WITHOUT_MACHINE
 from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
 from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
 from nexusform.planning.conclusion.cluster_findings import ENDING
@@ -36,8 +37,10 @@ from nexusform.workflow.runs.state_refresh import Refreshed, refresh_objects
 
 # Platform failures and failed changes, found by plans and listed by advise.
 _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
-_PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
-_SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS | NOT_READ_IDS
+# Data that the plan lacks: no finding about it is possible.
+_MISSING_DATA_IDS: Final = NOT_READ_IDS | UNKNOWN_CAPACITY_IDS - {VMS_WITHOUT_MACHINE}
+_PLAN_FINDING_IDS: Final = _HEALTH_IDS | _MISSING_DATA_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
+_SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS
 
 
 class LintAdvice(Struct, frozen=True):
@@ -136,7 +139,9 @@ def _refresh_sites(
                 )
                 warnings = chain.from_iterable(site.list_warnings() for site in sites.values())
                 unread += [
-                    convert_problem(problem) for problem in warnings if problem.id in NOT_READ_IDS
+                    convert_problem(problem)
+                    for problem in warnings
+                    if problem.id in _MISSING_DATA_IDS
                 ]
         except ProviderProblem as failure:
             failures = [str(failure)]

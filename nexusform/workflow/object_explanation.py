@@ -103,7 +103,8 @@ class Explanations(Struct, frozen=True):
 
     Without an object name it has the `pools` of the resource, or else `objects`, the names to
     choose from. `removals` are the rows of removed VMs of that name, `domain_answer` that of a
-    domain about its object.
+    domain about its object. `inventory` is the age of the oldest inventory in the state, "" without
+    one.
     """
 
     reasons: tuple[VmExplanation, ...] = ()
@@ -111,6 +112,7 @@ class Explanations(Struct, frozen=True):
     pools: tuple[PoolPlacement, ...] = ()
     removals: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()
+    inventory: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
@@ -146,7 +148,14 @@ def explain_object(
         )
     else:
         answer = _ExplanationQuery(request, pattern, name).explain()
-    return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=sources)
+    from nexusform.rendering.report.plan_sentences import describe_inventory_age
+
+    return replace(
+        answer,
+        inventory=describe_inventory_age(request.state.exports.values(), request.now),
+        diagnostics=(*problems, *answer.diagnostics),
+        sources=sources,
+    )
 
 
 def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str]:

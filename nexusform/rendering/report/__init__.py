@@ -12,7 +12,8 @@ PUBLIC = {
     "playback": "Playback PlaybackStep PoolEffect",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "plan_sentences": (
-        "describe_plan_evaluation describe_plan_origin format_prediction_accuracy HYPOTHETICAL_PLAN"
+        "describe_inventory describe_inventory_age describe_plan_evaluation describe_plan_origin "
+        "format_prediction_accuracy HYPOTHETICAL_PLAN"
     ),
     "report_tree": (
         "ActionText CodeBlock CodeOrigin Item ItemGroup Section Style Table Report Row"

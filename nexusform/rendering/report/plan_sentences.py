@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -280,13 +280,18 @@ def describe_assumptions(plan: Plan) -> str:
 
 
 def describe_inventory(plan: Plan) -> str:
+    """Return the age of the oldest inventory of a plan, as `describe_inventory_age`."""
+    return describe_inventory_age([read.exported_at for read in plan.inventories], plan.timestamp)
+
+
+def describe_inventory_age(export_times: Iterable[str], now: str) -> str:
     """Return the age of the oldest inventory: `8 h old`, or `of unknown age`.
 
     "" without an inventory.
     """
-    if not plan.inventories:
+    ages = [_compute_age(time, now) for time in export_times]
+    if not ages:
         return ""
-    ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
     count_note = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
     age_text = "of unknown age" if max(ages) == math.inf else f"{format_age(max(ages))} old"
     return f"{age_text}{count_note}"

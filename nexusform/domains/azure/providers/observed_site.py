@@ -108,7 +108,7 @@ class ObservedSites(FixedIdentity):
         self.source = source
         self._advice = advice
         self._read = read_sites
-        self._is_captured = is_captured
+        self.is_captured = is_captured
         self._verify_absence = verify_absence
         super().__init__(get_mapping(identity))
         self._lock = Lock()
@@ -380,7 +380,7 @@ class ObservedSites(FixedIdentity):
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
         # Of the export (None: unknown), or now.
-        time = exported_at if self._is_captured else read_clock()
+        time = exported_at if self.is_captured else read_clock()
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
@@ -393,7 +393,7 @@ class ObservedSites(FixedIdentity):
             # The list is incomplete.
             return False
         # Azure itself is queried about unlisted objects.
-        if self._is_captured and key.type in {RACK, MACHINE}:
+        if self.is_captured and key.type in {RACK, MACHINE}:
             # SITE/RACK, or SITE/RACK/MACHINE.
             rack = key.id.split("/")[1]
             if site.inventory.lacks_machines or rack in site.inventory.racks_without_machines:
@@ -483,7 +483,7 @@ class ObservedSites(FixedIdentity):
 
     def list_captures(self) -> list[SiteCapture]:
         """List the captured sites."""
-        if self._sites is None or not self._is_captured:
+        if self._sites is None or not self.is_captured:
             # Nothing was read, or it is current.
             return []
         captures: list[SiteCapture] = []
@@ -500,7 +500,7 @@ class ObservedSites(FixedIdentity):
 
         return (
             build_future_time_warnings(site.inventory.exported_at, read_clock())
-            if self._is_captured
+            if self.is_captured
             else []
         )
 
@@ -521,7 +521,7 @@ class ObservedSites(FixedIdentity):
                 if errors:
                     raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
                 named_sites = apply_recorded_site_names(sites, self._recorded)
-                if self._is_captured:
+                if self.is_captured:
                     named_sites = locate_vms_on_unlisted_machines(named_sites, self._recorded)
                 self._sites = {site.name: site for site in named_sites}
             return self._sites

@@ -267,7 +267,8 @@ class ReconcileResult(Struct, frozen=True):
     `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not
     captured. `predictions`: results of predictions of applied plans. `listed`: sites with other
     hardware or roles than configured, or in maintenance. Without a configuration there are only
-    replays (`is_compared_with_state` is False).
+    replays (`is_compared_with_state` is False). `inventory` is the age of the export, "" for a site
+    that is read now.
     """
 
     checks: tuple[ClusterLocationCheck, ...] = ()
@@ -282,6 +283,7 @@ class ReconcileResult(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
     is_compared_with_state: bool = True
+    inventory: str = ""
 
     @property
     def violated_rules(self) -> tuple[SeparationVerdict, ...]:

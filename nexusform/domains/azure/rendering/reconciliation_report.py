@@ -94,7 +94,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     unchecked = (result.absent, result.uncaptured, result.unfinished, result.listed)
     has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
     summary = _build_summary(result, misses)
-    return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
+    facts = (f"Inventory: {result.inventory}.",) if result.inventory else ()
+    return Report(f"Reconciliation with {origin}", summary, has_findings, facts, tuple(sections))
 
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:

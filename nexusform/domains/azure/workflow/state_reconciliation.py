@@ -57,6 +57,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION_KEY, InventoryRead, SeparationVerdict
 from nexusform.providers.clock import read_clock
+from nexusform.rendering.report.plan_sentences import describe_inventory_age
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.vms import RackSpread
@@ -125,7 +126,7 @@ def reconcile_site(
     opened = open_project(location)
     if opened.project is None:
         if replays and {error.id for error in opened.diagnostics} == {_NO_CONFIGURATION}:
-            return _replay_sites(observed[0])
+            return replace(_replay_sites(observed[0]), inventory=_describe_age(location, *observed))
         return ReconcileResult(diagnostics=opened.diagnostics, sources=opened.sources)
     with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
         answer = ReconcileResult(diagnostics=opened.diagnostics)
@@ -137,8 +138,21 @@ def reconcile_site(
                 return ReconcileResult(diagnostics=tuple(older), sources=opened.sources)
             answer = reconciler.reconcile_state(with_replays=replays)
     return replace(
-        answer, diagnostics=(*answer.diagnostics, *run.diagnostics), sources=opened.sources
+        answer,
+        inventory=_describe_age(location, *observed),
+        diagnostics=(*answer.diagnostics, *run.diagnostics),
+        sources=opened.sources,
     )
+
+
+def _describe_age(
+    location: CommandContext, sites: Iterable[AzSite], provider: ObservedSites
+) -> str:
+    """Return the age of the oldest export of the sites, "" if they are read now."""
+    if not provider.is_captured:
+        return ""
+    times = [site.inventory.exported_at or "" for site in sites]
+    return describe_inventory_age(times, read_clock(location.environment))
 
 
 def _replay_sites(sites: Iterable[AzSite]) -> ReconcileResult:

@@ -22,7 +22,12 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
 )
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
-from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    select_word_form,
+)
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
@@ -43,6 +48,7 @@ from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.plans.site_capacity.occupancy import add_unread_facts
 from nexusform.providers.clock import read_clock
+from nexusform.rendering.report.plan_sentences import describe_inventory, describe_inventory_age
 from nexusform.resource_types.registry import build_registries
 from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.snapshots.snapshot import (
@@ -216,21 +222,16 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
         )
         problems.append(build_warning("steps-not-applied", detail))
     state = stored.state
+    now = read_clock(location.environment)
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
+    origin += enclose(", inventory ", describe_inventory_age(state.exports.values(), now))
     clusters, node_problems = _read_observed_clusters(location, state)
     problems += node_problems
     objects = list_state_objects(state)
     observations = ClusterObservations(clusters)
     recorded_machines = list_recorded_machines(state, build_registries())
     return _build_input(
-        objects,
-        state.catalogue,
-        observations,
-        origin,
-        problems,
-        sources,
-        recorded_machines,
-        read_clock(location.environment),
+        objects, state.catalogue, observations, origin, problems, sources, recorded_machines, now
     )
 
 
@@ -274,7 +275,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         objects,
         saved.plan.catalogue,
         observations,
-        f"after plan {path}",
+        f"after plan {path}{enclose(', inventory ', describe_inventory(saved.plan))}",
         problems,
         sources,
         recorded_machines,

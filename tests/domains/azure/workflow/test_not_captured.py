@@ -317,6 +317,39 @@ def test_advice_names_a_site_that_the_export_lacks(capsys: pytest.CaptureFixture
         assert (code, "does not contain the site" in out) == (2, True), out
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (VMS, f"1 virtual machine of {SITE} was not captured"),
+        (CLUSTERS, f"1 Kubernetes cluster of {SITE} was not captured"),
+    ],
+)
+def test_advice_names_lists_that_the_export_lacks(
+    path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_site(capsys)
+    path.unlink()
+    run_command(capsys, "plan", "-samples=0", "-out=p.nfplan")
+    for options in ((), ("-plan=p.nfplan",)):
+        code, out = run_command(capsys, "advise", *options)
+        assert (code, text in out) == (2, True), out
+
+
+def test_answers_give_the_age_of_the_export(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("export/exported_at").write_text("2026-02-28T06:00:00Z")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772500000")
+    import_site(capsys)
+    for command in (
+        ("reconcile", "-from=export"),
+        ("explain", "nexus_kubernetes_cluster.ssh-test-3d38"),
+        ("explain", "nexus_kubernetes_cluster.ssh-test-3d38", "ssh-test-3d38-sys-pool1-0"),
+        ("explain", "-format=markdown", "nexus_virtual_machine.jump"),
+    ):
+        assert "Inventory: 2 days old." in run_command(capsys, *command)[1], command
+
+
 def test_imported_vm_leaves_an_evacuated_machine(capsys: pytest.CaptureFixture[str]) -> None:
     import_site(capsys)
     site = Path("site.nf.hcl")

@@ -158,3 +158,11 @@ def test_older_export_can_be_accepted_and_is_then_the_recorded_one(run: Run) -> 
     assert code == 0, text
     assert read_recorded_time() == OLDER
     assert run("plan")[0] == 0
+
+
+@pytest.mark.of_domains("whatif")
+def test_answers_from_a_state_give_the_age_of_its_inventory(run: Run) -> None:
+    age = "2 days old"
+    assert f"inventory {age})" in run("simulate", "capacity")[1]
+    run("plan", "-out=p")
+    assert f"after plan p, inventory {age})" in run("simulate", "capacity", "-plan=p")[1]
