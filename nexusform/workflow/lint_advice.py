@@ -17,9 +17,10 @@ from nexusform.diagnostics.diagnostic import (
     convert_problem,
     has_errors,
 )
-from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS, VMS_WITHOUT_MACHINE
+from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
 from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
+from nexusform.placements.unread_ledger import hides_capacity
 from nexusform.planning.conclusion.cluster_findings import ENDING
 from nexusform.planning.conclusion.site_records import RESOURCE_SHORTAGE, add_site_capacity
 from nexusform.planning.plan_request import PlanRequest
@@ -37,10 +38,7 @@ from nexusform.workflow.runs.state_refresh import Refreshed, refresh_objects
 
 # Platform failures and failed changes, found by plans and listed by advise.
 _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
-# Data that the plan lacks: no finding about it is possible.
-_MISSING_DATA_IDS: Final = NOT_READ_IDS | UNKNOWN_CAPACITY_IDS - {VMS_WITHOUT_MACHINE}
-_PLAN_FINDING_IDS: Final = _HEALTH_IDS | _MISSING_DATA_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
-_SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS
+_PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
 
 
 class LintAdvice(Struct, frozen=True):
@@ -68,7 +66,11 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         sources = get_configuration_sources(saved)
         findings = (
             *_build_listed_findings(saved.plan),
-            *(finding for finding in saved.plan.diagnostics if finding.id in _SAVED_FINDING_IDS),
+            *(
+                finding
+                for finding in saved.plan.diagnostics
+                if finding.id in RULE_IDS or _is_plan_finding(finding.id)
+            ),
         )
         return LintAdvice(
             findings,
@@ -95,7 +97,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     # With warnings about sites.
     complete_plan = add_site_capacity(result, opened.project.registries).plan
     plan_findings = (
-        problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS
+        problem for problem in complete_plan.diagnostics if _is_plan_finding(problem.id)
     )
     findings = (
         *site_findings,
@@ -109,6 +111,18 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     if result.plan.has_changes:
         origin += ", plus planned changes"
     return LintAdvice(findings, sources=opened.sources, origin=origin)
+
+
+def _is_about_missing_data(finding_id: str) -> bool:
+    """Return whether a finding names data that the plan lacks; VMs without a machine are read."""
+    return finding_id in NOT_READ_IDS or (
+        hides_capacity(finding_id) and finding_id != VMS_WITHOUT_MACHINE
+    )
+
+
+def _is_plan_finding(finding_id: str) -> bool:
+    """Return whether advise lists a finding of a plan."""
+    return finding_id in _PLAN_FINDING_IDS or _is_about_missing_data(finding_id)
 
 
 def _refresh_sites(
@@ -141,7 +155,7 @@ def _refresh_sites(
                 unread += [
                     convert_problem(problem)
                     for problem in warnings
-                    if problem.id in _MISSING_DATA_IDS
+                    if _is_about_missing_data(problem.id)
                 ]
         except ProviderProblem as failure:
             failures = [str(failure)]
