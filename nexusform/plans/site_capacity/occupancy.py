@@ -414,7 +414,8 @@ def build_unread_note(facts: Iterable[UnreadFact]) -> Mapping[str, Any]:
 
     A row has the fields of UnreadFact up to `reason`. Without facts, the note is empty.
     """
-    rows = [to_builtins(astuple(fact)[: len(_UNREAD_FIELDS)]) for fact in facts]
+    # Lists, as in the JSON of a state: tuples would differ from it at each refresh.
+    rows = [list(to_builtins(astuple(fact)[: len(_UNREAD_FIELDS)])) for fact in facts]
     return {UNREAD_KEY: rows} if rows else {}
 
 

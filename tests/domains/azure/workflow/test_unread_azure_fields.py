@@ -143,6 +143,17 @@ def test_explanations_name_unread_facts(capfd: pytest.CaptureFixture[str]) -> No
     assert "is not read" in document["uncertainty"]
 
 
+def test_recorded_unread_facts_are_no_change_of_the_next_refresh(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    import_site(capfd)
+    edit(MACHINES, takesNewVms="later")
+    refresh = ("plan", "-refresh-only", "-detailed-exitcode")
+    run(capfd, *refresh, code=2)
+    run(capfd, "apply", "-refresh-only", "-auto-approve")
+    run(capfd, *refresh)
+
+
 @pytest.mark.of_domains("whatif")
 def test_simulation_of_a_plan_names_missing_lists(capfd: pytest.CaptureFixture[str]) -> None:
     Path("export/virtual_machines.json").unlink()
