@@ -241,14 +241,22 @@ def check_azure_block(
         return
     body_path = (*path, "azure", "body")
     properties = get_value_at_path(body, "properties")
-    if not isinstance(body, Mapping) or not isinstance(properties, Mapping | _UnsetOrUnknown):
+    if (
+        not isinstance(body, Mapping)
+        or not isinstance(properties, Mapping | _UnsetOrUnknown)
+        or any(name != "properties" and name.casefold() == "properties" for name in body)
+    ):
         detail = "A body is an object such as { properties = { networkConfiguration = { ... } } }."
         yield Problem(body_path, "invalid-azure-body", detail)
         return
     known_properties = get_known_blocks(body, "properties")
-    misplaced: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
+    # Azure ignores the case of names: a second spelling of a property would be sent beside ours.
+    ours = {name.casefold() for name in argument_properties}
+    misplaced: list[Path] = [
+        (name,) for name in sorted(body) if name.casefold() in _BLOCK_PROPERTIES
+    ]
     misplaced += [
-        ("properties", name) for name in sorted(argument_properties) if name in known_properties
+        ("properties", name) for name in sorted(known_properties) if name.casefold() in ours
     ]
     for property_path in misplaced:
         detail = (

@@ -428,6 +428,12 @@ def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> 
     )
     assert nexusform("plan") == 1
     assert "properties.cpuCores follows from the arguments of the block" in nexusform.said
+    # Azure ignores the case of names.
+    write_configuration(
+        NEW.replace('vmImage = "images/one", adminUsername = "admin"', "CPUcores = 6")
+    )
+    assert nexusform("plan") == 1
+    assert "properties.CPUcores follows from the arguments of the block" in nexusform.said
     bare = NEW.partition("  azure {")[0] + "}\n"
     write_configuration(bare)
     assert nexusform("plan") == 1
