@@ -191,7 +191,7 @@ def test_journal_of_another_state_is_kept_beside_it(nf: Shell) -> None:
     journal.write_bytes(lines)
     code, told = nf("plan")
     assert code == 1
-    assert "run `nexusform apply -discard` in the directory of its configuration" in told
+    assert "run `nexusform apply -discard` in a directory with the `backend` block" in told
     code, told = nf("apply", "-discard")
     assert code == 0
     assert 'are kept in "state/nexusform.nfstate.journal.old"' in told
