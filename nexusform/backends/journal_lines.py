@@ -144,8 +144,8 @@ def build_foreign_journal_problem(journal: str, alternative: str = "") -> Backen
         f"{journal} has changes of an interrupted apply that began on another state: the state was "
         "written by another machine or replaced since, so these changes are not added to it. To "
         "continue with the state as it is, run `nexusform apply -discard` in a directory with the "
-        f"`backend` block of this state{alternative}. Objects that this apply created and the state "
-        "lacks can then be imported."
+        f"`backend` block of this state{alternative}. Objects that this apply created and the "
+        "state lacks can then be imported."
     )
 
 

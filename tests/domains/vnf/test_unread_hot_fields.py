@@ -482,6 +482,19 @@ topology_template:
     assert "unread" not in document
 
 
+def test_disk_of_a_flavor_without_a_known_value_is_unknown(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    flavor = "{ vcpus: 8, ram: 16384, disk: { get_param: d }, ephemeral: 1 }"
+    write_hot("", f"resources:\n  f: {{ type: OS::Nova::Flavor, properties: {flavor} }}")
+    path = Path("base.yaml")
+    path.write_text(path.read_text().replace("worker.large", "{ get_resource: f }"))
+    document, text = plan(capfd)
+    assert [fact["field"] for fact in document["unread"]] == ["disk"]
+    assert "Not read: disk of flavor f (base_hot:" in text
+    assert document["placement_changes"][0]["certainty"] is None
+
+
 def test_requests_of_a_flavor_are_unread_if_the_size_is_set_elsewhere(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -499,7 +499,7 @@ def add_server_vdu(
     reading.vdus[vdu_name] = Vdu(
         name=vdu_name,
         origin=Origin(notes.file, properties.line),
-        size=_parse_flavor_size(template, flavor, boots_from_volume=from_volume),
+        size=_parse_flavor_size(vdu_name, template, flavor, boots_from_volume=from_volume),
         minimum=repeat.minimum,
         maximum=repeat.maximum,
         initial=repeat.members,
@@ -546,7 +546,7 @@ def _build_unknown_request(
         case None | str():
             return None
         case UnresolvedValue():
-            reason = f"it needs a value for {value.description}; {value.advice}"
+            reason = _explain_unresolved(value)
         case ResourceReference():
             reason = f"the stack creates it as the resource {value.name}"
         case _:
@@ -554,6 +554,10 @@ def _build_unknown_request(
     return UnreadFact(
         "server", vdu_name, node.name, notes.file, node.line, reason=reason, pool=vdu_name
     )
+
+
+def _explain_unresolved(value: UnresolvedValue) -> str:
+    return f"it needs a value for {value.description}; {value.advice}"
 
 
 def _add_unread_properties(vdu_name: str, kind: str, properties: Node, template: Template) -> None:
@@ -697,12 +701,25 @@ def _read_volume_image(device: Mapping[str, Any], template: Template) -> Any:
 
 
 def _parse_flavor_size(
-    template: Template, flavor: object, *, boots_from_volume: bool = False
+    vdu_name: str, template: Template, flavor: object, *, boots_from_volume: bool = False
 ) -> VduSize:
-    """Return the size of a flavor defined in the template; a flavor name alone has no size."""
+    """Return the size of a flavor defined in the template; a flavor name alone has no size.
+
+    A disk without a known value is an unread fact. Missing processors or memory are an error of the
+    VDU.
+    """
     if not isinstance(flavor, ResourceReference) or flavor.scope != template.scope:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
+    for name in ("ephemeral", "swap") if boots_from_volume else ("disk", "ephemeral", "swap"):
+        node = flavor_properties.get_node(name)
+        value = template.resolve_value(node)
+        if isinstance(value, UnresolvedValue):
+            subject = ("flavor", flavor.name)
+            reason = _explain_unresolved(value)
+            template.notes.add_unread_fact(
+                node, subject, name, Influence.PLACEMENT, reason=reason, pool=vdu_name
+            )
     vcpus, ram, disk, ephemeral, swap = (
         _parse_count(template, flavor_properties.get_node(name), maximum=10**9)
         for name in ("vcpus", "ram", "disk", "ephemeral", "swap")
