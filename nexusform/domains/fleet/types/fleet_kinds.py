@@ -213,9 +213,8 @@ def build_fleet_type(
 
     `read(attributes, arguments)` returns its object, and `findings(object, arguments)` its
     problems. `values` are attributes outside the manifest, `private` the checked private data. An
-    apply of `concurrent_types` may wait
-    for this type (a run for its approval), so both start together. Types of a lower `phase` are
-    planned first.
+    apply of `concurrent_types` may wait for this type (a run for its approval), so both start
+    together. Types of a lower `phase` are planned first.
     """
     schema = BlockSchema(
         {
