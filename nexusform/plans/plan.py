@@ -553,8 +553,8 @@ class InventoryRead(Struct, frozen=True):
 
     `address` is that of the data source, or the provider and the site; `exported_at` the time of
     its figures (RFC 3339, "" if unknown). `is_stale`: at planning time it was older than its
-    `max_age` (default: a day), or of unknown age. `is_newest_change`: the export of a provider has
-    no time, and this is that of its newest change.
+    `max_age` (default: a day), or of unknown age. `is_newest_change`: the export has no time, and
+    this is that of its newest change.
     """
 
     address: str

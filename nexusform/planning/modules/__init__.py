@@ -2,6 +2,6 @@
 
 # public names of the package, by module.
 PUBLIC = {
-    "root_outputs": "EXPORT_TIME build_inventory_read read_all_data",
+    "root_outputs": "build_inventory_read read_all_data",
     "configuration_validation": "mark_unset_variables_unknown validate_configuration",
 }

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Output
 from nexusform.configuration.reference_checks import Declaration
@@ -21,8 +22,9 @@ from nexusform.schemas.value_types import DYNAMIC, is_same_type
 from nexusform.state.objects import OutputState
 from nexusform.values.typed_value import UNKNOWN, Value, build_null
 
-# attribute of data source results with the time of their figures.
-EXPORT_TIME = "exported_at"
+# Attributes of data sources: the time of their figures, false if it is that of the newest change.
+_EXPORT_TIME: Final = "exported_at"
+_HAS_EXPORT_TIME: Final = "has_export_time"
 # limit on the size of an output: about four seconds of comparing and showing.
 _MAX_SIZE: Final = 1_000_000
 
@@ -296,12 +298,14 @@ def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[Inven
         if mode != "data":
             continue
         for key, item in view.items.items():
-            if item.attributes is None or EXPORT_TIME not in item.attributes:
+            if item.attributes is None or _EXPORT_TIME not in item.attributes:
                 continue
             address = str(Address(module, "data", kind, name, key))
-            exported_at = item.attributes[EXPORT_TIME]
+            exported_at = item.attributes[_EXPORT_TIME]
             max_age = item.attributes.get("max_age")
             # null or unknown.
             known_time = exported_at if isinstance(exported_at, str) else ""
-            inventories.append(build_inventory_read(address, known_time, plan_time, max_age))
+            inventory = build_inventory_read(address, known_time, plan_time, max_age)
+            is_newest_change = item.attributes.get(_HAS_EXPORT_TIME) is False
+            inventories.append(replace(inventory, is_newest_change=is_newest_change))
     return tuple(sorted(inventories, key=lambda inventory: inventory.address))

@@ -42,7 +42,6 @@ from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.planning.modules.root_outputs import EXPORT_TIME
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import Change, InventoryRead, Mode, Plan, build_hypothetical_plan
@@ -706,8 +705,8 @@ def find_older_exports(inventories: Sequence[InventoryRead], state: State) -> li
             continue
         detail = (
             f"{inventory.address}: the export is from {inventory.exported_at}, older than that of "
-            f"the last apply from {recorded}. A plan of it would undo newer changes of the site. "
-            "Export the site again. To accept the older export, use -allow-older-export."
+            f"the last apply from {recorded}. A plan of it would undo newer changes. "
+            "Export again. To accept the older export, use -allow-older-export."
         )
         problems.append(build_error("older-export", detail))
     return problems
@@ -722,17 +721,9 @@ def record_exports(state: State, plan: Plan) -> State:
 def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:
     """List the inventories with a time of their export.
 
-    Without a file `exported_at` an inventory has the time of its newest change. This time goes back
-    if the changed object is deleted.
+    The time of the newest change goes back if the changed object is deleted.
     """
-    has_time_file = any(path.endswith(f"/{EXPORT_TIME}") for path in plan.basis.data_files)
-    return [
-        item
-        for item in plan.inventories
-        if item.exported_at
-        and not item.is_newest_change
-        and (has_time_file or item.address.startswith(PROVIDER_PREFIX))
-    ]
+    return [item for item in plan.inventories if item.exported_at and not item.is_newest_change]
 
 
 @contextmanager

@@ -158,6 +158,7 @@ def build_inventory_attributes(
     occupied = _collect_occupied_capacity(inventory, managed)
     return {
         "exported_at": inventory.exported_at,
+        "has_export_time": inventory.is_age_certain,
         "racks": {rack.name: _RACK_FORM(rack) for rack in inventory.racks},
         "machines": {
             m.name: _build_machine(m, occupied.get(m.name, [])) for m in inventory.machines
@@ -280,6 +281,9 @@ _SCHEMA: Final = BlockSchema(
         ),
         "exported_at": _make_computed_attribute(
             STRING, "Time of the export, or its newest change."
+        ),
+        "has_export_time": _make_computed_attribute(
+            BOOL, "Whether exported_at is the time of the export, not of its newest change."
         ),
         "racks": _make_computed_attribute(RACKS_TYPE, "Compute racks by name."),
         "machines": _make_computed_attribute(MACHINES_TYPE, "Bare-metal machines by name."),

@@ -74,6 +74,17 @@ def test_newest_change_is_no_time_of_an_export(run: Run) -> None:
     assert code == 0, text
 
 
+def test_newest_change_beside_a_dated_inventory_is_no_time_of_an_export(run: Run) -> None:
+    shutil.copytree("export", "undated")
+    Path("undated/exported_at").unlink()
+    file = Path("main.nf.hcl")
+    data = 'data "nexus_inventory" "undated" {\n  directory = "${path.module}/undated"\n}\n'
+    file.write_text(f"{file.read_text()}\n{data}")
+    assert run("apply", "-auto-approve")[0] == 0
+    exports = json.loads(Path("state/nexusform.nfstate").read_text())["exports"]
+    assert list(exports) == ["data.nexus_inventory.lon1"]
+
+
 @pytest.mark.parametrize("time", [RECORDED, NEWER])
 def test_same_or_newer_export_is_planned(time: str, run: Run) -> None:
     change_export(time)

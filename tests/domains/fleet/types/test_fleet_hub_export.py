@@ -423,6 +423,19 @@ def test_plan_without_changes_names_the_age_of_an_old_dump(
     assert shown in capsys.readouterr().out
 
 
+def test_dump_older_than_that_of_the_last_apply_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    add_heartbeats(timedelta(hours=1))
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    add_heartbeats(timedelta(hours=5))
+    assert run_command_line(["plan"]) == 1
+    text = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "data.fleet_hub_export.hub: the export is from" in text
+    assert "older than that of the last apply" in text
+    assert run_command_line(["plan", "-allow-older-export"]) == 0
+
+
 def test_argument_is_the_time_of_a_dump(capsys: pytest.CaptureFixture[str]) -> None:
     add_heartbeats(timedelta(days=9))
     moment = (datetime.now(UTC) - timedelta(days=5)).isoformat()
