@@ -713,9 +713,20 @@ def find_older_exports(inventories: Sequence[InventoryRead], state: State) -> li
 
 
 def record_exports(state: State, plan: Plan) -> State:
-    """Return the state with the times of the inventories of an applied plan."""
-    times = {item.address: item.exported_at for item in _list_dated_inventories(plan)}
-    return replace(state, exports=dict(sorted({**state.exports, **times}.items())))
+    """Return the state with the times of the inventories of an applied plan.
+
+    A data source that a whole plan does not have any more is forgotten. Providers read nothing
+    without a refresh.
+    """
+    read_addresses = {item.address for item in plan.inventories}
+    is_partial = bool(plan.targets or plan.excludes)
+    times = {
+        address: time
+        for address, time in state.exports.items()
+        if is_partial or address in read_addresses or address.startswith(PROVIDER_PREFIX)
+    }
+    times |= {item.address: item.exported_at for item in _list_dated_inventories(plan)}
+    return replace(state, exports=dict(sorted(times.items())))
 
 
 def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:

@@ -42,9 +42,13 @@ def change_export(time: str) -> None:
     Path("export/exported_at").write_text(f"{time}\n")
 
 
+def read_exports() -> dict[str, str]:
+    exports: dict[str, str] = json.loads(Path("state/nexusform.nfstate").read_text())["exports"]
+    return exports
+
+
 def read_recorded_time() -> str:
-    document = json.loads(Path("state/nexusform.nfstate").read_text())
-    return str(document["exports"]["data.nexus_inventory.lon1"])
+    return read_exports()["data.nexus_inventory.lon1"]
 
 
 def test_older_export_is_an_error_with_both_dates(run: Run) -> None:
@@ -79,10 +83,24 @@ def test_newest_change_beside_a_dated_inventory_is_no_time_of_an_export(run: Run
     Path("undated/exported_at").unlink()
     file = Path("main.nf.hcl")
     data = 'data "nexus_inventory" "undated" {\n  directory = "${path.module}/undated"\n}\n'
-    file.write_text(f"{file.read_text()}\n{data}")
+    # An apply without changes writes no state.
+    file.write_text(f'{file.read_text()}\n{data}\noutput "new" {{\n  value = 1\n}}\n')
     assert run("apply", "-auto-approve")[0] == 0
-    exports = json.loads(Path("state/nexusform.nfstate").read_text())["exports"]
-    assert list(exports) == ["data.nexus_inventory.lon1"]
+    assert list(read_exports()) == ["data.nexus_inventory.lon1"]
+
+
+def test_removed_inventory_is_forgotten(run: Run) -> None:
+    shutil.copytree("export", "other")
+    file = Path("main.nf.hcl")
+    text = file.read_text()
+    data = 'data "nexus_inventory" "other" {\n  directory = "${path.module}/other"\n}\n'
+    times = {"data.nexus_inventory.lon1": RECORDED}
+    # An apply without changes writes no state.
+    for number, content in enumerate((f"{text}\n{data}", text)):
+        file.write_text(f'{content}\noutput "new" {{\n  value = {number}\n}}\n')
+        assert run("apply", "-auto-approve")[0] == 0
+        others = {"data.nexus_inventory.other": RECORDED} if number == 0 else {}
+        assert read_exports() == {**times, **others}
 
 
 @pytest.mark.parametrize("time", [RECORDED, NEWER])
