@@ -295,7 +295,7 @@ def _check_audit_event(
     if sandbox is None:
         return
     if event in _PATH_EVENTS:
-        _check_path(sandbox, details[0])
+        _check_path(sandbox, event, details[0])
     elif event in _TEMPORARY_EVENTS:
         sandbox.paths.update(_list_path_forms(details[0]))
     elif event == "subprocess.Popen":
@@ -312,7 +312,7 @@ def _check_audit_event(
         _check_host(sandbox, details[0])
 
 
-def _check_path(sandbox: Sandbox, path: object) -> None:
+def _check_path(sandbox: Sandbox, event: str, path: object) -> None:
     """Raise UndeclaredAccess for a path outside of the work tree that nothing declared.
 
     A path in the work tree must stay there, even if it is a link to a declared file.
@@ -328,6 +328,8 @@ def _check_path(sandbox: Sandbox, path: object) -> None:
             absolute_path.endswith(_CODE_SUFFIXES)
             and _is_below_any(absolute_path, sandbox.code_paths)
         )
+        # Python lists them again to find a module if they changed.
+        or (event == "os.listdir" and path in sandbox.code_paths)
     ):
         return
     confinement = sandbox.confinement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nexusform.state import journal
 from nexusform.state.journal import OpenStepIntent, Record
 from nexusform.state.objects import State
 from nexusform.state.state_draft import build_draft
@@ -18,3 +19,8 @@ def apply_journal_records(
     """
     draft = build_draft(state, records)
     return draft.build_state(), draft.list_open_intents()
+
+
+def build_journal_line(body: bytes) -> bytes:
+    """Build the line of a record, with its checksum."""
+    return journal._HEAD + journal._compute_checksum(body) + journal._MIDDLE + body + b"}"

@@ -25,6 +25,7 @@ from nexusform.state.journal import (
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.state.state_draft import build_draft
 from tests.kill_points import scale_count
+from tests.state.journal_replay import build_journal_line
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
 SITE = parse_address("nexus_site.s")
@@ -99,7 +100,6 @@ def test_changed_line_is_never_read_as_a_record(line: bytes, data: Any) -> None:
 
 
 def test_invalid_record_with_valid_checksum_is_rejected() -> None:
-    from nexusform.state import journal
 
     for body in (
         b"1",
@@ -115,8 +115,7 @@ def test_invalid_record_with_valid_checksum_is_rejected() -> None:
         b'{"kind":"finished","outputs":{"a":{"value":1,"type":"strange"}},"check_results":[]}',
         b"{",
     ):
-        line = journal._HEAD + journal._compute_checksum(body) + b'","record":' + body + b"}"
-        assert len(parse_journal([line, LINES[0]])[1]) == 1
+        assert len(parse_journal([build_journal_line(body), LINES[0]])[1]) == 1
 
 
 def test_running_operation_is_kept_until_its_step_ends() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -42,6 +43,19 @@ def test_temporary_directory_is_outside_of_the_work_tree(tmp_path: Path) -> None
         text=True,
     )
     assert Path(result.stdout.strip()).parent == temporary
+
+
+def test_modules_are_found_beside_a_work_tree_in_the_python_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python lists a directory of its path again if a file was added."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "secrets").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with use_sandbox(Confinement(str(tmp_path / "tree")), ()):
+        assert importlib.util.find_spec("no_such_module") is None
+        with pytest.raises(OSError, match="-confine does not allow it"):
+            list((tmp_path / "secrets").iterdir())
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")

@@ -19,6 +19,7 @@ from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
 from nexusform.domains.sites.types.site_tasks import OnResult, SiteTaskKind, Task, TaskEngineError
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
+from nexusform.state.journal import ApplyStart, encode_journal_record
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -50,7 +51,8 @@ def lock_site(name: str, *, host: str = "worker-3", has_started: bool = False) -
         )
     )
     if has_started:
-        Path(f"states/{name}.nfstate.journal").write_text('{"intent": 1}\n')
+        record = encode_journal_record(ApplyStart(lineage="lineage", serial=1))
+        Path(f"states/{name}.nfstate.journal").write_bytes(record + b"\n")
     return lock
 
 

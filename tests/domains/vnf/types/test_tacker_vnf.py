@@ -46,6 +46,7 @@ from tests.planning.harness import (
     plan,
     require_success,
 )
+from tests.state.journal_replay import build_journal_line
 from tests.worlds.small_worlds import get_site
 
 CASES = Path(__file__).parents[1] / "importers" / "cases"
@@ -438,7 +439,8 @@ class TestLabelSource:
         read, problems = decode_state(earlier, "state", schemas)
         assert (read, problems) == (state, [])
         outcome = InstanceOutcome(address, 1, instance)
-        line = encode_journal_record(outcome).replace(b'"operation":', b'"came":')
+        text = encode_journal_record(outcome).partition(b'"record":')[2].removesuffix(b"}")
+        line = build_journal_line(text.replace(b'"operation":', b'"came":'))
         draft, _, problems = replay_journal(state, [line], "journal", schemas)
         assert problems == []
         assert draft is not None
