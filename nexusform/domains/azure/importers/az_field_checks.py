@@ -167,7 +167,12 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
         reasons = (_explain_unread_value(kind[1:], part, full_name) for part in value)
         return next(filter(None, reasons), "")
     enum = KNOWN_VALUES.get(full_name) or read_azure_schema()["enums"].get(kind)
-    if enum is None or value.casefold() in {known.casefold() for known in enum}:
+    if enum is None:
+        return ""
+    if value is None:
+        # In a list; a null field is absent.
+        return "it is null"
+    if value.casefold() in {known.casefold() for known in enum}:
         return ""
     return f'the value "{value}" is not known'
 

@@ -188,6 +188,13 @@ def test_unread_field_makes_the_plan_after_an_import_uncertain(
         assert "takesNewVms of machine" in text
 
 
+def test_null_in_a_list_of_known_values_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    import_site(capfd)
+    edit(MACHINES, machineRoles=[None])
+    text = run(capfd, "plan", code=1)
+    assert "export/bare_metal_machines.json, value[0].properties.machineRoles: expected" in text
+
+
 def test_fact_follows_the_export_of_a_provider(capfd: pytest.CaptureFixture[str]) -> None:
     import_site(capfd)
     document, text = plan(capfd)
