@@ -31,10 +31,10 @@ INDEX = Path("docs/README.md")
 # for users.
 DECISIONS = Path("docs/decisions")
 TYPES = Path("docs/reference/types.md")
-AROUND = {
-    "nexusform": [Path("README.md"), INDEX],
-    "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")],
-}
+# Its sections have words of everything, so the search would list them before the pages for users.
+CHANGES = Path("CHANGELOG.md")
+WITHOUT_SEARCH = "---\nsearch:\n  exclude: true\n---\n\n"
+AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), CHANGES]}
 # Code is kept unchanged: fences and text between backticks.
 CODE_OR_LINK = re.compile(
     r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL
@@ -99,7 +99,8 @@ def stage(build: Path) -> None:
     for page in sorted(pages):
         copy = build / "pages" / page.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(with_links(page, pages, build), encoding="utf-8")
+        head = WITHOUT_SEARCH if page == ROOT / CHANGES else ""
+        copy.write_text(head + with_links(page, pages, build), encoding="utf-8")
     social = SOCIAL.format(repository=REPOSITORY) if REPOSITORY else ""
     text = SETTINGS.format(social=social, navigation=as_toml(navigation()))
     (build / "zensical.toml").write_text(text, encoding="utf-8")

@@ -5,6 +5,7 @@ The build is strict, every page is in the navigation, and every link has a targe
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -120,6 +121,13 @@ def test_decisions_are_excluded_from_search(built_site: Path) -> None:
     assert not (built_site / "site" / "docs" / "decisions").exists()
     page = (built_site / "site" / "docs" / "index.html").read_text(encoding="utf-8")
     assert (f'href="{REPOSITORY}blob/main/docs/decisions/README.md"' in page) == bool(REPOSITORY)
+
+
+def test_change_log_is_excluded_from_search(built_site: Path) -> None:
+    items = json.loads((built_site / "site" / "search.json").read_text(encoding="utf-8"))["items"]
+    assert "docs/confidence.html" in {item["location"] for item in items}
+    assert not [item["location"] for item in items if "CHANGELOG" in item["location"]]
+    assert "Unreleased" in (built_site / "site" / "CHANGELOG.html").read_text(encoding="utf-8")
 
 
 def test_no_page_requests_stars_of_a_repository(built_site: Path) -> None:

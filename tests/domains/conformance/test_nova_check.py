@@ -28,6 +28,7 @@ from tests.domains.openstack.test_openstack_site import (
     change_row,
     describe_hosts,
     offer_resources,
+    use_resources,
 )
 from tests.kill_points import long_case
 
@@ -127,6 +128,7 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
     )
     servers = json.loads(Path("export/servers.json").read_text())
     for name, host in vms.items():
+        use_resources(int(host[-1]), PCPU=8, MEMORY_MB=16384, DISK_GB=80)
         servers.append(
             {**servers[0], "ID": name, "Name": name, "Host": host, "Flavor Name": "worker.large"}
         )
@@ -159,6 +161,7 @@ def test_amounts_of_a_flavor_are_checked() -> None:
     change_row("flavors", 0, Properties=properties)
     for host in (1, 2, 3):
         offer_resources(host, CUSTOM_CARD=4, VCPU=4)
+    use_resources(1, CUSTOM_CARD=1, VCPU=1, DISK_GB=0)
     Path("base.yaml").write_text(
         HOT.replace("count: 2", "count: 11").replace(
             ", scheduler_hints: {group: {get_resource: group}}", ""

@@ -394,13 +394,7 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
         row["hypervisor_hostname"] = hypervisor["Hypervisor Hostname"]
     Path("export/compute_nodes.json").write_text(json.dumps(rows))
     for number in (1, 2, 3):
-        path = Path(f"export/inventory-00000000-0000-4000-8000-00000000000{number}.json")
-        inventory = json.loads(path.read_text())
-        path.write_text(
-            json.dumps(
-                [*inventory, {**inventory[0], "resource_class": "PCPU", "total": 32, "used": 0}]
-            )
-        )
+        offer_resources(number, PCPU=32)
 
 
 def test_dedicated_cpus_of_one_numa_cell_select_the_host(capfd: pytest.CaptureFixture[str]) -> None:
@@ -540,6 +534,15 @@ def offer_resources(host: int, **amounts: int) -> None:
         row = rows.get(name, rows["DISK_GB"] | {"used": 0, "resource_class": name})
         rows[name] = row | {"total": total, "max_unit": max(total, 1)}
     path.write_text(json.dumps(list(rows.values())))
+
+
+def use_resources(host: int, **amounts: int) -> None:
+    """Set the used amount of each resource class in the inventory of a host."""
+    path = Path(f"export/inventory-00000000-0000-4000-8000-00000000000{host}.json")
+    rows = json.loads(path.read_text())
+    for row in rows:
+        row["used"] = amounts.get(row["resource_class"], row["used"])
+    path.write_text(json.dumps(rows))
 
 
 @pytest.mark.parametrize(
