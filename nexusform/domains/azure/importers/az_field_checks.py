@@ -167,12 +167,7 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
         reasons = (_explain_unread_value(kind[1:], part, full_name) for part in value)
         return next(filter(None, reasons), "")
     enum = KNOWN_VALUES.get(full_name) or read_azure_schema()["enums"].get(kind)
-    if enum is None:
-        return ""
-    if value is None:
-        # In a list; a null field is absent.
-        return "it is null"
-    if value.casefold() in {known.casefold() for known in enum}:
+    if enum is None or value.casefold() in {known.casefold() for known in enum}:
         return ""
     return f'the value "{value}" is not known'
 
@@ -203,9 +198,11 @@ def _find_wrong_scalars(
 ) -> Iterator[tuple[Path, str, Any]]:
     """Yield path, expected kind and value of each wrong value in a value of a kind.
 
-    Without `is_deep`, the parts of an object or a list of objects are left out.
+    A null field is absent, so null is wrong only in a list. Without `is_deep`, the parts of an
+    object or a list of objects are left out.
     """
-    if value is None or not kind:
+    is_in_list = bool(path) and isinstance(path[-1], int)
+    if not kind or (value is None and not is_in_list):
         return
     shape, expected = _find_shape(kind)
     if not shape.is_valid(value):

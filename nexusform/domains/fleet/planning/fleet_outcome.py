@@ -72,7 +72,8 @@ class FleetOutcome(Struct, frozen=True):
     `rows` of all bindings, placements by address, members after the last iteration, rollouts,
     rejected clusters, objects and pods changed by new content, and observed bindings of placements.
     `step_order` lists the addresses to complete before the step of an address. `clusters` are
-    members with known nodes, by name.
+    members with known nodes, by name, `unreachable_clusters` the ids of those that a hub counts as
+    disconnected or unhealthy.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -85,6 +86,7 @@ class FleetOutcome(Struct, frozen=True):
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
+    unreachable_clusters: frozenset[str] = frozenset()
 
 
 _MAX_NAMES: Final = 4

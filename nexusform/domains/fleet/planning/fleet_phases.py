@@ -22,7 +22,6 @@ from nexusform.domains.fleet.planning.placement_feasibility import (
     suggest_feasibility_fixes,
 )
 from nexusform.domains.fleet.planning.placement_phase import plan_placements
-from nexusform.domains.fleet.scheduling.rules.cluster_eligibility import explain_ineligibility
 from nexusform.domains.pods.planning.cluster_observation import (
     ExternalClusters,
     check_unknown_clusters,
@@ -74,22 +73,11 @@ def _plan_fleet(
         pods.verify_certainty(
             blocks.request.now,
             find_missing_namespaces(pods, blocks.instances.values()),
-            _find_unreachable_clusters(outcome),
+            outcome.unreachable_clusters,
         )
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
     diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
     return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
-
-
-def _find_unreachable_clusters(outcome: FleetOutcome) -> set[str]:
-    """Return the ids of the clusters of disconnected and unhealthy members."""
-    return {
-        outcome.clusters[member.name].id
-        for member in outcome.member_list.members
-        if member.name in outcome.clusters
-        and not member.is_leaving
-        and explain_ineligibility(member)
-    }
 
 
 def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhasesResult:

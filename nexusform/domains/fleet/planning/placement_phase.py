@@ -192,6 +192,11 @@ def plan_placements(
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
         clusters=known_clusters,
+        unreachable_clusters=frozenset(
+            known_clusters[name].id
+            for name in member_clusters.unreachable
+            if name in known_clusters
+        ),
         content_changes=(
             *content_changes,
             *find_left_objects(by_address, rows),

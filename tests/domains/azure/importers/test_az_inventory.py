@@ -20,9 +20,11 @@ from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
 from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_machine_roles
 from nexusform.domains.azure.importers.az_records import AzInventory
+from nexusform.domains.azure.importers.azure_fields import read_azure_schema
 from tests.kill_points import scale_count
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
+POOLS = f"{GROUP}/kubernetesClusters/k/agentPools"
 COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"
 
 
@@ -422,6 +424,28 @@ class TestInvalidExports:
     ) -> None:
         _, findings = read_documents(bare_metal_machines=[item])
         assert where in {f.position_text for f in findings}
+
+    @pytest.mark.parametrize(
+        ("kind", "type_name", "item"),
+        [
+            ("racks", "RackProperties", build_rack()),
+            ("bare_metal_machines", "BareMetalMachineProperties", build_machine()),
+            ("virtual_machines", "VirtualMachineProperties", build_vm("v", "m1")),
+            ("kubernetes_clusters", "KubernetesClusterProperties", build_cluster()),
+            ("agent_pools", "AgentPoolProperties", {"id": f"{POOLS}/np1", "name": "np1"}),
+            ("clusters", "ClusterProperties", {"id": f"{GROUP}/clusters/c", "name": "c"}),
+        ],
+    )
+    def test_null_in_any_list_is_reported_with_its_path(
+        self, kind: str, type_name: str, item: dict[str, Any]
+    ) -> None:
+        """A null field is absent; in a list, null is no value of any kind."""
+        for name, field_kind in read_azure_schema()["types"][type_name].items():
+            for value in ([None], None):
+                _, findings = read_documents(**{kind: [{**item, name: value}]})
+                places = {finding.position_text for finding in findings}
+                is_wrong = value is not None and field_kind.startswith("[")
+                assert any(f"{name}[0]" in place for place in places) == is_wrong, (name, places)
 
     @pytest.mark.parametrize("content", [5, "x", None, True, {}, {"value": 3}, [1], [None]])
     def test_wrong_top_levels(self, content: Any) -> None:
