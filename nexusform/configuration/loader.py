@@ -37,6 +37,7 @@ from nexusform.configuration.declarations.configuration import (
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.static_arguments import unpack_result
 from nexusform.configuration.variable_values import (
+    MISSING_VALUE,
     Assignment,
     VariableValueSource,
     parse_environment_variables,
@@ -260,9 +261,7 @@ def read_given_variables(
     values, new_problems = resolve_variable_values(variables, assignments, explain_missing_value)
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
-        new_problems = [
-            problem for problem in new_problems if problem.id != "no-value-for-required-variable"
-        ]
+        new_problems = [problem for problem in new_problems if problem.id != MISSING_VALUE]
     # Assigned no value or null; one without a default is an error that says so.
     defaulted = [
         name

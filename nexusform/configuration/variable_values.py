@@ -30,6 +30,8 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string, b
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
+# Id of the error about a variable without a value and a default.
+MISSING_VALUE: Final = "no-value-for-required-variable"
 
 
 class VariableValueSource(Struct, frozen=True):
@@ -260,7 +262,7 @@ def _resolve_variable(
             "or -var-file command line argument to provide a value for this "
             f"variable.{hint(variable.name)}"
         )
-        problems.append(build_error("no-value-for-required-variable", detail, variable.span))
+        problems.append(build_error(MISSING_VALUE, detail, variable.span))
         value = build_unknown(variable.type)
     return value.add_marks(variable.marks), origin
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.reference_checks import check_expression
+from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.functions.function import FixedProblem, Function, build_any_parameter
@@ -85,7 +86,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
     # Unknown in the console.
-    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
+    problems += [p for p in new_problems if p.id != MISSING_VALUE]
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     stored = None

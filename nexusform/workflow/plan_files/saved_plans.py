@@ -17,6 +17,7 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
+from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -82,7 +83,6 @@ _LIMIT_HINT: Final = (
     "To allow a larger file, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 )
 _MAX_NAMES = 5
-_UNSET_VARIABLE = "no-value-for-required-variable"
 
 
 def save_plan(
@@ -388,7 +388,7 @@ def check_variables_unchanged(
     values of automatic files or of the environment. Without `only_options` these count, too.
     """
     variables, problems = read_project_variables(context, configuration, only_options=only_options)
-    errors = [error for error in select_errors(problems) if error.id != _UNSET_VARIABLE]
+    errors = [error for error in select_errors(problems) if error.id != MISSING_VALUE]
     for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)
         if origin.is_default or planned is None:
@@ -437,7 +437,7 @@ def read_ephemeral_variables(
                 f'The ephemeral variable "{name}" was set in the plan, and plans do not contain '
                 "its value."
             )
-            errors.append(build_error(_UNSET_VARIABLE, f"{detail} Set it again.", variable.span))
+            errors.append(build_error(MISSING_VALUE, f"{detail} Set it again.", variable.span))
         if value is not None and is_set:
             values[name] = value
     return values, errors

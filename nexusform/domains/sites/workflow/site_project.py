@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Settings
 from nexusform.configuration.loader import check_constant_variables, read_root_variables
-from nexusform.configuration.variable_values import Assignment, parse_variable_file
+from nexusform.configuration.variable_values import MISSING_VALUE, Assignment, parse_variable_file
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -225,7 +225,7 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
     """
     if problem.subject is not None and problem.subject.filename == _build_inputs_file_name(site):
         return replace(problem, subject=site.inputs_span, context=None)
-    if problem.id == "no-value-for-required-variable":
+    if problem.id == MISSING_VALUE:
         detail = f"{problem.detail.partition('. Use a -var')[0]}. Set it in the inputs of the site."
         return replace(problem, detail=detail)
     return problem

@@ -17,6 +17,7 @@ from nexusform.configuration.loader import (
     read_root_variables,
 )
 from nexusform.configuration.reference_checks import check_expression
+from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Severity,
@@ -68,7 +69,6 @@ from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApply
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run, build_base_request
 from nexusform.workflow.runs.state_locking import LockOptions
 
-_MISSING = "no-value-for-required-variable"
 _UNDECLARED = "value-for-undeclared-variable"
 # Risks are reported by plan and advise, not by tests.
 _RISKS = frozenset({*RULE_IDS, *RISKS, SEPARATION_VIOLATED})
@@ -224,7 +224,7 @@ class RunBlockExecutor(Struct):
         }
         # Each run checks.
         return values, [
-            problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)
+            problem for problem in problems if problem.id not in (MISSING_VALUE, _UNDECLARED)
         ]
 
     def _read_undeclared_variables(self) -> tuple[dict[str, Value], list[Diagnostic]]:
@@ -260,7 +260,7 @@ class RunBlockExecutor(Struct):
         }
         # A value that only other files use has no declaration here.
         return values, [
-            problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)
+            problem for problem in problems if problem.id not in (MISSING_VALUE, _UNDECLARED)
         ]
 
     def _resolve_variables(
@@ -296,7 +296,7 @@ class RunBlockExecutor(Struct):
                     "file or "
                     "on the command line."
                 )
-                problems.append(build_error(_MISSING, detail, block.span, block=block.header))
+                problems.append(build_error(MISSING_VALUE, detail, block.span, block=block.header))
         problems += check_constant_variables(configuration, values)
         return values, problems
 

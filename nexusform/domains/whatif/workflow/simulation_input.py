@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_root_variables
+from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     DiagnosticsError,
@@ -321,7 +322,7 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
     """Read the clusters in data blocks of the current configuration.
 
-    References are evaluated from the state.
+    References are evaluated from the state. Raises UnreadableInput for wrong -var and -var-file.
     """
     configuration, problems = load_project_configuration(location)
     errors = [problem for problem in select_errors(problems) if problem.id != _NO_CONFIGURATION]
@@ -335,9 +336,6 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
                 errors[0].subject,
             )
         ]
-    # No data block lists nodes.
-    if not _has_node_data(configuration):
-        return {}, []
     variables, problems = read_root_variables(
         configuration,
         environment=location.environment,
@@ -345,6 +343,13 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
         directory=location.directory,
         confinement=location.confinement,
     )
+    # A missing value matters only to data blocks.
+    wrong_values = [error for error in select_errors(problems) if error.id != MISSING_VALUE]
+    if location.variables and wrong_values:
+        raise UnreadableInput(wrong_values, configuration.files)
+    # No data block lists nodes.
+    if not _has_node_data(configuration):
+        return {}, []
     values = {name: value for name, (value, _) in variables.items()}
     observed, warnings = _read_observed_nodes(
         location, configuration, values, state, read_clock(location.environment)

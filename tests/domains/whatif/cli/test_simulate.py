@@ -94,10 +94,28 @@ def test_capacity_reports_additional_vms(run_simulate: Any) -> None:
     assert sku["more_with_any_one_rack_lost"] == min(sku["rack_lost"].values())
 
 
-def test_variables_are_accepted(run_simulate: Any) -> None:
-    assert "more NC_P46_224_v1 fit" in run_simulate(
-        "capacity", "-sku=NC_P46_224_v1", "-var=region=north"
-    )
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ("-var=region=north", ""),
+        ("-var=reigon=north", "reigon"),
+        ("-var=size=large", "size"),
+    ],
+)
+def test_variables_are_those_of_the_configuration(
+    option: str, error: str, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A required variable without a value is no error: no data block needs it."""
+    variables = 'variable "region" {}\nvariable "size" { type = number }\n'
+    (lab / "variables.nf.hcl").write_text(variables)
+    code = run_command_line(["simulate", "capacity", "-sku=NC_P46_224_v1", option])
+    printed = capsys.readouterr()
+    if error:
+        assert code == 1
+        assert f'variable named "{error}"' in printed.err or f"var.{error}" in printed.err
+    else:
+        assert code == 0
+        assert "more NC_P46_224_v1 fit" in printed.out
 
 
 def test_capacity_of_some_zones(run_simulate: Any) -> None:
