@@ -1,7 +1,8 @@
 """Tests of killed applies with provider azure: the next apply continues.
 
 They are killed at any request, before or after its execution by Azure. Nothing is sent twice, and
-nothing is lost. Every run tries some points; with NEXUSFORM_CRASH_POINTS=all, every one is tried.
+nothing is lost. Every run tries some points; with NEXUSFORM_CRASH_POINTS=first the first one of
+each situation is tried, with NEXUSFORM_CRASH_POINTS=all every one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -36,8 +37,10 @@ from tests.domains.azure.providers.azure_sites import (
     build_existing_site,
     write_project,
 )
-from tests.kill_points import select_cases, select_share, tries_all
+from tests.kill_points import select_cases, select_share, tries_all, tries_first_calls
 
+# The number of a request, and whether the client is killed after its execution.
+Point: TypeAlias = tuple[int, bool]
 KILLED = -signal.SIGKILL
 
 
@@ -114,6 +117,30 @@ class KilledChange:
         methods = [method for method, _, _ in self.server.site.asked]
         self.check(where)
         return methods
+
+    def list_points(self, faults: Faults) -> list[Point]:
+        """Return the points of an apply at which to kill it: those before and after each request.
+
+        If only the first point of each situation is tried, points of repeated requests are left
+        out. A situation is the last answer, without the name of the object, and the number of
+        changes that Azure has accepted. All reads before the first change are one.
+        """
+        first_points: dict[tuple[object, ...], Point] = {}
+        points: list[Point] = []
+
+        def record_point(number: int, after: bool) -> None:
+            site = self.server.site
+            points.append((number, after))
+            method, path, status = site.asked[-1] if site.asked else ("", "", 0)
+            kind = path.split("/")[1::2] if site.taken else []
+            situation = (after, method, *kind, status, len(site.taken))
+            first_points.setdefault(situation, points[-1])
+
+        where = self.begin("recorded", faults)
+        self.server.at_request = record_point
+        self.good(where, "apply", "-auto-approve", "-parallelism=1")
+        self.server.at_request = lambda _number, _after: None
+        return list(first_points.values()) if tries_first_calls() else points
 
     def kill_and_resume(self, number: int, faults: Faults, *, after: bool) -> None:
         where = self.begin(f"{number}-{after}", faults)
@@ -240,8 +267,7 @@ def list_stories() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("story", "faults"), list(list_stories()), indirect=["story"])
 def test_apply_killed_at_every_request_is_resumed(story: KilledChange, faults: Faults) -> None:
-    requests = range(1, len(story.requests(faults)) + 1)
-    points = [(number, after) for number in requests for after in (False, True)]
+    points = story.list_points(faults)
     middle = len(points) // 2
     for number, after in select_share(points) if tries_all() else points[middle : middle + 1]:
         story.kill_and_resume(number, faults, after=after)
