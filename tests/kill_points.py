@@ -2,16 +2,16 @@
 
 The README's test command tries the first of every eight, the same ones on each commit. `.ci/run`
 sets NEXUSFORM_CRASH_POINTS=first: all cases of the test files that a change can reach
-(tests/change_reach.py), and of a command's durable calls the first one of each situation
-(tests/contracts/crash_runner.py). `.ci/crashes` sets NEXUSFORM_CRASH_POINTS=all: all cases of all
-files, and each durable call. NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares, which
+(tests/change_reach.py), and of a command's durable calls (tests/contracts/crash_runner.py) and
+requests the first one of each situation. `.ci/crashes` sets NEXUSFORM_CRASH_POINTS=all: all cases of all
+files, and each durable call and request. NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares, which
 together cover all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import pytest
@@ -56,6 +56,16 @@ def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
         return select_share(points)
     count = min(maximum, len(points))
     return [points[number * len(points) // count] for number in range(count)]
+
+
+def select_situations(situations: Mapping[Point, Hashable]) -> list[Point]:
+    """Return the first point of each situation, or all points if each one is tried."""
+    if not tries_first_calls():
+        return list(situations)
+    first_points: dict[Hashable, Point] = {}
+    for point, situation in situations.items():
+        first_points.setdefault(situation, point)
+    return list(first_points.values())
 
 
 def scale_count(count: int) -> int:

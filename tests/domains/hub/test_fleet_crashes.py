@@ -2,7 +2,8 @@
 
 The apply is killed at any request before or after its execution, or at any durable call of its
 disk, or its disk fails. The next apply continues, and the hub ends as after an undisturbed one.
-Every run tests some points of each change; NEXUSFORM_CRASH_POINTS=all tests every point.
+Every run tests some points of each change; NEXUSFORM_CRASH_POINTS=first tests the first point of
+each situation, and NEXUSFORM_CRASH_POINTS=all every point.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.contracts.crash_runner import DIED, LOCAL_KINDS, CommandRunner
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import MANY, WEB
-from tests.kill_points import select_points
+from tests.kill_points import select_points, select_situations
 
 pytestmark = pytest.mark.slow
 # Points of each change and kind per run.
@@ -66,6 +67,11 @@ class Kill:
         self.said = said
         self.point = point
         self.requests = 0
+        self.changes = 0
+        self.last_request = ("", "")
+        # The last answer and the number of changes by point. All reads before the first change are
+        # one situation.
+        self.situations: dict[tuple[int, str], tuple[object, ...]] = {}
         self.happened = False
         hub.faults = self.before
         hub.carried_out = self.after
@@ -74,10 +80,14 @@ class Kill:
         self.requests += 1
         self.kill_once("before")
 
-    def after(self, _method: str, _target: str) -> None:
+    def after(self, method: str, target: str) -> None:
+        self.changes += method != "GET"
         self.kill_once("after")
+        self.last_request = (method, target)
 
     def kill_once(self, moment: str) -> None:
+        answer = self.last_request if self.changes else ()
+        self.situations[self.requests, moment] = (moment, *answer, self.changes)
         if self.happened or (self.requests, moment) != self.point:
             return
         self.happened = True
@@ -109,7 +119,7 @@ class CrashScenario:
         where = self.begin("whole")
         count = Kill(where.parent / "said", hub, (0, ""))
         self.good(where, "apply", "-auto-approve", "-parallelism=1")
-        self.requests = count.requests
+        self.points = select_situations(count.situations)
         self.result = self.read_hub()
 
     def good(self, where: Path, *words: str) -> str:
@@ -205,12 +215,7 @@ def crash_scenario(
 
 
 def test_apply_killed_at_any_request_is_resumed(crash_scenario: CrashScenario) -> None:
-    points = [
-        (number, moment)
-        for number in range(1, crash_scenario.requests + 1)
-        for moment in ("before", "after")
-    ]
-    for point in select_points(points, MAXIMUM):
+    for point in select_points(crash_scenario.points, MAXIMUM):
         crash_scenario.kill(point)
 
 

@@ -37,7 +37,7 @@ from tests.domains.azure.providers.azure_sites import (
     build_existing_site,
     write_project,
 )
-from tests.kill_points import select_cases, select_share, tries_all, tries_first_calls
+from tests.kill_points import select_cases, select_share, select_situations, tries_all
 
 # The number of a request, and whether the client is killed after its execution.
 Point: TypeAlias = tuple[int, bool]
@@ -121,26 +121,22 @@ class KilledChange:
     def list_points(self, faults: Faults) -> list[Point]:
         """Return the points of an apply at which to kill it: those before and after each request.
 
-        If only the first point of each situation is tried, points of repeated requests are left
-        out. A situation is the last answer, without the name of the object, and the number of
-        changes that Azure has accepted. All reads before the first change are one.
+        A situation is the last answer, without the name of the object, and the number of changes
+        that Azure has accepted. All reads before the first change are one.
         """
-        first_points: dict[tuple[object, ...], Point] = {}
-        points: list[Point] = []
+        situations: dict[Point, tuple[object, ...]] = {}
 
         def record_point(number: int, after: bool) -> None:
             site = self.server.site
-            points.append((number, after))
             method, path, status = site.asked[-1] if site.asked else ("", "", 0)
             kind = path.split("/")[1::2] if site.taken else []
-            situation = (after, method, *kind, status, len(site.taken))
-            first_points.setdefault(situation, points[-1])
+            situations[number, after] = (after, method, *kind, status, len(site.taken))
 
         where = self.begin("recorded", faults)
         self.server.at_request = record_point
         self.good(where, "apply", "-auto-approve", "-parallelism=1")
         self.server.at_request = lambda _number, _after: None
-        return list(first_points.values()) if tries_first_calls() else points
+        return select_situations(situations)
 
     def kill_and_resume(self, number: int, faults: Faults, *, after: bool) -> None:
         where = self.begin(f"{number}-{after}", faults)
