@@ -3,9 +3,9 @@
 The README's test command tries the first of every eight, the same ones on each commit. `.ci/run`
 sets NEXUSFORM_CRASH_POINTS=first: all cases of the test files that a change can reach
 (tests/change_reach.py), and of a command's durable calls (tests/contracts/crash_runner.py) and
-requests the first one of each situation. `.ci/crashes` sets NEXUSFORM_CRASH_POINTS=all: all cases of all
-files, and each durable call and request. NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares, which
-together cover all.
+requests the first one of each situation. `.ci/crashes` sets NEXUSFORM_CRASH_POINTS=all: all cases
+of all files, and each durable call and request. NEXUSFORM_CRASH_POINTS=2/6 tries the second of six
+shares, which together cover all.
 """
 
 from __future__ import annotations

@@ -96,11 +96,7 @@ def test_capacity_reports_additional_vms(run_simulate: Any) -> None:
 
 @pytest.mark.parametrize(
     ("option", "error"),
-    [
-        ("-var=region=north", ""),
-        ("-var=reigon=north", "reigon"),
-        ("-var=size=large", "size"),
-    ],
+    [("-var=region=north", ""), ("-var=reigon=north", "reigon"), ("-var=size=large", "size")],
 )
 def test_variables_are_those_of_the_configuration(
     option: str, error: str, lab: Path, capsys: pytest.CaptureFixture[str]
