@@ -23,7 +23,7 @@ PUBLIC = {
     "version_constraints": "sort_versions",
     "reference_graph": "find_dependent_outputs list_modules",
     "value_blocks": "decode_condition_blocks decode_variable_block",
-    "variable_values": "MISSING_VALUE Assignment VariableValueSource parse_variable_file",
+    "variable_values": "Assignment VariableValueSource parse_variable_file",
     "static_arguments": (
         "describe_duplicate check_name evaluate_constant evaluate_bool evaluate_string "
         "is_constant_value EMPTY_SCOPE "

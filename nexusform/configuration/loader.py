@@ -37,7 +37,6 @@ from nexusform.configuration.declarations.configuration import (
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.static_arguments import unpack_result
 from nexusform.configuration.variable_values import (
-    MISSING_VALUE,
     Assignment,
     VariableValueSource,
     parse_environment_variables,
@@ -55,6 +54,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.files.access_record import record_file_access
 from nexusform.files.regular_files import (

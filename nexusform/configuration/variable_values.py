@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.body_decoding import decode_attributes
 from nexusform.language.evaluation_run import Scope
@@ -30,8 +31,6 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string, b
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
-# Id of the error about a variable without a value and a default.
-MISSING_VALUE: Final = "no-value-for-required-variable"
 
 
 class VariableValueSource(Struct, frozen=True):

@@ -80,6 +80,8 @@ LEVELS_BY_ID: Final = {
     **{kind: Level(traits.level) for kind, traits in _TRAITS.items()},
 }
 VMS_WITHOUT_MACHINE: Final = "vms-without-machine"
+# A variable of the root module has neither a value nor a default.
+MISSING_VALUE: Final = "no-value-for-required-variable"
 # Diagnostics about missing data that counts as free capacity.
 UNKNOWN_CAPACITY_IDS: Final = frozenset(
     [VMS_WITHOUT_MACHINE, *(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)]

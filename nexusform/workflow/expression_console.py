@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.functions.function import FixedProblem, Function, build_any_parameter
 from nexusform.language.parser import parse_expression

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
-from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -25,6 +24,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     select_errors,
 )
+from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose

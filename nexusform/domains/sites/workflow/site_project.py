@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Settings
 from nexusform.configuration.loader import check_constant_variables, read_root_variables
-from nexusform.configuration.variable_values import MISSING_VALUE, Assignment, parse_variable_file
+from nexusform.configuration.variable_values import Assignment, parse_variable_file
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -19,6 +19,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.domains.sites.types.fleet_plan import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext
 from nexusform.domains.sites.workflow.definition_file import describe_data_location

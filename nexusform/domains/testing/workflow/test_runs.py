@@ -17,7 +17,6 @@ from nexusform.configuration.loader import (
     read_root_variables,
 )
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Severity,
@@ -27,6 +26,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.domains.pods.scheduling.workload_warnings import RISKS
 from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, TestFile
 from nexusform.domains.testing.workflow.tested_configuration import (

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_root_variables
-from nexusform.configuration.variable_values import MISSING_VALUE
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     DiagnosticsError,
@@ -22,7 +21,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     select_errors,
 )
-from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
+from nexusform.diagnostics.levels import MISSING_VALUE, VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
