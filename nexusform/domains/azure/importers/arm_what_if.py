@@ -324,7 +324,12 @@ class _WhatIfChangeReader:
         known_body = replace_scalars(
             body, lambda location, scalar: OMITTED if location in unknown else scalar
         )
-        self._changes.append(replace(change, action=action, body=known_body, unknown=unknown))
+        previous_body = body if action is AzAction.KEEP else get_mapping(states, "before")
+        self._changes.append(
+            replace(
+                change, action=action, body=known_body, previous_body=previous_body, unknown=unknown
+            )
+        )
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Return the changes in the predicted order.

@@ -94,8 +94,9 @@ class ToolChange(Struct, frozen=True):
     """Change of one object by another tool.
 
     `names`: parent and own name. `id`: ARM id, "" if only names identify the object. `body`:
-    requested values without the `unknown` ones (reason by path, () = all). `address`: the object in
-    the other tool, `file` its document with its `content`, `place` the path of the body in it;
+    requested values without the `unknown` ones (reason by path, () = all). `previous_body`: values
+    that the other tool read before its change, {} if unknown. `address`: the object in the other
+    tool, `file` its document with its `content`, `place` the path of the body in it;
     `dependencies`: addresses of objects created earlier.
     """
 
@@ -106,6 +107,7 @@ class ToolChange(Struct, frozen=True):
     file: str
     id: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
+    previous_body: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[Path, str] = field(default_factory=dict)
     dependencies: tuple[str, ...] = ()
     content: bytes = b""
@@ -241,9 +243,9 @@ class _ChangedSite:
 
         A change that is impossible or not predictable is reported instead.
         """
+        self._warn_if_count_differs(change)
         if change.action is AzAction.KEEP:
             self._warn_if_not_in_inventory(change)
-            self._warn_if_count_differs(change)
             return
         # The lower-case ARM id.
         key = self._find_id_key(change)
@@ -365,7 +367,7 @@ class _ChangedSite:
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
 
     def _warn_if_count_differs(self, change: ToolChange) -> None:
-        """Warn if the inventory has another number of VMs for an unchanged pool or cluster.
+        """Warn if the inventory has another number of VMs than the other tool has read.
 
         The inventory or the plan is then older than a change of the site.
         """
@@ -373,13 +375,18 @@ class _ChangedSite:
         path = _COUNT_PATHS.get(change.kind)
         if item is None or path is None:
             return
-        planned = get_value_at_path(change.body, "properties", *path)
+        planned = get_value_at_path(change.previous_body, "properties", *path)
         listed = get_value_at_path(item.read_value(path[0]), *path[1:])
         if isinstance(planned, int) and isinstance(listed, int) and planned != listed:
+            count = format_count(planned, "VM")
+            reading = (
+                f"is unchanged and has {count} in this plan"
+                if change.action is AzAction.KEEP
+                else f"had {count} when this plan was made"
+            )
             detail = (
-                f"this object is unchanged and has {format_count(planned, 'VM')} in this plan, but "
-                f"{listed} in the inventory. The prediction uses the inventory. Capture the "
-                "inventory and make the plan again."
+                f"this object {reading}, but {listed} in the inventory. The prediction uses the "
+                "inventory. Capture the inventory and make the plan again."
             )
             self._report(
                 change, NOT_PREDICTED, detail, ("properties", *path), severity=Severity.WARNING

@@ -9,6 +9,7 @@ across modules.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
@@ -319,6 +320,7 @@ class _PlanReader:
             file=self.file,
             id=arm_id,
             body=body,
+            previous_body=_read_previous_body(entry),
             unknown=unknown,
             dependencies=dependencies,
             content=self.content,
@@ -523,6 +525,15 @@ def _build_resource_change(value: Mapping[str, Any], place: Path) -> _ResourceCh
         change=change,
         place=place,
     )
+
+
+def _read_previous_body(entry: _ResourceChange) -> Mapping[str, Any]:
+    """Return the body before the change, {} if it is unknown."""
+    body = get_value_at_path(entry.change, "before", "body")
+    if isinstance(body, str):
+        with suppress(ValueError):
+            body = json.loads(body)
+    return body if isinstance(body, Mapping) else {}
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:

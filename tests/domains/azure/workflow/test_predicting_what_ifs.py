@@ -137,6 +137,22 @@ def test_growing_and_deleted_pools(capsys: pytest.CaptureFixture[str], form: Any
     assert report["placement_changes"] == [], err
 
 
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+@pytest.mark.parametrize("change_type", ["Modify", "Delete"])
+def test_pool_changed_since_the_what_if_is_reported(
+    capsys: pytest.CaptureFixture[str], change_type: str, form: Any
+) -> None:
+    properties = dict(STANDING.get("properties") or STANDING)
+    listed = properties["count"]
+    after = build_body(POOL, {**properties, "count": listed + 2})
+    for previous in (listed, listed + 1):
+        before = build_body(POOL, {**properties, "count": previous})
+        change = build_change(POOL, change_type, None if change_type == "Delete" else after)
+        _, report, err = run_predict(capsys, form({**change, "before": before}))
+        warning = f"had {previous} VMs when this plan was made, but {listed} in the inventory"
+        assert (warning in json.dumps(report)) == (previous != listed), err
+
+
 @pytest.mark.parametrize(
     ("changes", "more", "said"),
     [

@@ -730,6 +730,30 @@ def test_unchanged_pool_of_another_size_is_reported(
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
 
 
+@pytest.mark.parametrize("is_text", [False, True], ids=["object", "text"])
+@pytest.mark.parametrize(("previous", "is_reported"), [(4, False), (5, True)])
+@pytest.mark.parametrize("actions", [["update"], ["delete"], ["delete", "create"]])
+def test_pool_changed_since_the_plan_was_made_is_reported(
+    actions: list[str],
+    previous: int,
+    is_reported: bool,
+    is_text: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A colleague has added or removed a VM, which the change does not count on."""
+    change = build_pool("agentpool1", 6, actions, id=f"{CORE}/agentPools/agentpool1")
+    body: Any = {"properties": {"count": previous, "vmSkuName": "NC_P22_112_v1"}}
+    change["change"]["before"] = {
+        **change["change"]["before"],
+        "body": json.dumps(body) if is_text else body,
+    }
+    write_plan(change)
+    code, out, err = run_predict(capsys, "-details")
+    text = "had 5 VMs when this plan was made, but 4 in the inventory"
+    assert (code, text in join_lines(out)) == (0, is_reported), err
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
+
+
 def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_cluster("a", 0))
     code, _, err = run_predict(capsys)
