@@ -184,7 +184,7 @@ class OverwriteGuardBackend:
         return guard_backend(self.inner.select_workspace(name), is_remote=self._is_remote)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove a workspace's state."""
+        """Remove a workspace's state, with the lock held on it here."""
         self._run("delete the workspace", lambda: self.inner.delete_workspace(name))
 
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:

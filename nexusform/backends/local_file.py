@@ -51,6 +51,8 @@ from nexusform.schemas.value_types import STRING
 
 DEFAULT_PATH: Final = "state/nexusform.nfstate"
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
+# A moved journal of another document.
+_JOURNAL_COPY: Final = re.compile(r"\.journal\.old[0-9]*")
 
 # Suffixes of temporary files next to a state: of the lock, and of atomic writes.
 _TEMPORARY_FILE: Final = re.compile(
@@ -83,6 +85,7 @@ class LocalBackend:
         self._confinement = confinement
         # The state of the default workspace.
         self._base = Path(path)
+        self._workspace = workspace
         # A directory for each other workspace.
         self._workspaces = Path(workspace_directory or f"{path}.d")
         self._display_path = self._build_workspace_state_path(workspace)
@@ -230,11 +233,12 @@ class LocalBackend:
         )
 
     def delete_workspace(self, name: str) -> None:
-        """Remove a workspace.
+        """Remove a workspace, with the lock held on it here.
 
         Its directory is renamed first, so that it is deleted completely or not at all.
         """
         check_deletable(name, self.list_workspaces())
+        self._lock.check_still_held()
         path = Path(self._resolve_confined_path(self._build_workspace_state_path(name)))
         directory = path.parent
         with convert_os_errors("delete the workspace in", directory):
@@ -252,6 +256,8 @@ class LocalBackend:
             for own_name in own_names:
                 (renamed / own_name).unlink(missing_ok=True)
             renamed.rmdir()
+        if name == self._workspace:
+            self._lock.forget()
 
     def _resolve_confined_path(self, path: Path) -> str:
         try:
@@ -276,7 +282,8 @@ def _is_nexusform_file(name: str, state: str) -> bool:
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
     # Names of temporary files contain the name of the state.
     rest = name.replace(state, "", 1)
-    return is_state_file or (rest != name and _TEMPORARY_FILE.fullmatch(rest) is not None)
+    patterns = (_JOURNAL_COPY, _TEMPORARY_FILE)
+    return is_state_file or (rest != name and any(item.fullmatch(rest) for item in patterns))
 
 
 def _build_sibling_path(path: Path, suffix: str) -> Path:

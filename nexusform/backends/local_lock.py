@@ -112,6 +112,10 @@ class LocalLockFile:
         finally:
             self._release_file_lock()
 
+    def forget(self) -> None:
+        """End the lock held here after its file was removed with its directory."""
+        self._release_file_lock()
+
     def remove_abandoned_files(self) -> None:
         """Remove temporary lock files of killed processes: those without a flock."""
         name = re.compile(re.escape(self._path.name) + r"\.[0-9a-f]{16}\.tmp")

@@ -4,6 +4,7 @@ Error messages, directories, and append-only journals of lines; each line is on 
 returns (see journal_lines).
 """
 
+import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -113,6 +114,16 @@ class JournalFile:
             with suppress(FileNotFoundError):
                 self._path.unlink()
                 sync_directory(self._path.parent)
+
+    def remove_with_copies(self) -> None:
+        """Remove the file, and the files beside it that it was moved to.
+
+        Raises BackendProblem.
+        """
+        self.remove()
+        with convert_os_errors("delete the copies of the journal", self._path):
+            for path in self._path.parent.glob(f"{glob.escape(self._path.name)}.old*"):
+                path.unlink(missing_ok=True)
 
     def remove_if_merged(self) -> None:
         """Remove the file of a killed run if the document has all its lines.

@@ -341,7 +341,7 @@ class EncryptedBackend:
         return EncryptedBackend(self.inner.select_workspace(name), self._cipher)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove a workspace's state."""
+        """Remove a workspace's state, with the lock held on it here."""
         self.inner.delete_workspace(name)
 
     def list_versions(self) -> list[StoredStateVersion]:

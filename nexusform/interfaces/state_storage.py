@@ -101,7 +101,10 @@ class StateBackend(Protocol):
         """Return the same storage for another workspace."""
 
     def delete_workspace(self, name: str) -> None:
-        """Delete a workspace's state."""
+        """Delete a workspace's state.
+
+        The lock's holder deletes its own workspace; its lock ends with it, and is not released.
+        """
 
 
 @runtime_checkable

@@ -279,12 +279,12 @@ def test_records_of_a_stored_document_do_not_count_for_an_older_one(where: Backe
     assert where.open().read_journal() == []
 
 
-def replace_document(where: BackendLocation, document: bytes) -> None:
+def replace_document(where: BackendLocation, document: bytes, workspace: str = "default") -> None:
     """Replace the document without nexusform on this machine."""
-    opened: Any = where.open()
+    opened: Any = where.open().select_workspace(workspace)
     backend = opened.inner
     if where.kind.backend == "local":
-        where.directory.joinpath(where.settings["path"]).write_bytes(document)
+        Path(backend.describe()).write_bytes(document)
     elif where.kind.backend == "s3":
         backend._client.put_object(Bucket=backend._bucket, Key=backend._key, Body=document)
     elif where.kind.backend == "azurerm":
@@ -295,6 +295,7 @@ def replace_document(where: BackendLocation, document: bytes) -> None:
             connection.execute(statement, (document,))
     else:
         other = replace(where, directory=where.directory / "other").open()
+        other = other.select_workspace(workspace)
         other.read()
         other.write(document)
 
@@ -498,6 +499,35 @@ def test_workspace_is_deleted_with_all_its_content(opened: OpenedBackend) -> Non
     assert opened.backend.list_workspaces() == ["default"]
     again = opened.open_again().select_workspace("staging")
     assert (again.read(), again.read_journal()) == (None, [])
+
+
+def test_holder_of_the_lock_deletes_its_workspace(opened: OpenedBackend) -> None:
+    staging = opened.backend.select_workspace("staging")
+    staging.write(b"one")
+    staging.lock(build_lock_info())
+    staging.delete_workspace("staging")
+    assert opened.backend.list_workspaces() == ["default"]
+    again = opened.open_again().select_workspace("staging")
+    assert (again.read(), again.read_lock()) == (None, None)
+    again.lock(build_lock_info("id-2"))
+    again.write(b"two")
+    again.unlock("id-2")
+
+
+def test_deleted_workspace_leaves_no_copy_of_a_foreign_journal(where: BackendLocation) -> None:
+    if where.kind.forgets:
+        pytest.skip("its journal is stored with its document")
+    copies = []
+    for _ in range(2):
+        staging = where.open().select_workspace("staging")
+        staging.write(b"one")
+        staging.append(b"{a}")
+        replace_document(where, b"two", "staging")
+        copies.append(where.open().select_workspace("staging").move_foreign_journal())
+        where.open().delete_workspace("staging")
+    # A second copy beside the first would have a number.
+    assert copies[0]
+    assert copies[0] == copies[1]
 
 
 def test_only_existing_workspace_except_default_is_deleted(backend: StateBackend) -> None:

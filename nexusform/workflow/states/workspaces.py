@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -133,10 +132,13 @@ def _run_locked(
     operation: str,
     locking: LockOptions,
     action: Callable[[StateBackend], list[Diagnostic]],
+    *,
+    ends_lock: bool = False,
 ) -> list[Diagnostic]:
     """Run an action on a workspace under its lock.
 
-    Return the problems of the lock, the action and the release.
+    Return the problems of the lock, the action and the release. `ends_lock`: the action without
+    errors ends the lock, too.
     """
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
@@ -148,6 +150,8 @@ def _run_locked(
                 exit_stack.callback(lambda: problems.extend(lock.release()))
             if not has_errors(problems):
                 problems += action(target)
+                if ends_lock and not has_errors(problems):
+                    exit_stack.pop_all()
         except BackendProblem as problem:
             problems.append(build_error("backend-rejection", str(problem)))
     return problems
@@ -173,13 +177,16 @@ def delete_workspace(
         return existing.reject(rejection)
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    check = partial(_check_workspace_empty, name=name, force=force)
-    problems = _run_locked(session, context, backend, name, "workspace delete", locking, check)
-    if not has_errors(problems):
-        try:
-            backend.delete_workspace(name)
-        except BackendProblem as problem:
-            problems.append(build_error("backend-rejection", str(problem)))
+
+    def delete(target: StateBackend) -> list[Diagnostic]:
+        problems = _check_workspace_empty(target, name, force=force)
+        if not has_errors(problems):
+            target.delete_workspace(name)
+        return problems
+
+    problems = _run_locked(
+        session, context, backend, name, "workspace delete", locking, delete, ends_lock=True
+    )
     diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
         return Workspaces(names=(), diagnostics=diagnostics, sources=sources)

@@ -83,6 +83,7 @@ class AzureBackend(LineJournalBackend):
         self._container = container
         self._key = key
         self._snapshots = snapshots
+        self._workspace = workspace
         self._name = key if workspace == DEFAULT_WORKSPACE else f"{key}{_WORKSPACE}{workspace}"
         self._blob: BlobClient = container.get_blob_client(self._name)
         self._lease_state: _HeldBlobLease | None = None
@@ -277,15 +278,23 @@ class AzureBackend(LineJournalBackend):
         )
 
     def delete_workspace(self, name: str) -> None:
-        """Delete the blobs of a workspace and its history."""
+        """Delete the blobs of a workspace and its history, with the lock held on it here."""
         check_deletable(name, self.list_workspaces())
-        self.select_workspace(name).remove()
+        workspace = self if name == self._workspace else self.select_workspace(name)
+        workspace.remove()
 
     def remove(self) -> None:
-        """Delete state, journal and history."""
+        """Delete state, journal and history; the lock held here is the lease of the state."""
+        self.check_lease()
+        lease_state = self._lease_state
+        lease_argument = {} if lease_state is None else {"lease": lease_state.lease_id}
         with self._convert_errors("delete the workspace"):
             self._journal.delete()
-            self._blob.delete_blob(delete_snapshots="include")
+            self._journal.delete_copies()
+            self._blob.delete_blob(delete_snapshots="include", **lease_argument)
+        self._lease_state = None
+        if lease_state is not None:
+            lease_state.lease.stop()
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
@@ -400,6 +409,8 @@ class _BlobJournal:
         self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix
+        # Not below the prefix of the journal.
+        self._copy_prefix = f"{prefix[:-1]}.old"
         self._check_lease = check_lease
         # joins concurrent appends.
         self._batch_writer = LineBatcher(self._write_lines)
@@ -437,8 +448,7 @@ class _BlobJournal:
         from azure.core.exceptions import ResourceExistsError
 
         for number in count(1):
-            # Not below the prefix of the journal.
-            blob = self._get_blob(f"{self._prefix[:-1]}.old{number if number > 1 else ''}")
+            blob = self._get_blob(f"{self._copy_prefix}{number if number > 1 else ''}")
             try:
                 blob.upload_blob(b"\n".join([*lines, b""]), overwrite=False)
             except ResourceExistsError:
@@ -465,6 +475,11 @@ class _BlobJournal:
         for name in self._list_names():
             self._get_blob(name).delete_blob()
         self._blob = None
+
+    def delete_copies(self) -> None:
+        """Delete the copies of journals that continued other documents."""
+        for name in list(self._container.list_blob_names(name_starts_with=self._copy_prefix)):
+            self._get_blob(name).delete_blob()
 
     def _list_names(self) -> list[str]:
         return sorted(self._container.list_blob_names(name_starts_with=self._prefix))

@@ -282,18 +282,24 @@ class HttpBackend:
         return HttpBackend(self._service, self._journal_directory, name)
 
     def delete_workspace(self, name: str) -> None:
-        """Delete a workspace's state."""
+        """Delete a workspace's state, with the lock held on it here."""
         check_deletable(name, self.list_workspaces())
-        self.select_workspace(name).remove()
+        workspace = self if name == self._workspace else self.select_workspace(name)
+        workspace.remove()
         self._write_workspace_index(
             [workspace for workspace in self._read_workspace_index() if workspace != name]
         )
 
     def remove(self) -> None:
-        """Delete state and journal."""
+        """Delete state and journal; the lock held here is released directly before.
+
+        GitLab rejects the deletion of a locked state.
+        """
         address = self._workspace_service.address
+        if self._lock_id:
+            self.unlock(self._lock_id)
         self._send_request("DELETE", address, "delete the workspace", accepted=_MISSING_STATUSES)
-        self._journal.remove()
+        self._journal.remove_with_copies()
 
     def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""

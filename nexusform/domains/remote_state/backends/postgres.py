@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 _MAX_VERSIONS: Final = 100  # kept per workspace
+# After the name of a workspace: ":" is in no name, and a row without a document is not listed.
+_JOURNAL_COPY: Final = ":journal.old"
 
 _PLAIN: Final = (
     "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
@@ -250,14 +252,25 @@ class PostgresBackend(LineJournalBackend):
         return PostgresBackend(self._database, name)
 
     def delete_workspace(self, name: str) -> None:
-        """Delete the row of a workspace.
+        """Delete the row of a workspace, with the lock held on it here.
 
         The database deletes its journal and versions (ON DELETE CASCADE).
         """
         check_deletable(name, self.list_workspaces())
-        statement = "DELETE FROM {schema}.workspaces WHERE name = %s"
-        with self._open_session("delete the workspace") as connection:
-            connection.execute(self._database.format_sql(statement), (name,))
+        workspace = self if name == self._workspace else self.select_workspace(name)
+        workspace.remove()
+
+    def remove(self) -> None:
+        """Delete the row, those of its copied journals, and the lock held here."""
+        statement = "DELETE FROM {schema}.workspaces WHERE id = %s OR starts_with(name, %s)"
+        with self._begin_fenced_transaction("delete the workspace") as (connection, row):
+            sql = self._database.format_sql(statement)
+            connection.execute(sql, (row, f"{self._workspace}{_JOURNAL_COPY}"))
+        lock_state = self._lock_state
+        self._lock_state = None
+        if lock_state is not None:
+            lock_state.lease.stop()
+            lock_state.connection.close()
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
@@ -364,12 +377,11 @@ class PostgresBackend(LineJournalBackend):
 
     def keep_journal_copy(self, lines: Sequence[bytes]) -> str:
         """Write the lines as the journal of a hidden workspace; return its location."""
-        # ":" is in no name of a workspace, and a row without a document is not listed.
         make = (
             "INSERT INTO {schema}.workspaces (name) SELECT %s || (count(*) + 1) FROM "
             "{schema}.workspaces WHERE starts_with(name, %s) RETURNING id, name"
         )
-        prefix = f"{self._workspace}:journal.old"
+        prefix = f"{self._workspace}{_JOURNAL_COPY}"
         with self._begin_fenced_transaction("move the journal") as (connection, _):
             sql = self._database.format_sql
             found = connection.execute(sql(make), (prefix, prefix)).fetchone()

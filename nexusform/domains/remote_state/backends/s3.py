@@ -95,6 +95,7 @@ class S3Backend(LineJournalBackend):
         self._client = client
         self._bucket = bucket
         self._base_key = key
+        self._workspace = workspace
         self._prefix = prefix
         self._key = key if workspace == DEFAULT_WORKSPACE else f"{prefix}/{workspace}/{key}"
         self._objects = _BucketObjects(client, bucket, max_bytes)
@@ -253,18 +254,24 @@ class S3Backend(LineJournalBackend):
         )
 
     def delete_workspace(self, name: str) -> None:
-        """Delete the objects of a workspace."""
+        """Delete the objects of a workspace, with the lock held on it here."""
         check_deletable(name, self.list_workspaces())
-        self.select_workspace(name).remove()
+        workspace = self if name == self._workspace else self.select_workspace(name)
+        workspace.remove()
 
     def remove(self) -> None:
-        """Delete state, lock and journal."""
+        """Delete state, journal and lock."""
+        self.check_lease()
         with self._convert_errors("delete the workspace"):
             # Other states may have keys that begin with this one.
             for prefix in (f"{self._key}.journal/", f"{self._key}.journal.old"):
                 for key in self._objects.list_keys(prefix):
                     self._objects.delete(key)
             self._objects.delete(self._key)
+            lease = self._lease
+            self._lease = None
+            if lease is not None:
+                lease.stop()
             self._objects.delete(self._lock_key)
 
     def list_versions(self) -> list[StoredStateVersion]:
