@@ -43,6 +43,7 @@ from nexusform.state.objects import InstanceState, ObjectState, OutputState, Sta
 FORMAT: Final = "nexusform"
 KIND: Final = "state"
 _MAX_ERRORS: Final = 20
+_FIX_DOCUMENT: Final = "No changes were made. Fix the document."
 
 _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "format": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
@@ -190,12 +191,16 @@ def _build_instances(
 
 
 def decode_state(
-    data: bytes, name: str, schemas: Mapping[str, BlockSchema] | None = None
+    data: bytes,
+    name: str,
+    schemas: Mapping[str, BlockSchema] | None = None,
+    remedy: str = _FIX_DOCUMENT,
 ) -> tuple[State | None, list[Diagnostic]]:
     """Decode a state document.
 
-    Return the state, or None, and the diagnostics; `name` is its name in messages. With `schemas`
-    (by resource type) duplicate keys are reported, and the attributes of resources validated.
+    Return the state, or None, and the diagnostics; `name` is its name in messages, and `remedy` is
+    what to do about a damaged one. With `schemas` (by resource type) duplicate keys are reported,
+    and the attributes of resources validated.
     """
     with pause_garbage_collection():
         try:
@@ -209,9 +214,9 @@ def decode_state(
             position = f"line {span.start.line}, column {span.start.column}"
             truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
             mistake = f"{problem.message}, at {position}.{truncation_hint}"
-            detail = f"{name} is not valid JSON: {mistake} {_format_remedy(name)}"
+            detail = f"{name} is not valid JSON: {mistake} {remedy}"
             return None, [build_error("state-is-not-valid-json", detail, span)]
-        state, problems = _decode_document(document, name, schemas or {}, lambda: data)
+        state, problems = _decode_document(document, name, schemas or {}, lambda: data, remedy)
         # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer
         # version.
         is_ours = state is not None or problems[0].id == object_codec.INVALID
@@ -221,25 +226,32 @@ def decode_state(
     if not duplicate_keys:
         return state, problems
     key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
-    remedy = "Remove one of each, or restore an earlier state (`nexusform state history`)."
-    detail = f"{name} contains duplicate keys in one object: {key_list}. {remedy}"
+    detail = (
+        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each. {remedy}"
+    )
     return None, [build_error("inconsistent-state", detail), *problems]
 
 
-def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document given as plain data, `name` in messages.
+def decode_plain_document(
+    document: Any, name: str, remedy: str
+) -> tuple[State | None, list[Diagnostic]]:
+    """Decode a state document given as plain data, `name` and `remedy` in messages.
 
     Return the state (or None), and the problems.
     """
     # Without schemas, no attributes are validated; the text only locates problems.
     with pause_garbage_collection():
         return _decode_document(
-            document, name, {}, get_text=lambda: json_codec.render_json(document, indent=True)
+            document, name, {}, lambda: json_codec.render_json(document, indent=True), remedy
         )
 
 
 def _decode_document(
-    document: Any, name: str, schemas: Mapping[str, BlockSchema], get_text: Callable[[], bytes]
+    document: Any,
+    name: str,
+    schemas: Mapping[str, BlockSchema],
+    get_text: Callable[[], bytes],
+    remedy: str,
 ) -> tuple[State | None, list[Diagnostic]]:
     """Decode a document if its format is readable.
 
@@ -251,7 +263,7 @@ def _decode_document(
     reader = _StateReader(schemas)
     state = reader.read_state(document)
     problems = (
-        _build_diagnostics_with_positions(reader.problems, get_text(), name)
+        _build_diagnostics_with_positions(reader.problems, get_text(), name, remedy)
         if reader.problems
         else []
     )
@@ -305,17 +317,8 @@ def _build_foreign_document_error(name: str, reason: str) -> Diagnostic:
     return build_error("not-a-nexusform-state", f"{name} cannot be used. {reason}")
 
 
-def _format_remedy(name: str) -> str:
-    return (
-        "No changes were made. Fix the document, or replace it with a backup: `nexusform state "
-        "push -force FILE`. "
-        f'The local backend keeps the previous one as "{name.partition(", version ")[0]}.backup"; '
-        "others keep versions."
-    )
-
-
 def _build_diagnostics_with_positions(
-    problems: list[Problem], data: bytes, name: str
+    problems: list[Problem], data: bytes, name: str, remedy: str
 ) -> list[Diagnostic]:
     """Build diagnostics at the lines of the first problems.
 
@@ -334,7 +337,7 @@ def _build_diagnostics_with_positions(
         position = (
             f"line {span.start.line}, column {span.start.column} ({format_json_path(problem.path)})"
         )
-        detail = f"{name}, {position}: {problem.detail} {_format_remedy(name)}"
+        detail = f"{name}, {position}: {problem.detail} {remedy}"
         diagnostics.append(build_error(object_codec.INVALID, detail, span))
     if len(problems) > len(reported):
         summary = f"{name} has {len(problems) - len(reported)} more errors of this kind."

@@ -258,7 +258,7 @@ def test_forced_push_replaces_a_damaged_state(capsys: pytest.CaptureFixture[str]
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "version backup is not valid JSON" in said
     assert "version backup.backup" not in said
-    assert f'the previous one as "{PATH}.backup"' in said
+    assert "It is left out of the history." in said
 
 
 def test_push_of_older_state_reuses_no_creation_number() -> None:

@@ -57,6 +57,15 @@ def load_schemas() -> Mapping[str, BlockSchema]:
     return build_registries().schemas["managed"]
 
 
+def _format_remedy(backend: StateBackend) -> str:
+    """Format what to do about a damaged state document."""
+    return (
+        "No changes were made. Fix the document, or replace it with a backup: `nexusform state "
+        "push -force FILE`. The local backend keeps the previous one as "
+        f'"{backend.describe()}.backup"; others keep versions.'
+    )
+
+
 def read_stored_state(
     backend: StateBackend, *, checks_objects: bool = True
 ) -> tuple[StoredState | None, list[Diagnostic]]:
@@ -84,7 +93,9 @@ def read_stored_state(
     if document is not None:
         from nexusform.state import state_codec
 
-        state, problems = state_codec.decode_state(document, backend.describe(), types)
+        state, problems = state_codec.decode_state(
+            document, backend.describe(), types, _format_remedy(backend)
+        )
     if state is None:
         return None, problems
     # No journal: the digest is of the document itself.

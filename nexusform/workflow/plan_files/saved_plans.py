@@ -170,7 +170,7 @@ def read_prior_state(saved: SavedPlan, path: str) -> tuple[State | None, list[Di
     """Return the state before a plan, as stored in its file; None with errors."""
     if not saved.prior_state:
         return EMPTY, []
-    return state_codec.decode_plain_document(saved.prior_state, path)
+    return state_codec.decode_plain_document(saved.prior_state, path, "Create the plan again.")
 
 
 def get_configuration_sources(saved: SavedPlan) -> dict[str, SourceFile]:

@@ -87,7 +87,10 @@ def list_earlier_versions(
             diagnostics.append(build_warning("unreadable-version", str(problem)))
             continue
         state, problems = state_codec.decode_state(
-            document, f"{backend.describe()}, version {stored_version.id}", schemas
+            document,
+            f"{backend.describe()}, version {stored_version.id}",
+            schemas,
+            "It is left out of the history.",
         )
         diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
         if state is not None:
