@@ -25,7 +25,6 @@ from nexusform.applying.provider_calls import (
 )
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import (
-    UNFINISHED_KEY,
     ObjectKey,
     Provider,
     ProviderProblem,
@@ -36,6 +35,7 @@ from nexusform.interfaces.state_storage import BatchJournalBackend, CheckpointBa
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.plans.plan import Action, Change, Plan, StepKind
 from nexusform.resources.address import Address
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 from nexusform.state import state_codec
 from nexusform.state.journal import (
     NO_STEP,

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from nexusform.applying.events import DEFAULT_OPTIONS, ExecutionOptions
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import (
-    UNFINISHED_KEY,
     ChangeRequest,
     ChangeResult,
     ObjectKey,
@@ -21,6 +20,7 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.plans.plan import Action, Change, Step, StepKind
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 from nexusform.state.objects import (
     EMPTY_INSTANCE,
     InstanceState,

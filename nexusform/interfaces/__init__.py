@@ -6,14 +6,14 @@ PUBLIC = {
         "EARLIER_CREATION_HINT CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider "
         "Clock DataResult "
         "DryRunProvider "
-        "ExternalQueryProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey "
+        "ExternalQueryProblem FileProblem Files ManualStepPending ObjectKey "
         "PermissionedProvider "
         "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest "
         "ReadResult SiteCapture "
         "PluginRegistries "
         "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader "
         "StateUser "
-        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UNREAD_KEY UnplacedVms "
+        "StepPending StepProgress UnplacedVms "
         "VmHandlers get_unfinished_message"
     ),
     "state_storage": (

@@ -301,20 +301,6 @@ class ReadRequest(Struct, frozen=True):
         return self.attributes or self.planned or {}
 
 
-# Key of unmanaged VMs in the note of a rack or machine: rows with the fields of `OccupiedCapacity`.
-UNMANAGED_KEY: Final = "unmanaged"
-# Key of VMs removed from state that are still running, in such rows, until a provider reads the
-# site.
-FORGOTTEN_KEY: Final = "forgotten"
-# Key of the facts of a site that nexusform does not read, in the note of the site: rows with the
-# first fields of `UnreadFact`.
-UNREAD_KEY: Final = "unread"
-# Key of a failed change in the note of an object, in the provider's own fields, with a `message`
-# for people. It is pending until the provider reads or completes it. With `in_progress` it is still
-# in progress.
-UNFINISHED_KEY: Final = "unfinished"
-
-
 def get_unfinished_message(unfinished: Mapping[str, Any]) -> str:
     """Return the message of the note about an unfinished change.
 

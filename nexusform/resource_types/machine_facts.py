@@ -37,7 +37,7 @@ from nexusform.scheduling.racks.vms import (
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
-from nexusform.schemas.value_types import BOOL, NUMBER, STRING, SetType
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ObjectType, SetType
 
 COMPUTE_PLANE: Final = "compute-plane"
 CORDONED: Final = "cordoned"
@@ -252,6 +252,16 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
         find_title=lambda status: status,
         export_field="detailedStatus",
     ),
+)
+# Facts of a machine as last read, in its private data or that of its rack.
+OBSERVED_FACTS: Final = ObjectType.create(
+    {
+        **{fact.name: fact.attribute.type for fact in MACHINE_FACTS},
+        "message": STRING,
+        "since": STRING,
+        "cordoned_by": STRING,
+        CORDONED_BY_ACTION: BOOL,
+    }
 )
 EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
 # A machine keeps its roles; its status changes.

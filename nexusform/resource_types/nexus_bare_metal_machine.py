@@ -16,6 +16,7 @@ from nexusform.resource_types.machine_facts import (
     MACHINE_BLOCK,
     MACHINE_FACTS,
     MACHINE_SKU,
+    OBSERVED_FACTS,
     build_machine,
     check_hardware,
     compute_cordon_status,
@@ -43,7 +44,7 @@ from nexusform.scheduling.site_inventory import (
     OccupiedCapacity,
     PlanInventory,
 )
-from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, make_private_entry
 from nexusform.schemas.value_types import NUMBER, STRING, ListType
 
 _OCCUPIED: Final = NestedBlock(
@@ -83,6 +84,7 @@ _SCHEMA: Final = BlockSchema(
     },
     {"machine": MACHINE_BLOCK, "occupied": _OCCUPIED},
     "One bare-metal machine of a rack.",
+    private={OBSERVED_KEY: make_private_entry(OBSERVED_FACTS, "Facts as last read.")},
 )
 build_id: Final = build_id_builder("rack_id", "name")
 

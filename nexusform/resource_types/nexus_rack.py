@@ -13,6 +13,7 @@ from nexusform.resource_types.machine_facts import (
     MACHINE_BLOCK,
     MACHINE_FACTS,
     MACHINE_SKU,
+    OBSERVED_FACTS,
     build_machine,
     check_hardware,
     merge_observed_facts,
@@ -40,6 +41,7 @@ from nexusform.schemas.block_schema import (
     NestedBlock,
     Nesting,
     OnChange,
+    make_private_entry,
 )
 from nexusform.schemas.value_types import NUMBER, STRING, MapType, ObjectType
 from nexusform.values.typed_value import UNKNOWN
@@ -101,6 +103,9 @@ _SCHEMA: Final = BlockSchema(
     },
     {"machine": MACHINE_BLOCK, "machine_override": _OVERRIDE},
     "A rack of identical machines, named <rack>-bm<slot>.",
+    private={
+        OBSERVED_KEY: make_private_entry(MapType(OBSERVED_FACTS), "Facts of machines as last read.")
+    },
 )
 build_id: Final = build_id_builder("site_id", "name")
 

@@ -6,11 +6,35 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType, Type
+from nexusform.schemas.value_types import (
+    BOOL,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    TupleType,
+    Type,
+)
+
+# Keys of the private data of any object in state; `COMMON_PRIVATE` has their schemas.
+# Unmanaged VMs of a rack or machine: rows with the fields of `OccupiedCapacity`.
+UNMANAGED_KEY: Final = "unmanaged"
+# VMs removed from state that are still running, in such rows, until a provider reads the site.
+FORGOTTEN_KEY: Final = "forgotten"
+# Facts of a site that nexusform does not read: rows with the first fields of `UnreadFact`.
+UNREAD_KEY: Final = "unread"
+# Failed change of an object, in the provider's own fields, with a `message` for people. It is
+# pending until the provider reads or completes it. With `in_progress` it is still in progress.
+UNFINISHED_KEY: Final = "unfinished"
+# VMs by their placement: rows of the serial of the state then, the trigger, and the names.
+PLACED_KEY: Final = "placed"
+# Machines that VMs had to leave, by name of the VM.
+PREVIOUS_MACHINES_KEY: Final = "previous_machines"
 
 
 class Nesting(StrEnum):
@@ -70,6 +94,7 @@ class AttributeSchema(Struct, frozen=True):
     `member_choices`: values of members of the objects in a map; null is one only if listed.
     `required_members`: members that objects in the value have in every state, as dotted names
     without list positions and keys of maps. The readers of other members have a default.
+    `optional_elements`: number of the last elements of its tuples that may be absent in state.
     """
 
     type: Type
@@ -99,6 +124,7 @@ class AttributeSchema(Struct, frozen=True):
     earlier_keys: Mapping[str, str] = field(default_factory=dict)
     member_choices: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     required_members: tuple[str, ...] = ()
+    optional_elements: int = 0
 
     @property
     def is_configurable(self) -> bool:
@@ -125,7 +151,7 @@ class BlockSchema(Struct, frozen=True):
     """Body of a block.
 
     `lengths` maps count arguments to their list: if both are set, they must agree. `private` are
-    the parts of the private data of an object in state that are read without further checks.
+    the entries of this type in the private data of its objects in state, besides COMMON_PRIVATE.
     """
 
     attributes: Mapping[str, AttributeSchema]
@@ -197,3 +223,32 @@ def find_schema(
             return block
         current = block.schema
     return None
+
+
+def make_private_entry(
+    kind: ListType | MapType | ObjectType, description: str, *, optional_elements: int = 0
+) -> AttributeSchema:
+    """Return the schema of an entry; `optional_elements` are the last ones of its rows."""
+    return AttributeSchema(kind, description, computed=True, optional_elements=optional_elements)
+
+
+# Machine, name, cores, memory, disk, number of cells; then the numbers of the cells, if known.
+_VM_ROWS: Final = ListType(
+    TupleType((STRING, STRING, NUMBER, NUMBER, NUMBER, NUMBER, ListType(NUMBER)))
+)
+COMMON_PRIVATE: Final[Mapping[str, AttributeSchema]] = {
+    UNMANAGED_KEY: make_private_entry(_VM_ROWS, "Unmanaged VMs.", optional_elements=1),
+    FORGOTTEN_KEY: make_private_entry(_VM_ROWS, "Forgotten VMs.", optional_elements=1),
+    UNREAD_KEY: make_private_entry(
+        ListType(TupleType((STRING, STRING, STRING, STRING, NUMBER, STRING, STRING))),
+        "Unread facts: kind, name, field, file, line, influence, reason.",
+    ),
+    UNFINISHED_KEY: make_private_entry(
+        ObjectType.create({"message": STRING, "brief": STRING, "in_progress": BOOL}),
+        "Failed change.",
+    ),
+    PLACED_KEY: make_private_entry(
+        ListType(TupleType((NUMBER, STRING, ListType(STRING)))), "Placements of VMs."
+    ),
+    PREVIOUS_MACHINES_KEY: make_private_entry(MapType(STRING), "Machines left by VMs."),
+}

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import (
+    COMMON_PRIVATE,
     AttributeSchema,
     BlockSchema,
     NestedBlock,
@@ -56,7 +57,7 @@ def validate_private_data(schema: BlockSchema, private: Mapping[str, Any] | None
 
     Null is as absent.
     """
-    if not schema.private or not private:
+    if not private:
         return []
     problems: list[Problem] = []
     for name, check in _build_private_checks(schema).items():
@@ -67,7 +68,10 @@ def validate_private_data(schema: BlockSchema, private: Mapping[str, Any] | None
 
 @lru_cache(maxsize=1024)
 def _build_private_checks(schema: BlockSchema) -> dict[str, _Check]:
-    return {name: _build_attribute_check(part) for name, part in schema.private.items()}
+    return {
+        name: _build_attribute_check(part)
+        for name, part in {**COMMON_PRIVATE, **schema.private}.items()
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -98,7 +102,9 @@ def _build_body_check(schema: BlockSchema) -> _Check:
 
 def _build_attribute_check(attribute: AttributeSchema) -> _Check:
     """Build the check of an attribute: its type, choices, bounds and members."""
-    check = _build_type_check(attribute.type, attribute.required_members)
+    check = _build_type_check(
+        attribute.type, attribute.required_members, attribute.optional_elements
+    )
     has_limits = attribute.minimum is not None or bool(attribute.choices)
     if has_limits and attribute.type.__class__ is PrimitiveType:
         check = partial(_check_choices_and_bounds, attribute, check)
@@ -181,10 +187,13 @@ def _build_block_check(block: NestedBlock) -> _Check:
 
 
 @lru_cache(maxsize=1024)
-def _build_type_check(value_type: Type, required_members: tuple[str, ...] = ()) -> _Check:
+def _build_type_check(
+    value_type: Type, required_members: tuple[str, ...] = (), optional_elements: int = 0
+) -> _Check:
     """Build the check of all values of a type.
 
-    `required_members` are dotted names of members of its objects.
+    `required_members` are dotted names of members of its objects, `optional_elements` the number of
+    the last elements that its tuples may lack.
     """
     if value_type is DYNAMIC:
         return lambda _value, _path: iter(())
@@ -214,8 +223,12 @@ def _build_type_check(value_type: Type, required_members: tuple[str, ...] = ()) 
         check_element = _build_type_check(value_type.element, required_members)
         return partial(_check_map, check_element, rejects_null)
     if isinstance(value_type, TupleType):
-        return partial(_check_tuple, tuple(map(_build_type_check, value_type.elements)))
-    return partial(_check_list, _build_type_check(value_type.element, required_members))
+        return partial(
+            _check_tuple, tuple(map(_build_type_check, value_type.elements)), optional_elements
+        )
+    return partial(
+        _check_list, _build_type_check(value_type.element, required_members, optional_elements)
+    )
 
 
 def _select_below(name: str, members: tuple[str, ...]) -> tuple[str, ...]:
@@ -280,16 +293,20 @@ def _check_list(check_element: _Check, value: Any, path: Path) -> Iterator[Probl
             yield from check_element(part, (*path, position))
 
 
-def _check_tuple(checks: tuple[_Check, ...], value: Any, path: Path) -> Iterator[Problem]:
-    """Check a list of fixed length and its elements."""
+def _check_tuple(
+    checks: tuple[_Check, ...], optional_count: int, value: Any, path: Path
+) -> Iterator[Problem]:
+    """Check a list of fixed length, except for its last optional elements, and its elements."""
+    minimum = len(checks) - optional_count
+    count = f"{minimum} to {len(checks)}" if optional_count else str(minimum)
     if value.__class__ is not list:
-        yield _build_wrong_type_problem(path, value, f"a list of {len(checks)} values")
+        yield _build_wrong_type_problem(path, value, f"a list of {count} values")
         return
-    if len(value) != len(checks):
-        detail = f"This list must have {len(checks)} values, not {len(value)}."
+    if not minimum <= len(value) <= len(checks):
+        detail = f"This list must have {count} values, not {len(value)}."
         yield build_invalid_member_problem(path, detail)
         return
-    for position, (check, part) in enumerate(zip(checks, value, strict=True)):
+    for position, (check, part) in enumerate(zip(checks, value, strict=False)):
         yield from check(part, (*path, position))
 
 

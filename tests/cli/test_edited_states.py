@@ -148,3 +148,15 @@ def test_each_wrong_part_has_a_diagnostic(
         error = " ".join(capsys.readouterr().err.replace("│", " ").split())
         assert message in error, (part, error)
         assert "Fix the document, or replace it with a backup" in error
+
+
+def test_remedy_of_a_damaged_pushed_file_names_no_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for document in ("{", '{"format": "nexusform", "kind": "state", "version": 1, "serial": "x"}'):
+        (tmp_path / "pushed.json").write_text(document)
+        assert run_command_line(["state", "push", "pushed.json"]) == 1
+        error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert "Fix the document." in error
+        assert "backup" not in error

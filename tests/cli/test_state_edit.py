@@ -7,10 +7,10 @@ import pytest
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
-from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.interfaces.state_storage import LockInfo
 from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms
 from nexusform.resources.address import parse_address
+from nexusform.schemas.block_schema import FORGOTTEN_KEY
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import decode_state, encode_state
 from tests.taints import taint_in_file

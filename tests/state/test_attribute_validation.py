@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.resource_types.registry import build_registries
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import (
     NUMBER,
@@ -193,3 +194,81 @@ def test_private_data_is_checked_where_the_schema_has_it() -> None:
         ("private", "rows", 2),
     ]
     assert problems[2].detail == "This list must have 2 values, not 1."
+
+
+@pytest.mark.parametrize("kind", ["nexus_rack", "nexus_kubernetes_cluster", "nexus_site"])
+@pytest.mark.parametrize(
+    ("entry", "path", "detail"),
+    [
+        ({"forgotten": [["bm1", "vm"]]}, ("forgotten", 0), "have 6 to 7 values, not 2."),
+        ({"forgotten": 7}, ("forgotten",), '"forgotten" must be a list.'),
+        ({"unmanaged": [["bm1", "vm", None, 1, 0, 1]]}, ("unmanaged", 0, 2), "a number, not null."),
+        ({"unmanaged": [["bm1", "vm", 1, 1, 0, 1, 5]]}, ("unmanaged", 0, 6), "must be a list."),
+        ({"unread": [["server", "a"]]}, ("unread", 0), "have 7 values, not 2."),
+        ({"unfinished": "x"}, ("unfinished",), '"unfinished" must be an object.'),
+        ({"unfinished": {"message": 5}}, ("unfinished", "message"), "must be a string."),
+        ({"placed": [[1, "new"]]}, ("placed", 0), "have 3 values, not 2."),
+        ({"placed": [["a", "new", []]]}, ("placed", 0, 0), "must be a number."),
+        ({"previous_machines": {"vm": 5}}, ("previous_machines", "vm"), "must be a string."),
+    ],
+)
+def test_common_entries_of_private_data_are_checked_for_every_type(
+    kind: str, entry: dict[str, Any], path: tuple[str | int, ...], detail: str
+) -> None:
+    schema = build_registries().resource_types[kind].schema
+    (problem,) = validate_private_data(schema, entry)
+    assert problem.path == ("private", *path)
+    assert problem.detail.endswith(detail)
+
+
+def test_common_entries_of_private_data_may_be_absent_or_sound() -> None:
+    schema = build_registries().resource_types["nexus_rack"].schema
+    row = ["bm1", "vm", 8, 32.5, 100, 2]
+    sound = {
+        "forgotten": [row, [*row, [0, 1]]],
+        "unmanaged": None,
+        "unread": [["server", "a", "x", "base_hot", 14, "placement", ""]],
+        "unfinished": {"message": "It failed.", "parts": [], "times": 1},
+        "placed": [[3, "scale_out", ["vm-1"]]],
+        "observed": {"bm1": {"power_state": "On", "since": None, "later": 1}},
+    }
+    assert validate_private_data(schema, sound) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "observed", "path"),
+    [
+        ("nexus_rack", {"bm1": 3}, ("bm1",)),
+        ("nexus_rack", {"bm1": {"power_state": True}}, ("bm1", "power_state")),
+        ("nexus_bare_metal_machine", {"cordoned_by_action": "no"}, ("cordoned_by_action",)),
+        ("nexus_bare_metal_machine", [], ()),
+    ],
+)
+def test_observed_facts_of_machines_are_checked(
+    kind: str, observed: Any, path: tuple[str, ...]
+) -> None:
+    schema = build_registries().resource_types[kind].schema
+    problems = validate_private_data(schema, {"observed": observed})
+    assert [problem.path for problem in problems] == [("private", "observed", *path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "path"),
+    [
+        ("selected_resources", [{"kind": "ConfigMap", "name": "a"}], ("group",)),
+        ("evictions", [{"name": "e", "executed": True}], ("cluster_name",)),
+        ("evictions", [{"name": "e", "cluster_name": "c"}], ("executed",)),
+        ("placement_statuses", [{"cluster_name": "c"}], ("conditions",)),
+    ],
+)
+def test_recorded_members_of_a_placement_are_required(
+    name: str, items: list[dict[str, Any]], path: tuple[str, ...]
+) -> None:
+    types = build_registries().resource_types
+    schema = types["fleet_cluster_resource_placement"].schema
+    # Only this attribute, without the required arguments.
+    problems = [
+        problem for problem in validate_attributes(schema, {name: items}) if problem.path[0] == name
+    ]
+    assert problems[0].path == (name, 0, *path)
+    assert problems[0].detail == f'"{path[-1]}" is missing.'

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import ConversionProblem, Path, get_text
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.language.type_conversion import convert_value, describe_problem
@@ -23,6 +23,7 @@ from nexusform.planning.preparation.prior_state import (
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action, Change, Drift, Mode
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import EMPTY_INSTANCE, ObjectState, State
 

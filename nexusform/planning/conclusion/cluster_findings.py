@@ -12,7 +12,7 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.scalars import list_scalars
-from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, PluginRegistries
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.releases.kubernetes_versions import (
     ABANDONED,
@@ -29,6 +29,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult, index_site_res
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
 from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, SiteResources
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 
 ENDING: Final = "ending-kubernetes-version"
 _PATH: Final = ("kubernetes_version",)

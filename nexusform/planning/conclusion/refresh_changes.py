@@ -6,7 +6,7 @@ VMs stay, except those on missing machines or observed elsewhere.
 from collections.abc import Iterator, Mapping
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType, get_unfinished_message
+from nexusform.interfaces.plugins import ResourceType, get_unfinished_message
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import index_vms
@@ -20,6 +20,7 @@ from nexusform.plans.site_capacity.occupancy import add_unread_facts
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.scheduling.site_inventory import add_observed_facts
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 from nexusform.state.objects import InstanceState, ObjectState, iterate_current_objects
 
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors
-from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping
 from nexusform.json_data.secret_paths import find_secret_paths
 from nexusform.planning.instances.attribute_differences import (
@@ -19,7 +18,13 @@ from nexusform.planning.instances.attribute_differences import (
 from nexusform.planning.instances.instance import SENSITIVE_PLACEMENT, UNKNOWN_PLACEMENT, Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import ArgumentAdjustment
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, find_schema
+from nexusform.schemas.block_schema import (
+    UNFINISHED_KEY,
+    AttributeSchema,
+    BlockSchema,
+    Nesting,
+    find_schema,
+)
 from nexusform.schemas.value_types import MapType
 from nexusform.values.typed_value import UNKNOWN
 

@@ -11,7 +11,6 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import (
     Path,
     convert_to_plain,
@@ -34,6 +33,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Key, ModulePath
 from nexusform.schemas.block_schema import (
+    UNFINISHED_KEY,
     BlockSchema,
     NestedBlock,
     Nesting,

@@ -15,7 +15,7 @@ from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.configuration.reference_checks import format_wrong_type
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.phrases import group_by
-from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, get_unfinished_message
+from nexusform.interfaces.plugins import PlanningKind, get_unfinished_message
 from nexusform.json_data.plain_data import get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.attribute_differences import (
@@ -63,6 +63,7 @@ from nexusform.resources.address import (
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import PlanInventory, add_observed_facts
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 from nexusform.state.objects import ObjectState
 
 

@@ -19,7 +19,6 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import MACHINE_LOST
@@ -31,6 +30,7 @@ from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
 from nexusform.resources.address import Address
+from nexusform.schemas.block_schema import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.state.objects import replace_note_entry
 
 MISSING_MACHINE = "vms-on-missing-machine"

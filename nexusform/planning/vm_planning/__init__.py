@@ -12,7 +12,5 @@ PUBLIC = {
         "place_unmanaged_vms SitePlan build_object_inventory list_machines "
         "find_sku SiteObject build_vm_name"
     ),
-    "vm_object": (
-        "get_previous_machine record_vm_placements PLACED_KEY find_placement_origin VmKey VmObject"
-    ),
+    "vm_object": ("get_previous_machine record_vm_placements find_placement_origin VmKey VmObject"),
 }

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PluginRegistries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -25,6 +25,7 @@ from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.site_inventory import OccupiedCapacity
+from nexusform.schemas.block_schema import FORGOTTEN_KEY, UNMANAGED_KEY
 from nexusform.state.objects import EMPTY_INSTANCE, State, replace_note_entry
 
 Note: TypeAlias = Mapping[str, Any]

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
@@ -27,6 +26,7 @@ from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, re
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
+from nexusform.schemas.block_schema import FORGOTTEN_KEY
 
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 

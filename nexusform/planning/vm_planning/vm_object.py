@@ -30,6 +30,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
+from nexusform.schemas.block_schema import PLACED_KEY, PREVIOUS_MACHINES_KEY
 from nexusform.state.objects import replace_note_entry
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ MACHINE_FORGOTTEN = "machine_forgotten"
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 MACHINE_EVACUATED = "machine_evacuated"
 HEAL = "heal"
-PLACED_KEY = "placed"
-PREVIOUS_MACHINES_KEY = "previous_machines"
 # Keys in the extra data of diagnostics about VMs without a machine: suggested options, and site id,
 # machine and name of each forgotten VM.
 SELECTION_KEY = "selection"

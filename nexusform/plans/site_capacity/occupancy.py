@@ -17,13 +17,7 @@ from msgspec.structs import astuple, replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
 from nexusform.documents.unread_facts import UnreadFact
-from nexusform.interfaces.plugins import (
-    FORGOTTEN_KEY,
-    UNMANAGED_KEY,
-    UNREAD_KEY,
-    PlanningKind,
-    ResourceType,
-)
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.maintenance import compute_quorum
@@ -37,6 +31,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
 )
 from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
+from nexusform.schemas.block_schema import FORGOTTEN_KEY, UNMANAGED_KEY, UNREAD_KEY
 
 
 class PoolVms(Struct, frozen=True):

@@ -5,7 +5,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_counts, group_by
-from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.placement_kinds.placement_kind import MAPS
 from nexusform.plans.plan import Change, Drift
@@ -29,7 +28,7 @@ from nexusform.rendering.report.difference_tree import (
 )
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
-from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
+from nexusform.schemas.block_schema import UNFINISHED_KEY, BlockSchema, get_order_attribute
 from nexusform.values.typed_value import UNKNOWN
 
 _MAX_VALUE_LENGTH: Final = 40

@@ -20,7 +20,6 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
 )
 from nexusform.interfaces.plugins import (
-    UNFINISHED_KEY,
     ChangeRequest,
     ChangeValidatingProvider,
     DryRunProvider,
@@ -39,6 +38,7 @@ from nexusform.providers.optional_provider_interfaces import (
 )
 from nexusform.resources.address import AddressProblem, parse_address
 from nexusform.resources.graph import find_reachable
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 
 _SENT_ACTIONS: Final = frozenset(
     {Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.open_predictions import read_open_predictions
 from nexusform.applying.provider_calls import get_provider_name
-from nexusform.interfaces.plugins import UNMANAGED_KEY, Provider, ProviderProblem
+from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.json_data.plain_data import (
     Path,
     format_path,
@@ -26,6 +26,7 @@ from nexusform.plans.plan import Plan
 from nexusform.providers.optional_provider_interfaces import RereadingProvider
 from nexusform.resources.address import Address
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
+from nexusform.schemas.block_schema import UNMANAGED_KEY
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_managed_objects, list_objects
 from nexusform.workflow.runs.run import Run

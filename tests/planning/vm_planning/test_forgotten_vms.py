@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.vm_planning.forgotten_vms import (
     add_forgotten_vms,
@@ -23,6 +22,7 @@ from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.report.rack_map import ChangeMark, build_rack_maps
+from nexusform.schemas.block_schema import FORGOTTEN_KEY
 from nexusform.state.objects import State
 from nexusform.state.state_edits import remove_instances
 from tests.planning.harness import (

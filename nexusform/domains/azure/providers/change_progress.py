@@ -25,9 +25,10 @@ from nexusform.domains.azure.providers.azure_requests import (
     read_status_message,
 )
 from nexusform.domains.azure.providers.azure_subscription import Body
-from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
+from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, ReadRequest
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 
 
 class ChangeProgress(Struct, frozen=True):

@@ -27,9 +27,6 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_cordon_differences,
 )
 from nexusform.interfaces.plugins import (
-    FORGOTTEN_KEY,
-    UNMANAGED_KEY,
-    UNREAD_KEY,
     ChangeRequest,
     ChangeResult,
     ManualStepPending,
@@ -45,6 +42,7 @@ from nexusform.providers.optional_provider_interfaces import FixedIdentity
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, UNCORDONED
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
+from nexusform.schemas.block_schema import FORGOTTEN_KEY, UNMANAGED_KEY, UNREAD_KEY
 
 # The importers are loaded where a site is read.
 if TYPE_CHECKING:

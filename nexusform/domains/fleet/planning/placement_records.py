@@ -15,7 +15,7 @@ changed them, another owner has some (`refused`), or the snapshot is pruned.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -55,6 +55,7 @@ SNAPSHOTS: Final = "snapshots"
 _CONTENT = "content"
 _BODIES = "bodies"
 PREDICTED: Final = "predicted"
+_Record = TypeVar("_Record", bound=Struct)
 # Kinds with known availability, and data that is available once applied.
 _TRACKED: Final = {
     "": {"Service", "Namespace", "ConfigMap", "Secret", "ServiceAccount"},
@@ -448,12 +449,19 @@ def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
     """Return the policy snapshot of an object in state; None if it has none."""
     values = attributes.get("policy_snapshot")
-    return None if values is None else PolicySnapshot(**values)
+    if values is None:
+        return None
+    return PolicySnapshot(values["index"], values["hash"], values.get("number_of_clusters"))
+
+
+def _build_text_record(kind: type[_Record], values: Mapping[str, Any]) -> _Record:
+    """Build a record of texts: absent ones are empty, and unknown members are ignored."""
+    return kind(**{name: get_text(values, name) for name in kind.__struct_fields__})
 
 
 def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
-    return tuple(Condition(**condition) for condition in values)
+    return tuple(_build_text_record(Condition, condition) for condition in values)
 
 
 # The status of a cluster as an attribute.
@@ -473,7 +481,8 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
             conditions=read_conditions(status["conditions"]),
             observed_resource_index=status.get("observed_resource_index"),
             failed_objects=tuple(
-                FailedObject(**failed) for failed in get_list(status, "failed_placements")
+                _build_text_record(FailedObject, failed)
+                for failed in get_list(status, "failed_placements")
             ),
         )
         for status in get_list(attributes, "placement_statuses")
@@ -512,7 +521,8 @@ def read_placement(
     `configuration` is read from the same attributes by its resource type.
     """
     selected_objects = (
-        SelectedObject(**selected) for selected in get_list(attributes, "selected_resources")
+        _build_text_record(SelectedObject, selected)
+        for selected in get_list(attributes, "selected_resources")
     )
     documents = parse_yaml("manifest", get_text(attributes, "manifest")).documents
     api_version = get_text(documents[0].data, "apiVersion") if documents else ""

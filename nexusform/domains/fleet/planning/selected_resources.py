@@ -58,7 +58,8 @@ from nexusform.domains.fleet.scheduling.staged_update import RunStepKind
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
-from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
+from nexusform.planning.vm_planning.vm_object import record_vm_placements
+from nexusform.schemas.block_schema import PLACED_KEY
 
 # key of a placement's note.
 OPEN_CLUSTERS = "open_clusters"

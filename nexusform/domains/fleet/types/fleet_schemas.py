@@ -406,7 +406,14 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
             )
         ),
         "A status per cluster.",
-        required_members=("conditions.type", "conditions.status"),
+        required_members=(
+            "cluster_name",
+            "conditions",
+            "conditions.type",
+            "conditions.status",
+            "failed_placements.kind",
+            "failed_placements.name",
+        ),
     ),
     "selected_resources": make_computed(
         ListType(_SELECTED),
@@ -414,8 +421,13 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         refers_to=ObjectReference(
             ("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")
         ),
+        required_members=("group", "version", "kind", "namespace", "name"),
     ),
-    "evictions": make_computed(ListType(EVICTION), "Evictions, executed or rejected."),
+    "evictions": make_computed(
+        ListType(EVICTION),
+        "Evictions, executed or rejected.",
+        required_members=("name", "cluster_name", "executed"),
+    ),
     "workloads": make_computed(
         MapType(PODS), "Pod placement by cluster, workload and pod.", predicted=True
     ),

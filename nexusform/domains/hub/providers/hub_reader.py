@@ -80,15 +80,10 @@ from nexusform.domains.hub.providers.rollout_progress import (
 )
 from nexusform.domains.hub.providers.start_values import prune_body
 from nexusform.domains.pods.importers.manifest_parser import format_canonical_json
-from nexusform.interfaces.plugins import (
-    UNFINISHED_KEY,
-    ObjectKey,
-    ProviderProblem,
-    ReadRequest,
-    ReadResult,
-)
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
 from nexusform.json_data.plain_data import get_list, get_mapping, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.schemas.block_schema import UNFINISHED_KEY
 
 Values = Mapping[str, Any]
 T = TypeVar("T")
