@@ -25,6 +25,7 @@ from tests.domains.openstack.test_openstack_site import (
     EXPORT,
     HOT,
     NUMA,
+    PLAIN_IMAGE,
     change_row,
     describe_hosts,
     offer_resources,
@@ -40,6 +41,7 @@ needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
 def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EXPORT, "export")
+    Path("export/image-0.json").write_text(json.dumps(PLAIN_IMAGE))
     Path("base.yaml").write_text(HOT)
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", ""))
 
@@ -142,7 +144,7 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
     Path("export/servers.json").write_text(json.dumps(servers))
     Path("base.yaml").write_text(
         HOT.replace("count: 2", "count: 6").replace(
-            ", scheduler_hints: {group: {get_resource: group}}", ""
+            "          scheduler_hints: {group: {get_resource: group}}\n", ""
         )
     )
     assert (
@@ -164,7 +166,7 @@ def test_amounts_of_a_flavor_are_checked() -> None:
     use_resources(1, CUSTOM_CARD=1, VCPU=1, DISK_GB=0)
     Path("base.yaml").write_text(
         HOT.replace("count: 2", "count: 11").replace(
-            ", scheduler_hints: {group: {get_resource: group}}", ""
+            "          scheduler_hints: {group: {get_resource: group}}\n", ""
         )
     )
     words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]

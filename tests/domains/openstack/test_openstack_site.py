@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.openstack.importers.openstack_files import parse_openstack_files
 from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
 from nexusform.domains.openstack.scheduling.hardware_fit import (
     HostCell,
@@ -59,14 +60,19 @@ resources:
       count: 2
       resource_def:
         type: OS::Nova::Server
-        properties: {flavor: worker.large, scheduler_hints: {group: {get_resource: group}}}
+        properties:
+          flavor: worker.large
+          image: plain
+          scheduler_hints: {group: {get_resource: group}}
 """
+PLAIN_IMAGE = {"id": "0", "name": "plain", "properties": {}}
 
 
 @pytest.fixture(autouse=True)
 def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EXPORT, "export")
+    Path("export/image-0.json").write_text(json.dumps(PLAIN_IMAGE))
     (tmp_path / "base.yaml").write_text(HOT)
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", ""))
     return tmp_path
@@ -307,9 +313,7 @@ def set_image(properties: dict[str, str]) -> None:
     Path("export/image-1.json").write_text(
         json.dumps({"id": "1", "name": "edge", "properties": properties})
     )
-    Path("base.yaml").write_text(
-        HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge")
-    )
+    Path("base.yaml").write_text(HOT.replace("image: plain", "image: edge"))
 
 
 NUMA = (
@@ -522,7 +526,7 @@ def test_devices_without_prediction_are_named(
     (work_directory / "base.yaml").write_text(HOT + port)
     assert run_command_line(["plan", "-details"]) == 0
     text = read_output(capfd)
-    assert "base_hot:15" in text
+    assert "base_hot:18" in text
     assert "binding:vnic_type of port port is not read (direct may need a PCI device" in text
 
 
@@ -721,13 +725,9 @@ def test_image_selects_hosts_of_its_architecture(
     describe_hosts(compute02={"arch": "aarch64"})
     image = {"id": "1", "name": "edge", "properties": {"hw_architecture": "x86_64"}}
     Path("export/image-1.json").write_text(json.dumps(image))
-    (work_directory / "base.yaml").write_text(
-        HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge")
-    )
+    (work_directory / "base.yaml").write_text(HOT.replace("image: plain", "image: edge"))
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
-    (work_directory / "base.yaml").write_text(
-        HOT.replace("flavor: worker.large", "flavor: worker.large, image: other")
-    )
+    (work_directory / "base.yaml").write_text(HOT.replace("image: plain", "image: other"))
     assert run_command_line(["plan"]) == 0
     assert 'The inventory has no image "other"' in read_output(capfd)
 
@@ -774,9 +774,7 @@ def test_name_of_images_that_differ_is_unknown(
     output = read_output(capfd)
     assert ("Not read: properties of image edge" in output) is is_unread
     assert ("Of several, set the id of one." in output) is is_unread
-    Path("base.yaml").write_text(
-        HOT.replace("flavor: worker.large", 'flavor: worker.large, image: "2"')
-    )
+    Path("base.yaml").write_text(HOT.replace("image: plain", 'image: "2"'))
     assert run_command_line(["plan", "-samples=5", "-details"]) == 0
     assert "Not read: properties of image" not in read_output(capfd)
 
@@ -1077,3 +1075,157 @@ def test_image_of_a_boot_volume_is_unknown(capfd: pytest.CaptureFixture[str]) ->
     assert f"Not read: used of resource provider compute01 (inventory-{HOST_1}.json)" in output
     assert "Servers on these hosts use less in Placement than" in output
     assert "exact machines: 0 of 2" in output
+
+
+def read_plan(capfd: pytest.CaptureFixture[str]) -> str:
+    assert run_command_line(["plan", "-samples=5", "-details"]) == 0
+    return read_output(capfd)
+
+
+def test_server_without_an_image_is_unknown(capfd: pytest.CaptureFixture[str]) -> None:
+    """The image of its grant or boot volume may require traits, NUMA cells or pages."""
+    Path("base.yaml").write_text(HOT.replace("          image: plain\n", ""))
+    output = read_plan(capfd)
+    assert "Not read: properties of the image" in output
+    assert "The image of these VMs is unknown. Set image in the block vdu" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("compute_services", "nova-compute service"), ("resource_providers", "resource provider")],
+)
+def test_hypervisor_without_service_or_provider_is_unknown(
+    name: str, missing: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(f"export/{name}.json")
+    path.write_text(json.dumps(json.loads(path.read_text())[:2]))
+    output = read_plan(capfd)
+    assert f'The hypervisor "compute03" has no {missing}: its host is left out.' in output
+    assert "Not read: host of hypervisor compute03 (hypervisors.json)" in output
+
+
+def test_hypervisor_of_bare_metal_takes_no_server(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its host is the one of the service of Ironic, and its provider has no VCPU."""
+    node = {"ID": "9", "Hypervisor Hostname": "node-9", "Hypervisor Type": "ironic"}
+    append_row("hypervisors", **node)
+    add_resource_provider("node-9", "CUSTOM_BAREMETAL")
+    output = read_plan(capfd)
+    assert 'Placement has no VCPU inventory of the hypervisor "node-9"' in output
+    assert "Not read:" not in output
+
+
+@pytest.mark.parametrize("settings", ["", 'enabled_filters = ["ServerGroupAntiAffinityFilter"]'])
+def test_host_that_placement_forbids_gets_no_server(
+    settings: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nova forbids the trait in each request, whatever the service and the filters are."""
+    write_settings(settings)
+    traits = [{"name": "COMPUTE_STATUS_DISABLED"}]
+    Path("export/traits-00000000-0000-4000-8000-000000000002.json").write_text(json.dumps(traits))
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
+
+
+@pytest.mark.parametrize(
+    ("values", "fact"),
+    [
+        ({"Status": "MIGRATING"}, "task_state of list servers"),
+        ({"Status": "BUILD"}, "task_state of list servers"),
+        ({"Task State": "image_snapshot"}, "task_state of list servers"),
+        ({"Task State": "rebooting"}, ""),
+        ({"Task State": None}, ""),
+        ({"Status": "VERIFY_RESIZE"}, ""),
+        ({"Status": "SOFT_DELETED"}, ""),
+        ({"Status": "ACTIVE", "Host": None}, "host of list servers"),
+        ({"Status": "UNKNOWN", "Host": ""}, "host of list servers"),
+        ({"Status": "ERROR", "Host": None}, ""),
+    ],
+)
+def test_state_of_a_server_decides_what_is_known(
+    values: dict[str, Any], fact: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change_row("servers", 0, **values)
+    output = read_plan(capfd)
+    assert (f"Not read: {fact} (servers.json)" in output) is bool(fact)
+    assert ("Not read:" in output) is bool(fact)
+
+
+def test_soft_deleted_server_takes_capacity_until_nova_reclaims_it() -> None:
+    contents = {path.stem: path.read_bytes() for path in Path("export").glob("*.json")}
+    servers = json.loads(contents["servers"])
+    servers[0]["Status"] = "SOFT_DELETED"
+    reading = parse_openstack_files({**contents, "servers": json.dumps(servers).encode()})
+    assert [server["name"] for server in reading.servers.values()] == ["dns"]
+
+
+@pytest.mark.parametrize(("column", "value"), [("Status", "UNKNOWN"), ("State", "")])
+def test_compute_service_without_a_known_state_is_unknown(
+    column: str, value: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nova reports it so if its cell is down."""
+    change_row("compute_services", 1, **{column: value})
+    output = read_plan(capfd)
+    assert f"Not read: {column.lower()} of compute service compute02" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column"),
+    [
+        ("flavors", {}, "Properties"),
+        ("flavors", {}, "Swap"),
+        ("aggregates", {"Name": "a", "Hosts": [], "Properties": {}}, "Properties"),
+        ("server_groups", {"Name": "g", "Members": [], "Policy": "affinity"}, "Members"),
+        ("image-0", {}, "properties"),
+    ],
+)
+def test_column_that_a_client_does_not_print_is_unknown(
+    name: str, row: dict[str, Any], column: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """For example without --long."""
+    path = Path(f"export/{name}.json")
+    document = json.loads(path.read_text())
+    rows = [row] if row else document if isinstance(document, list) else [document]
+    path.write_text(json.dumps(rows))
+    assert "Not read:" not in read_plan(capfd)
+    del rows[0][column]
+    path.write_text(json.dumps(rows))
+    output = read_plan(capfd)
+    assert f"Not read: {column.lower()} of" in output
+    assert f"Columns are missing, and their values are unknown: {column.lower()} ({name}.json)" in (
+        output
+    )
+
+
+@pytest.mark.parametrize(
+    ("disk", "ephemeral", "swap", "total"),
+    [(80, 0, 0, 80), (80, 20, 0, 100), (80, 20, 1, 101), (80, 0, 1024, 81), (0, 5, 1025, 7)],
+)
+def test_disk_of_a_flavor_is_that_of_placement(
+    disk: int, ephemeral: int, swap: int, total: int
+) -> None:
+    """Nova requests GiB: swap is MiB, and a volume replaces the root disk only."""
+    change_row("flavors", 0, Disk=disk, Ephemeral=ephemeral, Swap=swap)
+    contents = {path.stem: path.read_bytes() for path in Path("export").glob("*.json")}
+    values = parse_openstack_files(contents).flavors["worker.large"]
+    flavor = Flavor(name="worker.large", **values)
+    assert flavor.disk_gib == total
+    assert flavor.volume_form.disk_gib == total - disk
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "other"),
+    [("flavors", "Properties", "extra_specs"), ("aggregates", "Properties", "metadata")],
+)
+def test_properties_of_both_names_are_read(name: str, column: str, other: str) -> None:
+    rows = [{"Name": "a", "Hosts": ["compute01"], "Properties": {}}]
+    if name == "flavors":
+        rows = json.loads(Path("export/flavors.json").read_text())
+    del rows[0][column]
+    rows[0][other] = {"key": "value"}
+    contents = {path.stem: path.read_bytes() for path in Path("export").glob("*.json")}
+    reading = parse_openstack_files({**contents, name: json.dumps(rows).encode()})
+    properties = (
+        reading.flavors["worker.large"]["properties"]
+        if name == "flavors"
+        else reading.hosts["compute01"]["aggregates"]["a"]
+    )
+    assert properties == {"key": "value"}

@@ -57,12 +57,17 @@ RESOURCES
 def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EXPORT, "export")
+    image = {"id": "0", "name": "plain", "properties": {}}
+    Path("export/image-0.json").write_text(json.dumps(image))
     (tmp_path / "main.nf.hcl").write_text(OPENSTACK)
     return tmp_path
 
 
 def write_hot(prop: str = "name: a", resources: str = "resources:") -> None:
     text = HOT.replace("PROPERTY", prop).replace("RESOURCES", resources)
+    if not prop.startswith("image") and "boot_index: 0" not in prop:
+        # Of the export.
+        text += "      image: plain\n"
     Path("base.yaml").write_text(text)
 
 
@@ -112,7 +117,7 @@ def test_new_field_of_a_server_is_unread_with_its_position(
         (
             (
                 "{type: OS::Heat::ResourceGroup, properties: {count: {get_param: n}, resource_def: "
-                "{type: OS::Nova::Server, properties: {flavor: worker.large}}}}"
+                "{type: OS::Nova::Server, properties: {flavor: worker.large, image: plain}}}}"
             ),
             "count",
             "existence",
@@ -199,12 +204,14 @@ resources:
   b:
     type: OS::Nova::Server
     condition: { and: [ is_ha, true ] }
-    properties: { flavor: worker.large }
+    properties: { flavor: worker.large, image: plain }
   c:
     type: OS::Heat::ResourceGroup
     properties:
       count: { if: [ is_single, 1, 3 ] }
-      resource_def: { type: OS::Nova::Server, properties: { flavor: worker.large } }"""
+      resource_def:
+        type: OS::Nova::Server
+        properties: { flavor: worker.large, image: plain }"""
     write_hot("scheduler_hints: { group: { get_resource: group } }", resources)
     document, _ = plan(capfd)
     assert {row["object"] for row in document["placement_changes"]} == {"v-a-0", "v-c-0"}
@@ -220,7 +227,7 @@ resources:
   b:
     type: OS::Nova::Server
     condition: is_ha
-    properties: { flavor: worker.large }"""
+    properties: { flavor: worker.large, image: plain }"""
     write_hot(resources=resources)
     document, _ = plan(capfd)
     assert [(fact["field"], fact["may_change"]) for fact in document["unread"]] == [

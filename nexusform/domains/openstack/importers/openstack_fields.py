@@ -254,6 +254,14 @@ _SUBJECTS: Final = ("name", "resource_class", "hypervisor_hostname", "host")
 _PLURAL_COLUMNS: Final = frozenset(
     {"properties", "hosts", "members", "policies", "flavor", "image"}
 )
+MISSING_COLUMN: Final = "the column is missing"
+# Columns without which a row has unknown values, by file. Older clients name some differently.
+_NEEDED_COLUMNS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "flavors": (("properties", "extra_specs"), ("ephemeral",), ("swap",)),
+    "aggregates": (("properties", "metadata"), ("hosts",)),
+    "server_groups": (("policy", "policies"), ("members",)),
+    "image": (("properties",),),
+}
 # A value that requests nothing, by file and column.
 _HARMLESS_VALUES: Final[Mapping[tuple[str, str], tuple[Any, ...]]] = {
     ("server_groups", "rules"): ({}, ""),
@@ -276,6 +284,7 @@ def list_unread_facts(
     kinds = _KINDS[table]
     schema = ObjectSchema(lambda _: kinds, lambda _: field_list)
     located: list[tuple[tuple[str | int, ...], UnreadFact]] = []
+    needed_columns = _NEEDED_COLUMNS.get(table, ())
     for index, (values, columns) in enumerate(rows):
         subject = next((str(values[name]) for name in _SUBJECTS if values.get(name)), "")
         present = {
@@ -294,6 +303,12 @@ def list_unread_facts(
                 kind, subject, part.field, f"{name}.json", 0, part.influence, reason=part.reason
             )
             located.append(((index, columns[column]), fact))
+        for names in needed_columns:
+            if all(values.get(column) is None for column in names):
+                fact = UnreadFact(kind, subject, names[0], f"{name}.json", 0, reason=MISSING_COLUMN)
+                located += [
+                    ((index,), replace(fact, may_change=influence)) for influence in _CAPACITY
+                ]
     if not located:
         return []
     lines = find_json_lines(text.decode("utf-8", "replace"), [path for path, _ in located])

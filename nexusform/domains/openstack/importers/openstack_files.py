@@ -30,7 +30,11 @@ from nexusform.domains.openstack.importers.nova_objects import (
     parse_json_column,
     unwrap_versioned_object,
 )
-from nexusform.domains.openstack.importers.openstack_fields import JSON_COLUMNS, list_unread_facts
+from nexusform.domains.openstack.importers.openstack_fields import (
+    JSON_COLUMNS,
+    MISSING_COLUMN,
+    list_unread_facts,
+)
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     find_unpredicted_property,
     parse_flavor,
@@ -93,6 +97,16 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
         reading.problems.append(_build_problem(f"Files are missing. {commands}."))
     if reading.problems:
         return reading
+    columns = dict.fromkeys(
+        f"{fact.field} ({fact.file})" for fact in reading.unread if fact.reason == MISSING_COLUMN
+    )
+    if columns:
+        detail = (
+            "Columns are missing, and their values are unknown: "
+            f"{format_first_items(list(columns), 4)}. Capture the files again with the script of "
+            "`nexusform inventory script -for=openstack`."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
     try:
         _fill_from_tables(reading, tables)
     except _DuplicateRowError as problem:
@@ -100,11 +114,27 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
         reason = f"A column is missing or has an unexpected value: {problem}"
         # A value of a wrong kind, with its position.
-        wrong = next((fact for fact in reading.unread if fact.reason), None)
+        wrong = next(
+            (fact for fact in reading.unread if fact.reason not in ("", MISSING_COLUMN)), None
+        )
         if wrong is not None:
             reason = f"{wrong.position}: {wrong.cause}"
         reading.problems.append(_build_problem(f"{reason}. Capture the files again."))
     return reading
+
+
+def _build_facts(
+    subject: tuple[str, str],
+    column: str,
+    file: str,
+    reason: str,
+    influences: Iterable[Influence] = (Influence.PLACEMENT, Influence.CAPACITY),
+) -> list[UnreadFact]:
+    """Return the facts of an unread column of a file, one per influence."""
+    return [
+        UnreadFact(*subject, column, f"{file}.json", 0, influence, reason)
+        for influence in influences
+    ]
 
 
 def _build_problem(
@@ -183,9 +213,8 @@ def _list_cut_lists(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> Iter
     """Yield the facts of lists that may end at the limit of a page, and report them."""
     cut = [name for name in COMMANDS if len(tables.get(name, [])) == _PAGE_LIMIT]
     for name in cut:
-        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-            reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
-            yield UnreadFact("list", name, "next page", f"{name}.json", 0, influence, reason)
+        reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
+        yield from _build_facts(("list", name), "next page", name, reason)
     if cut:
         files = format_list([f"{name}.json" for name in cut])
         detail = (
@@ -212,10 +241,8 @@ def _list_unlisted_hosts(
             files_by_host[_read_first_text(row, "host")] = "servers"
     unlisted = sorted(files_by_host.keys() - listed)
     for host in unlisted:
-        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-            file = f"{files_by_host[host]}.json"
-            reason = "hypervisors.json does not list it"
-            yield UnreadFact("host", host, "hypervisor", file, 0, influence, reason)
+        reason = "hypervisors.json does not list it"
+        yield from _build_facts(("host", host), "hypervisor", files_by_host[host], reason)
     if unlisted:
         detail = (
             "Hosts are not in hypervisors.json, and their capacity and servers are left out: "
@@ -225,9 +252,100 @@ def _list_unlisted_hosts(
 
 
 def _takes_capacity(row: Mapping[str, Any]) -> bool:
-    """Return whether a server takes capacity of a host."""
-    is_absent = str(row.get("status")).upper() in ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED")
-    return bool(_read_first_text(row, "host")) and not is_absent
+    """Return whether a server takes capacity of a host.
+
+    A soft-deleted one does until Nova reclaims it.
+    """
+    return bool(_read_first_text(row, "host")) and _get_status(row) not in _ABSENT
+
+
+def _get_status(row: Mapping[str, Any]) -> str:
+    return str(row.get("status")).upper()
+
+
+# States of servers without a host.
+_ABSENT: Final = frozenset({"DELETED", "SHELVED_OFFLOADED"})
+_HOSTLESS: Final = _ABSENT | {"ERROR", "SOFT_DELETED"}
+# States of an operation that loads its host, or changes the host or the size of its server.
+_CHANGING: Final = frozenset({"BUILD", "REBUILD", "RESIZE", "MIGRATING", "REVERT_RESIZE"})
+# Tasks of other operations: the server keeps its host and its size.
+_TASKS_IN_PLACE: Final = frozenset(
+    {
+        *("updating_password", "pausing", "unpausing", "suspending", "resuming"),
+        *("powering-off", "powering-on", "unrescuing", "image_pending_upload", "image_uploading"),
+        *("rebooting", "reboot_pending", "reboot_started"),
+        *("rebooting_hard", "reboot_pending_hard", "reboot_started_hard"),
+    }
+)
+
+
+def _find_operation(row: Mapping[str, Any]) -> str:
+    """Return the task or the state of a server in an operation that may change hosts, or ""."""
+    task = _read_first_text(row, "task_state")
+    if task not in ("", "None", *_TASKS_IN_PLACE):
+        return task
+    return _get_status(row) if _get_status(row) in _CHANGING else ""
+
+
+def _list_unknown_servers(
+    reading: OpenstackFiles, tables: Mapping[str, Rows]
+) -> Iterator[UnreadFact]:
+    """Yield the facts of servers without a known host or in an operation, and report them.
+
+    Only administrators see hosts, and a cell that is down does not report them. Nova counts
+    operations as load, and Placement counts a server on both hosts while it moves.
+    """
+    hostless = []
+    changing = []
+    for row in tables["servers"]:
+        operation = _find_operation(row)
+        if operation:
+            changing.append((str(row["name"]), operation))
+        elif not _read_first_text(row, "host") and _get_status(row) not in _HOSTLESS:
+            hostless.append(str(row["name"]))
+    if hostless:
+        reason = f"servers have none: {format_first_items(hostless, 4)}"
+        yield from _build_facts(("list", "servers"), "host", "servers", reason)
+        detail = (
+            f"Servers have no host in servers.json: {format_first_items(hostless, 4)}. List the "
+            "servers as an administrator, while all cells of Nova are up."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    if changing:
+        names = format_first_items([f"{name} ({state})" for name, state in changing], 4)
+        reason = f"operations are in progress: {names}"
+        yield from _build_facts(("list", "servers"), "task_state", "servers", reason)
+        detail = (
+            f"Operations on servers are in progress: {names}. Hosts and capacity change with "
+            "them. Capture the files again after their end."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+
+
+def _list_unknown_services(
+    reading: OpenstackFiles, tables: Mapping[str, Rows]
+) -> Iterator[UnreadFact]:
+    """Yield the facts of compute services without a known state, and report them.
+
+    Nova reports the status UNKNOWN for services of a cell that is down.
+    """
+    unknown = []
+    for host, row in _index_services(tables).items():
+        for column, known in (("status", ("enabled", "disabled")), ("state", ("up", "down"))):
+            value = str(row[column])
+            if value.lower() not in known:
+                unknown.append(host)
+                reason = f'it is "{value}"'
+                yield from _build_facts(
+                    ("compute service", host), column, "compute_services", reason
+                )
+    if unknown:
+        names = format_first_items(list(dict.fromkeys(unknown)), 4)
+        detail = (
+            f"The state of compute services is unknown: {names}. Capture the files again while "
+            "all cells of Nova are up."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
@@ -255,26 +373,31 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         hostname = str(row["hypervisor_hostname"])
         host = _find_service_host(hostname, services)
         uuid = providers.get(hostname)
+        offered = {row["resource_class"] for row in tables.get(f"{INVENTORY}-{uuid}", [])}
+        if uuid is not None and offered.isdisjoint((VCPU, PCPU)):
+            detail = (
+                f'Placement has no VCPU inventory of the hypervisor "{hostname}" '
+                f"({INVENTORY}-{uuid}.json): it is left out."
+            )
+            reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+            continue
         if host is None or uuid is None:
             missing = "nova-compute service" if host is None else "resource provider"
             detail = f'The hypervisor "{hostname}" has no {missing}: its host is left out.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+            reason = f"it has no {missing}"
+            reading.unread += _build_facts(("hypervisor", hostname), "host", "hypervisors", reason)
             continue
-        values = _build_host(uuid, services[host], host, tables)
-        if values["resources"].keys() & {VCPU, PCPU}:
-            if host in reading.hosts:
-                raise _DuplicateRowError(f'hypervisors.json has two of the host "{host}"')
-            # Of `hypervisor show`.
-            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
-            values["hypervisor_version"] = _read_count(details, "hypervisor_version")
-            values["hypervisor_type"] = _read_first_text(row, "hypervisor_type")
-            reading.hosts[host] = {**values, **_read_host_details(hostname, nodes)}
-        else:
-            detail = (
-                f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): '
-                "it is left out."
-            )
-            reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+        if host in reading.hosts:
+            raise _DuplicateRowError(f'hypervisors.json has two of the host "{host}"')
+        # Of `hypervisor show`.
+        details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
+        reading.hosts[host] = {
+            **_build_host(uuid, services[host], host, tables),
+            "hypervisor_version": _read_count(details, "hypervisor_version"),
+            "hypervisor_type": _read_first_text(row, "hypervisor_type"),
+            **_read_host_details(hostname, nodes),
+        }
     if not reading.hosts:
         reading.problems.append(
             _build_problem("No compute host has a service and an inventory in Placement.")
@@ -283,6 +406,8 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
     reading.unread += _list_unknown_usage(reading, tables)
     reading.unread += _list_cut_lists(reading, tables)
     reading.unread += _list_unlisted_hosts(reading, tables)
+    reading.unread += _list_unknown_services(reading, tables)
+    reading.unread += _list_unknown_servers(reading, tables)
     reading.other_resource_classes = _list_other_classes(reading, tables, providers)
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
@@ -315,9 +440,7 @@ def _list_missing_files(
             files.append((kind, name, "traits", f"{TRAITS}-{uuid}", filtering))
     missing = [item for item in files if item[3] not in tables]
     for kind, name, attribute, file, influences in missing:
-        for influence in influences:
-            reason = "the file is missing"
-            yield UnreadFact(kind, name, attribute, f"{file}.json", 0, influence, reason)
+        yield from _build_facts((kind, name), attribute, file, "the file is missing", influences)
     if missing:
         names = format_first_items([f"{item[3]}.json" for item in missing], 4)
         detail = f"Files are missing, and their content is unknown: {names}. Capture them again."
@@ -340,11 +463,7 @@ def _list_unknown_usage(
         if is_known or _find_service_host(name, services) not in reading.hosts:
             continue
         files.append(f"{file}.json")
-        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-            reason = "the column is missing"
-            yield UnreadFact(
-                "resource provider", name, "used", f"{file}.json", 0, influence, reason
-            )
+        yield from _build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
     if files:
         detail = (
             "Files have no column used, and the use of their hosts is unknown: "
@@ -369,13 +488,7 @@ def _list_other_classes(
         shared = sorted(offered & {VCPU, PCPU, MEMORY, DISK})
         if shared:
             reason = "no hypervisor has its name: hosts may share it"
-            facts = (
-                UnreadFact(
-                    "resource provider", name, shared[0], f"{file}.json", 0, influence, reason
-                )
-                for influence in (Influence.PLACEMENT, Influence.CAPACITY)
-            )
-            reading.unread += facts
+            reading.unread += _build_facts(("resource provider", name), shared[0], file, reason)
     return sorted(classes)
 
 
@@ -420,11 +533,12 @@ def _build_host(
     """
     # It takes new VMs.
     unschedulable_reason = ""
-    if str(service["status"]).lower() != "enabled":
+    status, state = (str(service[column]).lower() for column in ("status", "state"))
+    if status != "enabled":
         note = enclose(" (", service.get("disabled_reason"), ")")
-        unschedulable_reason = f"its compute service is disabled{note}"
-    elif str(service["state"]).lower() != "up":
-        unschedulable_reason = "its compute service is down"
+        unschedulable_reason = f"its compute service is {status}{note}"
+    elif state != "up":
+        unschedulable_reason = f"its compute service is {state}"
     return {
         "availability_zone": str(service.get("zone") or "nova"),
         "unschedulable_reason": unschedulable_reason,
@@ -444,7 +558,7 @@ def _build_host(
         },
         "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
         "aggregates": {
-            str(row["name"]): _read_properties(row.get("properties"))
+            str(row["name"]): _read_properties(row.get("properties") or row.get("metadata"))
             for row in tables.get("aggregates", [])
             if host in _split_names(row.get("hosts"))
         },
@@ -484,7 +598,7 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
         # MiB of swap, rounded up.
         "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),
         "root_disk_gib": int(row["disk"]),
-        "properties": _read_properties(row.get("properties")),
+        "properties": _read_properties(row.get("properties") or row.get("extra_specs")),
     }
 
 
@@ -639,14 +753,8 @@ def _add_usage_without_server(
             excesses.append(host)
             listed_amount = f"{listed_amounts[excess]:,} {excess}"
             reason = f"listed servers have {listed_amount}, Placement {used[excess]:,}"
-            for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-                reading.unread.append(
-                    UnreadFact(
-                        *("resource provider", hostname, "used", f"{INVENTORY}-{uuid}.json", 0),
-                        influence,
-                        reason,
-                    )
-                )
+            subject = ("resource provider", hostname)
+            reading.unread += _build_facts(subject, "used", f"{INVENTORY}-{uuid}", reason)
         other_resources = {
             name: amount - listed_amounts[name]
             for name, amount in used.items()

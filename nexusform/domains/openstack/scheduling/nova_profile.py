@@ -98,6 +98,8 @@ DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
 }
 _SCOPED_SPEC: Final = "aggregate_instance_extra_specs:"
 _MAX_DEVICES: Final = 100
+# Nova sets it for hosts with a disabled service, and forbids it in each request of a host.
+_DISABLED: Final = "COMPUTE_STATUS_DISABLED"
 
 
 def build_machine(host: NovaHost, slot: int) -> Machine:
@@ -170,8 +172,8 @@ class _NovaRules(NamedTuple):
         """Return a fact needed for the prediction of a VM that is not known, or None.
 
         Such facts are a flavor or image without a known value, a PCI alias, a class of resources, a
-        filter not enabled in Nova, the NUMA cells and devices of hosts, and the properties of an
-        image if hosts support different ones.
+        filter not enabled in Nova, the NUMA cells and devices of hosts, the image, and the hosts
+        that support it.
         """
         if constraints.unknown_request is not None:
             return constraints.unknown_request
@@ -218,38 +220,21 @@ class _NovaRules(NamedTuple):
             )
             return _build_unread_fact(subject, "NUMA cells and PCI devices of hosts", reason)
         image = constraints.image
-        if image and image not in self.images:
+        if image not in self.images:
             # It may require traits, NUMA cells or pages of any host.
             reason = (
                 f'The inventory has no image "{image}", or several that differ (image-ID.json). '
                 "Of several, set the id of one."
+                if image
+                else "The image of these VMs is unknown. Set image in the block vdu of the "
+                "tacker_vnf."
             )
             return _build_unread_fact(("image", image), "properties", reason)
-        if IMAGE not in self.enabled:
-            # Its properties for this filter have no effect.
-            return None
-        return self._find_unread_image_fact(constraints.image, is_described=is_described)
-
-    def _find_unread_image_fact(self, image: str, *, is_described: bool) -> UnreadFact | None:
-        """Return the fact about an image that decides its hosts and is not known, or None."""
-        subject = ("image", image)
-        if image in self.images:
-            if not select_host_properties(self.images[image]) or is_described:
-                return None
+        has_host_properties = bool(select_host_properties(self.images[image]))
+        if IMAGE in self.enabled and has_host_properties and not is_described:
             reason = f'The hosts that support the image "{image}" are unknown: {_HOW_TO_DESCRIBE}'
-            return _build_unread_fact(subject, "supported instances of hosts", reason)
-        kinds = {
-            (host.hypervisor_type, frozenset(host.supported_instances))
-            for host in self.hosts.values()
-        }
-        if len(kinds) == 1:
-            # All hosts support the same images.
-            return None
-        reason = (
-            "Hosts support different images, and the image of these VMs is unknown. Set image in "
-            "the block vdu of the tacker_vnf."
-        )
-        return _build_unread_fact(subject, "properties", reason)
+            return _build_unread_fact(("image", image), "supported instances of hosts", reason)
+        return None
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
@@ -267,9 +252,8 @@ class _NovaRules(NamedTuple):
         problem = request.problem or find_unpredicted_property(image)
         if problem:
             return problem
-        missing = sorted(request.traits - host.traits)
-        if missing:
-            return f"trait {missing[0]} is required"
+        if reason := _find_trait_rejection(request.traits, host.traits):
+            return reason
         flavor = self.flavors.get(demand.sku.name, _NO_FLAVOR)
         for key, value in flavor.properties.items():
             if reason := self._check_flavor_property(key, value, host):
@@ -302,6 +286,15 @@ class _NovaRules(NamedTuple):
         texts = (metadata.get(name, "") for metadata in host.aggregates.values())
         values = chain.from_iterable(map(split_list, texts))
         return "" if value in values else f"no aggregate of the host has {name}={value}"
+
+
+def _find_trait_rejection(required: frozenset[str], traits: frozenset[str]) -> str:
+    """Return why a host with these traits is no candidate of Placement, or ""."""
+    if _DISABLED in traits:
+        # Even if its service is enabled.
+        return f"trait {_DISABLED} is forbidden"
+    missing = sorted(required - traits)
+    return f"trait {missing[0]} is required" if missing else ""
 
 
 def _build_unread_fact(subject: tuple[str, str], field: str, reason: str) -> UnreadFact:
