@@ -253,6 +253,18 @@ _NOTHING_PREDICTED: Final = (
     "Their effects on placement are unknown. The warnings name the changes and the reasons.",
 )
 _PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-before"})
+_WAITING_CHANGE_IDS: Final = frozenset(
+    {
+        "incomplete-rollout",
+        "rollout-to-unreachable-member",
+        "stuck-staged-run",
+        "staged-run-awaiting-approval",
+    }
+)
+_NO_NEW_CHANGES: Final = (
+    "No changes. Changes of an earlier apply still wait.",
+    "The warnings name them and what they wait for. Nothing else needs to be changed.",
+)
 _UNFINISHED: Final = (
     "Nothing to record. An earlier apply is not finished yet.",
     (
@@ -339,8 +351,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     The headline is `No changes. ...`.
 
     The first matching reason decides: an unfinished earlier apply, nothing to predict, a plan from
-    the state alone. Otherwise the mode and the selection (-target, -exclude) do. Missing data, an
-    old inventory and `-refresh=false` change the texts.
+    the state alone, changes that wait. Otherwise the mode and the selection (-target, -exclude) do.
+    Missing data, an old inventory and `-refresh=false` change the texts.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     # changes of an earlier apply are not finished.
@@ -351,6 +363,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NOTHING_PREDICTED if has_unpredicted_resources else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
+    if ids & _WAITING_CHANGE_IDS and plan.mode is not Mode.DESTROY:
+        return _NO_NEW_CHANGES
     is_partial = bool(plan.targets or plan.excludes)
     texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
     headline, note = texts_by_mode[plan.mode]

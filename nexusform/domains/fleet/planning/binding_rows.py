@@ -126,18 +126,11 @@ def build_binding_rows(
 
 
 def _add_doubt(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
-    """Return the row of a change, uncertain if its member or an earlier one is unreachable."""
+    """Return the row of a change, uncertain if its member is unreachable."""
     unreachable = placement.selection.clusters.unreachable
-    # Usual; a search for earlier clusters is needless.
-    if not unreachable:
+    if row.cluster not in unreachable:
         return row
-    earlier = placement.find_unreachable_predecessor(row.cluster)
-    if row.cluster in unreachable:
-        reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
-    elif earlier:
-        reason = f"may wait for {earlier}: {unreachable[earlier]}"
-    else:
-        return row
+    reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
     doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
     return replace(row, reason=f"{row.reason}; {reason}", scores={**row.scores, **doubt})
 
@@ -341,6 +334,11 @@ def _explain_keeping(
     # staged runs have no budget.
     if is_orphan and not placement.spec.is_external:
         return "", "its member left; the rollout budget does not allow its removal yet"
+    if binding.cluster in placement.clusters_applied_later:
+        reason = placement.selection.clusters.unreachable[binding.cluster]
+        return "", f"an earlier change waits until the member is reachable: {reason}"
+    if binding.cluster in placement.rollout.blocked_clusters:
+        return "", "the rollout stops before it"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
     return _explain_keeping_on_changed_member(placement, member)

@@ -569,15 +569,17 @@ def _warn_unreachable_members(placement: PlacementPlan) -> Iterator[Diagnostic]:
     reasons = {
         name: reason
         for name, reason in placement.selection.clusters.unreachable.items()
-        if name in placement.rollout.clusters | removed
+        if name in placement.clusters_applied_later | removed
     }
     if not reasons:
         return
     names = format_list(list(reasons), 4)
     agent = select_word_form(len(reasons), "agent works", "agents work")
     reasons_text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    changed_now = placement.rollout.clusters | removed
+    subject = "An earlier apply changed" if changed_now.isdisjoint(reasons) else "The plan changes"
     text = (
-        f"The plan changes objects of {placement.key} on {names}, but whether and when the change "
+        f"{subject} objects of {placement.key} on {names}, but whether and when the change "
         f"is applied there is unknown. {reasons_text}. As long as that is so, the objects and pods "
         "there may stay as they are, and later waves wait. Restore the member, or move the "
         "placement to another cluster first."

@@ -78,7 +78,7 @@ class RenderedResources(Struct, frozen=True):
     `digest` identifies the changes made ("": none). `failure` is the error of an override or
     envelope, "" without one; `conflicting_objects` have another owner on the cluster. `overrides`
     are the override snapshots of its binding. `reported_failure` is a hub's shorter text of the
-    failure.
+    failure. `is_pending`: the objects are those from before a change that waits for the member.
     """
 
     manifests: tuple[Manifest, ...]
@@ -87,6 +87,7 @@ class RenderedResources(Struct, frozen=True):
     conflicting_objects: tuple[ObjectIdentity, ...] = ()
     overrides: tuple[str, ...] = ()
     reported_failure: str = ""
+    is_pending: bool = False
 
     @property
     def failure_message(self) -> str:

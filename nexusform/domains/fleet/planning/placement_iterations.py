@@ -441,7 +441,7 @@ def _predict_binding_pods(
     Record the pods in the placement, and the binding in `iterations.placed`.
     """
     cluster = binding.cluster
-    resources = placement.compute_resources(binding, reached)
+    resources = placement.compute_present_resources(binding, reached)
     if resources is None:
         # Nothing is applied there.
         return

@@ -181,7 +181,10 @@ def plan_placements(
     known_clusters = {
         name: state.cluster for name, state in members.items() if state.cluster is not None
     }
-    content_changes = find_content_changes(placements, recreated_workloads, known_clusters)
+    # Rows of an unreachable member have the present pods, without the pending changes.
+    content_changes = find_content_changes(
+        placements, recreated_workloads, known_clusters.keys() - member_clusters.unreachable.keys()
+    )
     return FleetOutcome(
         rows=rows,
         placements=by_address,
@@ -540,7 +543,10 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
             stop = BlockedRollout(
                 placement.key, placement.spec.configuration.rolling_update, blocked
             )
-            yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
+            unreachable = sorted((placement.clusters_applied_later & bound) - {*blocked})
+            yield placement.spec.instance.build_diagnostic(
+                stop.build_problem(path, failing, unreachable)
+            )
 
 
 def _warn_bindings_of_departed_members(

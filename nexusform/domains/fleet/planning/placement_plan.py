@@ -407,13 +407,10 @@ class PlacementPlan(Struct):
         if not binding.has_resources:
             return None
         cluster = binding.cluster
-        previous = (
-            None
-            if cluster in self.released_clusters
-            else self.current.applied.on_cluster.get(cluster)
-        )
-        # A switch from ReportDiff needs no rollout.
-        if cluster not in reached and not self.spec.switches_to_applying:
+        previous = self._get_previous_resources(cluster)
+        is_pending = previous is not None and previous.is_pending
+        # A switch from ReportDiff needs no rollout, and an earlier one left the pending changes.
+        if cluster not in reached and not self.spec.switches_to_applying and not is_pending:
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
         # No such snapshot or member.
@@ -423,6 +420,30 @@ class PlacementPlan(Struct):
         if rendered.failure or self.spec.configuration.is_report_only:
             return replace(rendered, manifests=previous.manifests if previous is not None else ())
         return rendered
+
+    def _get_previous_resources(self, cluster: str) -> RenderedResources | None:
+        """Return the resources on a cluster before the plan, None without any."""
+        if cluster in self.released_clusters:
+            return None
+        return self.current.applied.on_cluster.get(cluster)
+
+    def compute_present_resources(
+        self, binding: Binding, reached: AbstractSet[str]
+    ) -> RenderedResources | None:
+        """Return the resources like `compute_resources`, but those from before if unreachable.
+
+        An unreachable member applies the changes once it is reachable: until then they are pending.
+        """
+        resources = self.compute_resources(binding, reached)
+        previous = self._get_previous_resources(binding.cluster)
+        is_unreachable = binding.cluster in self.selection.clusters.unreachable
+        if resources is None or resources is previous or not is_unreachable:
+            return resources
+        return replace(
+            resources,
+            manifests=previous.manifests if previous is not None else (),
+            is_pending=not resources.failure and not self.spec.configuration.is_report_only,
+        )
 
     def take_unnoticed_content(self) -> None:
         """Replace the selected and current resources by those with unnoticed content."""
@@ -447,10 +468,11 @@ class PlacementPlan(Struct):
             latest = self.snapshot_store.snapshots[-1]
             number = self.spec.policy_snapshot.number_of_clusters
             target = compute_rollout_target(configuration.effective_policy, number, self.bindings)
-            # Clusters waiting to be ready count as available, since they will be; departed ones
-            # never are.
+            # Clusters waiting to be ready count as available, since they will be; departed and
+            # unreachable ones are not.
             readiness = Readiness(
-                unready_clusters=self.departed_clusters,
+                unready_clusters=self.departed_clusters | self._pending_unreachable_clusters,
+                unreachable_clusters=frozenset(self.selection.clusters.unreachable),
                 never_ready_clusters=self.failing_clusters,
                 failed_clusters=self.previously_failed_clusters,
                 outdated_clusters=self._find_outdated_clusters(latest.index),
@@ -563,7 +585,8 @@ class PlacementPlan(Struct):
     @property
     def unready_clusters(self) -> frozenset[str]:
         """Clusters with unavailable resources, temporarily or permanently."""
-        return self.departed_clusters | self._find_observed_clusters({WAITING})
+        waiting = self._find_observed_clusters({WAITING})
+        return self.departed_clusters | self._pending_unreachable_clusters | waiting
 
     def _find_observed_clusters(self, readiness: AbstractSet[str]) -> set[str]:
         """Return the clusters with one of these states of readiness on a hub."""
@@ -596,30 +619,20 @@ class PlacementPlan(Struct):
 
         The hub has the new content for them. When they apply it is unknown.
         """
-        pending = self.rollout.clusters | self.clusters_with_unknown_result
-        return frozenset(pending & self.selection.clusters.unreachable.keys())
+        changed = self.rollout.clusters & self.selection.clusters.unreachable.keys()
+        return self._pending_unreachable_clusters | changed
+
+    @property
+    def _pending_unreachable_clusters(self) -> frozenset[str]:
+        """Unreachable clusters that have not applied an earlier change."""
+        pending = self.clusters_with_unknown_result | self.current.applied.pending_clusters
+        return pending & self.selection.clusters.unreachable.keys()
 
     @property
     def clusters_with_unknown_result(self) -> frozenset[str]:
         """Clusters whose status before the plan has no result of applying, or of reporting."""
         applied = self.find_reported_clusters("Applied", UNKNOWN)
         return frozenset(applied | self.find_reported_clusters("DiffReported", UNKNOWN))
-
-    def find_unreachable_predecessor(self, cluster: str) -> str:
-        """Return an unreachable cluster that a rollout changes before this one, "" for none.
-
-        The rollout may wait for it.
-        """
-        unreachable = self.selection.clusters.unreachable
-        for timeline in self.rollout.timelines:
-            predecessor = ""
-            for step in timeline.steps:
-                if cluster in step.clusters and predecessor:
-                    return predecessor
-                predecessor = predecessor or next(
-                    (name for name in step.clusters if name in unreachable), ""
-                )
-        return ""
 
     @property
     def failing_clusters(self) -> frozenset[str]:
@@ -680,11 +693,15 @@ class PlacementPlan(Struct):
             sorted(self.current.differing_clusters - outdated_clusters - self.rollout.clusters)
         )
 
-    def compute_final_resources(self) -> dict[str, RenderedResources]:
-        """Return the resources on each cluster after the plan."""
+    def compute_final_resources(self, *, is_present: bool = False) -> dict[str, RenderedResources]:
+        """Return the resources on each cluster after the plan.
+
+        With `is_present`, those of unreachable members are the ones from before a pending change.
+        """
+        compute = self.compute_present_resources if is_present else self.compute_resources
         resources: dict[str, RenderedResources] = {}
         for binding in self.bindings:
-            content = self.compute_resources(binding, self.rollout.clusters)
+            content = compute(binding, self.rollout.clusters)
             if content is not None:
                 resources[binding.cluster] = content
         return resources

@@ -4,12 +4,13 @@ The note has resource snapshots, and the resources on each cluster, every object
 
 `snapshots`: [{"index", "hash", "objects": [hash...]}, ...], oldest first; a run may name these.
 
-`content`: {cluster: {"objects": [hash...], "overrides", "failure", "said", "refused"}, ...}.
+`content`: {cluster: {"objects": [hash...], "overrides", "failure", "said", "refused", "pending"}}.
 
 `bodies`: {hash: body, ...}.
 
 `content` lists a cluster only if its resources differ from the snapshot of its binding: overrides
-changed them, another owner has some (`refused`), or the snapshot is pruned.
+changed them, another owner has some (`refused`), the snapshot is pruned, or the member is
+unreachable and has not applied it yet (`pending`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -113,6 +114,13 @@ class AppliedResources(Struct, frozen=True):
     def failed_clusters(self) -> frozenset[str]:
         """Clusters with a failed override or envelope."""
         return frozenset(cluster for cluster, content in self.on_cluster.items() if content.failure)
+
+    @property
+    def pending_clusters(self) -> frozenset[str]:
+        """Clusters with a change that was pending after the last plan."""
+        return frozenset(
+            cluster for cluster, content in self.on_cluster.items() if content.is_pending
+        )
 
     def find_snapshot(self, index: int | None) -> ResourceSnapshot | None:
         """Return the snapshot with this index; None if it is missing or pruned."""
@@ -258,6 +266,7 @@ def read_applied_resources(
                 ),
                 overrides=tuple(get_list(record, "picked")),
                 reported_failure=get_text(record, "said"),
+                is_pending=record.get("pending") is True,
             )
         elif snapshot is not None:
             on_cluster[binding.cluster] = RenderedResources(snapshot.objects)
@@ -309,7 +318,9 @@ def write_applied_resources(
         if rendered is None:
             continue
         digests = bodies.add_manifests(rendered.manifests)
-        has_differences = rendered.digest or rendered.failure or rendered.overrides
+        has_differences = (
+            rendered.digest or rendered.failure or rendered.overrides or rendered.is_pending
+        )
         if has_differences or digests != digests_of.get(binding.resource_snapshot):
             content[binding.cluster] = {
                 "objects": digests,
@@ -321,6 +332,8 @@ def write_applied_resources(
                 content[binding.cluster]["said"] = rendered.reported_failure
             if rendered.conflicting_objects:
                 content[binding.cluster]["refused"] = list(map(list, rendered.conflicting_objects))
+            if rendered.is_pending:
+                content[binding.cluster]["pending"] = True
     return {
         SNAPSHOTS: snapshots,
         _CONTENT: content,

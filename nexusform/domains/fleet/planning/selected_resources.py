@@ -477,7 +477,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
     placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}
     applied = AppliedResources(
-        placement.snapshot_store.snapshots, placement.compute_final_resources()
+        placement.snapshot_store.snapshots, placement.compute_final_resources(is_present=True)
     )
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_clusters_with_random_choice(placement)

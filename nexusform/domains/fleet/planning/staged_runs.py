@@ -212,10 +212,8 @@ def _build_blocked_run_problems(
         blocking = outcome.blocking_clusters
         text = (
             f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once an apply "
-            "failure is "
-            "fixed, the run continues by itself. After an override failure, fix the override and "
-            "create "
-            "another run."
+            "failure is fixed or the member is reachable, the run continues by itself. After an "
+            "override failure, fix the override and create another run."
         )
         yield Problem((), "stuck-staged-run", text, Severity.WARNING)
     if outcome.pending_approval:
@@ -390,9 +388,10 @@ def _find_failed_clusters_of_run(
     """Return the clusters of a run with failing resources, each with the cause.
 
     Overrides may fail on all clusters of the run. A failing apply counts only on clusters not
-    updated by the run yet.
+    updated by the run yet. There, unreachable members count as failing: the run waits for them.
     """
     failures: dict[str, str] = {}
+    unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
     # Else nothing is applied.
     if not placement.spec.configuration.is_report_only:
         observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
@@ -403,10 +402,11 @@ def _find_failed_clusters_of_run(
             if binding.resource_snapshot == context.snapshot.index
             and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
         }
-        unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
         # The latter as configured.
         failing = unfinished & (reported | placement.selection.clusters.failing)
         failures = dict.fromkeys(failing, "applying the resources fails")
+    unreachable = placement.selection.clusters.unreachable
+    failures |= {name: unreachable[name] for name in sorted(unfinished & unreachable.keys())}
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if rendered is not None and rendered.failure:

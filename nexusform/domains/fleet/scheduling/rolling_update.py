@@ -1,7 +1,7 @@
 """Rolling update: the waves of binding, updating and deleting.
 
 Source: KubeFleet pkg/controllers/rollout. Each wave is one pass of the controller; its resources
-are ready before the next wave, unless declared as never ready.
+are ready before the next wave, unless declared as never ready, or the member is unreachable.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,14 +47,16 @@ class Readiness(Struct, frozen=True):
 
     `unready_clusters`: current resources are unavailable. `never_ready_clusters`: a wave's
     resources fail permanently. `failed_clusters`: failed permanently, so updated outside the
-    budget. `outdated_clusters`: bound with outdated overrides. `is_trackable`: availability is
-    visible (False for Jobs and unknown kinds).
+    budget. `outdated_clusters`: bound with outdated overrides. `unreachable_clusters`: a wave's
+    resources wait for the member. `is_trackable`: availability is visible (False for Jobs and
+    unknown kinds).
     """
 
     unready_clusters: frozenset[str] = frozenset()
     never_ready_clusters: frozenset[str] = frozenset()
     failed_clusters: frozenset[str] = frozenset()
     outdated_clusters: frozenset[str] = frozenset()
+    unreachable_clusters: frozenset[str] = frozenset()
     is_trackable: bool = True
 
 
@@ -99,10 +101,12 @@ class BlockedRollout(Struct, frozen=True):
         change = "max_unavailable and max_surge allow no further change"
         return f"the rollout of {self.placement} stops before {names}: {change}"
 
-    def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
+    def build_problem(
+        self, path: Path = (), failing: Sequence[str] = (), unreachable: Sequence[str] = ()
+    ) -> Problem:
         """Build the warning about the rollout.
 
-        Clusters in `failing` are a cause: they count as unavailable.
+        Clusters in `failing` and `unreachable` are causes: they count as unavailable.
         """
         names = format_first_items(self.clusters, _MAX_NAMES)
         unavailable = self.strategy.max_unavailable
@@ -119,6 +123,12 @@ class BlockedRollout(Struct, frozen=True):
             cause = f" {failing_text} and counts as unavailable."
             advice = "Fix the failure there, or raise one of them."
             hint = f"{failing_text} there"
+        elif unreachable:
+            unreachable_text = f"{format_list(unreachable, _MAX_NAMES)} cannot be reached"
+            noun = select_word_form(len(unreachable), "that member", "those members")
+            cause = f" {unreachable_text}, so the rollout waits there."
+            advice = f"Restore {noun}: the rollout then continues. Or raise one of the limits."
+            hint = f"it waits because {unreachable_text}"
         count = len(self.clusters)
         consequence = select_word_form(
             count, "it keeps its current resources", "they keep their current resources"
@@ -203,9 +213,12 @@ def simulate_rollout(
                 by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resource_snapshot
             )
         outdated -= changed
-        # Changed clusters are ready before the next wave, unless declared as never ready.
-        failed = (failed - changed) | (changed & initial_readiness.never_ready_clusters)
-        unavailable = (unavailable - changed) | (changed & initial_readiness.never_ready_clusters)
+        # Changed clusters are ready before the next wave, unless failing or unreachable.
+        failing = changed & initial_readiness.never_ready_clusters
+        failed = (failed - changed) | failing
+        unavailable = (
+            (unavailable - changed) | failing | (changed & initial_readiness.unreachable_clusters)
+        )
         waves.append(wave)
 
 

@@ -261,7 +261,7 @@ def test_losses_on_an_unreachable_member_have_no_figures(
     _, text, (row,) = plan("-details", replicas=3, cpu=5)
     assert row.get("one_machine_down") is None
     assert "machine down" not in text
-    assert "0 of 4 pods certain; 4 depend on members that are not reachable" in text
+    assert "0 of 2 pods certain; 2 depend on members that are not reachable" in text
     assert "1 changed binding depends on members that are not reachable" in text
 
 
@@ -565,3 +565,23 @@ def test_lines_of_for_each_placements_have_their_keys(
     _, text, _ = plan(replicas=9)
     assert 'payments["blue"]: runs on ' in text
     assert 'payments["green"]: runs on ' in text
+
+
+def test_pods_on_an_unreachable_member_stay_until_it_is_reachable(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state keeps the pods that run there, and the plan still has the impact of the change."""
+    plan(replicas=2)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    reachable = SITE
+    unreachable = SITE.replace("cluster.west.id", 'cluster.west.id\nhealth = "NoHeartbeat"')
+    monkeypatch.setattr(f"{__name__}.SITE", unreachable)
+    _, text, _ = plan(replicas=3, cpu=5)
+    assert "no running workload affected" not in text
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    _, text, _ = plan(replicas=3, cpu=5)
+    assert "No changes. Changes of an earlier apply still wait." in text
+    assert "matches the configuration" not in text
+    monkeypatch.setattr(f"{__name__}.SITE", reachable)
+    _, text, _ = plan(replicas=3, cpu=5)
+    assert "api-2 -> rack" in text

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
+from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import PlacementAction
+from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     build_hub,
@@ -236,28 +239,60 @@ def test_changes_on_an_unreachable_member_are_an_assumption(health: str) -> None
 def test_new_content_is_applied_once_the_member_is_reachable() -> None:
     policy = build_placement(build_pick_n(2))
     state = build_state(build_fleet(a="", b="") + policy)
-    sick = build_fleet(a='health = "NoHeartbeat"', b="") + policy
+    sick = build_fleet(a="", b='health = "NoHeartbeat"') + policy
     sick = sick.replace("blue", "red")
     stale = build_state(sick, state)
-    assert read_applied(stale) == {"a": "Unknown", "b": "True"}
-    assert is_empty(plan(sick, stale))
+    assert read_applied(stale) == {"a": "True", "b": "Unknown"}
+    assert read_colours(stale) == {"a": "red", "b": "blue"}
+    again = require_success(plan(sick, stale))
+    assert is_empty(again)
+    (warning,) = [each for each in again.diagnostics if "unreachable" in each.id]
+    assert warning.detail.startswith("An earlier apply changed objects of p on b, but whether")
+    assert list_reasons(again)["b"].startswith("an earlier change waits until the member is reach")
     healthy = sick.replace('health = "NoHeartbeat"', "")
-    recovered = require_success(plan(healthy, stale))
-    assert read_applied(build_state_after(recovered, stale)) == {"a": "True", "b": "True"}
+    recovered = build_state_after(require_success(plan(healthy, stale)), stale)
+    assert read_applied(recovered) == {"a": "True", "b": "True"}
+    assert read_colours(recovered) == {"a": "red", "b": "red"}
 
 
-def test_changes_after_an_unreachable_member_are_uncertain() -> None:
-    """A rolling update may wait for a member without an agent."""
-    policy = build_placement(build_pick_fixed("a", "b", "c"))
-    state = build_state(build_fleet(a="", b="", c="") + policy)
-    sick = build_fleet(a="", b='health = "NoHeartbeat"', c="") + policy
-    changed = require_success(plan(sick.replace("blue", "red"), state))
-    doubts = {
-        row.object: row.reason.rpartition("; ")[2].partition(":")[0]
-        for row in changed.plan.placements
-        if row.scores.get("depends_on")
+@pytest.mark.parametrize("policy", [build_pick_fixed("a", "b", "c"), build_pick_n(3)])
+def test_rollout_waits_for_unreachable_member(policy: str) -> None:
+    """A changed member without an agent is unavailable, so later waves wait for it."""
+    placement = build_placement(policy)
+    state = build_state(build_fleet(a="", b="", c="") + placement)
+    sick = build_fleet(a="", b='health = "NoHeartbeat"', c="") + placement
+    sick = sick.replace("blue", "red")
+    changed = require_success(plan(sick, state))
+    assert "unknown until the member is reachable" in list_reasons(changed)["b"]
+    assert list_reasons(changed)["c"] == "the rollout stops before it"
+    (stop,) = [each for each in changed.diagnostics if each.id == "incomplete-rollout"]
+    assert "stops before c; it keeps its current resources. b cannot be reached" in stop.detail
+    stale = build_state_after(changed, state)
+    assert read_colours(stale) == {"a": "red", "b": "blue", "c": "blue"}
+    again = require_success(plan(sick, stale))
+    assert is_empty(again)
+    assert "incomplete-rollout" in {each.id for each in again.diagnostics}
+    recovered = require_success(plan(sick.replace('health = "NoHeartbeat"', ""), stale))
+    colours = read_colours(build_state_after(recovered, stale))
+    assert colours == dict.fromkeys(("a", "b", "c"), "red")
+
+
+def list_reasons(result: PlanResult) -> dict[str, str]:
+    """Return the reasons of the rows by cluster."""
+    return {row.object: row.reason for row in result.plan.placements}
+
+
+def read_colours(state: State) -> dict[str, str]:
+    """Return the colour of the ConfigMap that each cluster has according to the state."""
+    current = state.instances[parse_address(P)].current
+    assert current is not None
+    contents = list_cluster_objects(current.attributes, current.private)
+    return {
+        cluster: manifest.body["data"]["colour"]
+        for cluster, manifests in (contents or {}).items()
+        for manifest in manifests
+        if manifest.kind == "ConfigMap"
     }
-    assert doubts == {"b": "unknown until the member is reachable", "c": "may wait for b"}
 
 
 def read_applied(state: State) -> dict[str, str]:

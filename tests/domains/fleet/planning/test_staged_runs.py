@@ -259,6 +259,21 @@ def test_run_is_stuck_at_failing_apply() -> None:
     ]
 
 
+def test_run_waits_for_unreachable_member() -> None:
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
+    state = build_state(text)
+    c4 = build_member("c4", {"ring": "4"})
+    assert c4 in text
+    unreachable = build_member("c4", {"ring": "4"}, 'health = "NoHeartbeat"')
+    result = require_success(plan(text.replace(c4, unreachable) + APPROVED, state))
+    (warning,) = [each for each in list_warnings(result) if each.id == "stuck-staged-run"]
+    assert warning.detail.startswith("The run stops at c4: cluster is not connected to the fleet")
+    stale = build_state_after(result, state)
+    assert get_bindings(stale)["c3"]["state"] == "Scheduled"
+    recovered = build_state_after(require_success(plan(text + APPROVED, stale)), stale)
+    assert {binding["state"] for binding in get_bindings(recovered).values()} == {"Bound"}
+
+
 def test_eviction_with_new_decisions_renews_status() -> None:
     """A hub updates the status of a placement if its scheduler reports other decisions.
 
