@@ -4,7 +4,7 @@ re-planning gives the same plan, and nothing prevents it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -89,16 +89,26 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
         return _compare_for_new_serial(run, plan)
-    changed_inputs = _list_changed_inputs(run, saved)
-    if not changed_inputs and not replan:
-        return _compare_with_new_plan(run, saved, is_verified=is_verified)
-    # With current values.
+    changed_inputs = [f"{name} changed" for name in _list_changed_inputs(run, saved)]
+    if changed_inputs or replan:
+        verdict = _compare_current_values(run, plan, changed_inputs)
+        if changed_inputs or verdict.plan is None:
+            return verdict
+    return _compare_with_new_plan(run, saved, is_verified=is_verified)
+
+
+def _compare_current_values(run: Run, plan: Plan, changed_inputs: Sequence[str]) -> CheckedPlan:
+    """Accept a plan from current values if it has the same changes.
+
+    `changed_inputs` are clauses about inputs that changed since the saved plan.
+    """
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
         cause = "Planning"
         if changed_inputs:
-            cause = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan"
+            clauses = format_first_items(changed_inputs, _MAX_NAMES)
+            cause = f"Since the plan, {clauses}, and a new plan"
         rejection = build_error(
             "saved-plan-outdated",
             (
@@ -107,14 +117,13 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
             ),
         )
         return CheckedPlan(plan=None, diagnostics=(rejection,))
-    if not changed_inputs:
-        return _compare_with_new_plan(run, saved, is_verified=is_verified)
-    warnings: list[Diagnostic] = []
-    for name in changed_inputs:
-        detail = (
-            f"{name} changed since the plan. A new plan has the same changes, so they are applied."
+    warnings = [
+        build_warning(
+            "plan-inputs-changed",
+            f"{clause} since the plan. A new plan has the same changes, so they are applied.",
         )
-        warnings.append(build_warning("plan-inputs-changed", detail))
+        for clause in changed_inputs
+    ]
     # The saved plan lacks the values of the changed inputs.
     return CheckedPlan(new_plan, tuple(warnings))
 
@@ -153,13 +162,19 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
-            return _compare_all_parts(plan, new_plan)
+            verdict = _compare_all_parts(plan, new_plan)
+            moved_inputs = _list_moved_inputs(plan, new_plan) if verdict.plan is None else []
+            return _compare_current_values(run, plan, moved_inputs) if moved_inputs else verdict
         first_error = select_errors(new_plan.diagnostics)[0]
         reason = (
             "Planning again fails here: "
             f"{first_error.summary}.{run.project.context.confinement_note}"
         )
-        if _has_all_inputs(run, plan):
+        unread_names = _list_unread_inputs(run, plan)
+        if unread_names:
+            names = format_first_items(unread_names, _MAX_NAMES)
+            reason = f"Inputs of the plan cannot be read here: {names}. {reason}"
+        elif not plan.basis.states:
             # The original planning with the same inputs succeeded.
             return _reject_plan(reason)
     if is_verified:
@@ -210,17 +225,15 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     )
 
 
-def _has_all_inputs(run: Run, plan: Plan) -> bool:
-    """Return whether all files of the plan are readable here.
-
-    False if it also read another configuration's state.
-    """
-    try:
-        for path in (*plan.basis.files, *plan.basis.data_files):
+def _list_unread_inputs(run: Run, plan: Plan) -> list[str]:
+    """List the files of the plan that cannot be read here."""
+    names = []
+    for path in (*plan.basis.files, *plan.basis.data_files):
+        try:
             run.project.files.read(path)
-    except FileProblem:
-        return False
-    return not plan.basis.states
+        except FileProblem:
+            names.append(f'"{path.removeprefix("./")}"')
+    return names
 
 
 def _reject_plan(problem: str) -> CheckedPlan:
@@ -361,6 +374,16 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
             if current_states.get(reader, planned_state) != planned_state:
                 changed_inputs.append(f"the state that {reader} reads")
     return changed_inputs
+
+
+def _list_moved_inputs(plan: Plan, new_plan: Plan) -> list[str]:
+    """List the inventory files that a new plan reads and the plan did not, or the reverse."""
+    planned, current = plan.basis.data_files, new_plan.basis.data_files
+    added = [f'"{path.removeprefix("./")}" was added' for path in current if path not in planned]
+    removed = [
+        f'"{path.removeprefix("./")}" was removed' for path in planned if path not in current
+    ]
+    return [*added, *removed]
 
 
 def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:

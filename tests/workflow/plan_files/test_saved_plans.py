@@ -182,6 +182,29 @@ def test_changed_inventory_stops_a_plan_only_if_the_plan_differs(
     code, told = nf("apply", "p")
     assert code == 1
     assert "Saved plan not reproducible" in told
+    assert 'Inputs of the plan cannot be read here: "export/' in told
+
+
+@pytest.mark.of_domains("azure")
+def test_added_or_removed_inventory_file_is_no_modified_plan(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772287200")
+    shutil.copytree(EXAMPLE, "inventory")
+    os.chdir("inventory")
+    assert nf("plan", "-out=p")[0] == 0
+    pools = Path("export/agent_pools.core-amf.json")
+    other_pools = Path("export/agent_pools.other.json")
+    machines = Path("export/virtual_machines.json").rename("kept.json")
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "Saved plan outdated" in told
+    assert '"export/virtual_machines.json" was removed, and a new plan differs: ' in told
+    machines.rename("export/virtual_machines.json")
+    shutil.copyfile(pools, other_pools)
+    code, told = nf("apply", "-lock=false", "p")
+    assert code == 0, told
+    assert f'"{other_pools}" was added since the plan. A new plan has the same changes' in told
 
 
 def test_changed_remote_state_is_detected(nf: Shell) -> None:
