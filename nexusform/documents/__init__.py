@@ -12,7 +12,7 @@ PUBLIC = {
     ),
     "scalars": "escape_names list_scalars OMITTED parse_integer replace_scalars",
     "unread_facts": "UnreadFact Influence FieldList build_field_list",
-    "times": "parse_duration parse_time format_time",
+    "times": "CLOCK_TOLERANCE format_time is_in_future parse_duration parse_time",
     "yaml_documents": (
         "ELISION INVALID Node DocumentFindings build_problem load_yaml parse_yaml "
         "parse_whole_number ScalarRules TextPosition YamlDocument describe_kind"

@@ -4,6 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+# The clocks of two machines may differ by this.
+CLOCK_TOLERANCE: Final = timedelta(minutes=10)
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:\d{1,6}[dhms])+")
 _PART: Final = re.compile(r"(\d+)([dhms])")
@@ -27,6 +29,16 @@ def parse_time(text: str) -> datetime | None:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def is_in_future(time: str, now: str) -> bool:
+    """Return whether an RFC 3339 time is later than `now` by more than clocks may differ.
+
+    False if one of them is no time.
+    """
+    moment = parse_time(time)
+    current = parse_time(now)
+    return moment is not None and current is not None and moment - current > CLOCK_TOLERANCE
 
 
 def format_time(moment: datetime) -> str:

@@ -315,10 +315,14 @@ def has_stale_inventory(plan: Plan) -> bool:
 
 
 def _compute_age(taken_at: str, now: str) -> float:
-    """Return the seconds between two times (0 for a later first one).
+    """Return the seconds between two times (0 for a slightly later first one).
 
-    Infinite if one of them is not a time.
+    Infinite if one of them is not a time, or the first one is in the future.
     """
+    from nexusform.documents.times import is_in_future
+
+    if is_in_future(taken_at, now):
+        return math.inf
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
     except (ValueError, TypeError):

@@ -44,6 +44,7 @@ from nexusform.planning.replanning.known_after_apply import (
 )
 from nexusform.plans.plan import CheckResult, Mode, Plan, Step
 from nexusform.plans.saved import plan_file
+from nexusform.providers.clock import read_clock
 from nexusform.state import journal, state_codec
 from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart
 from nexusform.state.objects import State
@@ -135,7 +136,8 @@ def apply_plan(
     # moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
     # A refresh also records the time of its export.
-    is_export_newer = plan.mode is Mode.REFRESH_ONLY and record_exports(state, plan) != state
+    now = read_clock(run.project.context.environment)
+    is_export_newer = plan.mode is Mode.REFRESH_ONLY and record_exports(state, plan, now) != state
     if not (opening_records or plan.steps or plan.has_changes or is_export_newer):
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
@@ -269,7 +271,7 @@ def _execute_plan(
     state = add_new_identities(
         run.providers, run.identities or IdentityCheck(), recorder.get_state()
     )
-    state = record_exports(state, plan)
+    state = record_exports(state, plan, read_clock(run.project.context.environment))
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.phrases import format_duration, format_list
-from nexusform.documents.times import parse_time
+from nexusform.documents.times import CLOCK_TOLERANCE, parse_time
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import PlanOrigin
 from nexusform.providers.clock import read_clock
@@ -20,8 +20,6 @@ from nexusform.workflow.opening.git_work_tree import (
     normalize_repository,
 )
 
-# The clocks of the machines that plan and apply may differ by this.
-_CLOCK_TOLERANCE: Final = timedelta(minutes=10)
 _UNKNOWN_PLACE: Final = (
     "The plan does not record its repository, directory and backend: an earlier version of "
     "nexusform made it. No changes were made. Plan again."
@@ -161,7 +159,7 @@ def check_plan_age(
     now = parse_time(read_clock(environment))
     if not limit or now is None:
         return []
-    if planned_at is None or planned_at - now > _CLOCK_TOLERANCE:
+    if planned_at is None or planned_at - now > CLOCK_TOLERANCE:
         reason = f'The time of the plan, "{timestamp}", is in the future or unknown.'
     elif now - planned_at > timedelta(seconds=limit):
         age = format_duration((now - planned_at).total_seconds())

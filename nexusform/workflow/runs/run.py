@@ -27,6 +27,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     select_errors,
 )
+from nexusform.documents.times import is_in_future, parse_time
 from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidatingProvider,
@@ -692,11 +693,6 @@ def check_exports(plan: Plan, state: State) -> list[Diagnostic]:
 def find_older_exports(inventories: Sequence[InventoryRead], state: State) -> list[Diagnostic]:
     """Return an error for each dated inventory that is older than the recorded one."""
     problems: list[Diagnostic] = []
-    if not inventories:
-        return problems
-    # Most plans read no inventory.
-    from nexusform.documents.times import parse_time
-
     for inventory in inventories:
         recorded = state.exports.get(inventory.address, "")
         exported_at = parse_time(inventory.exported_at)
@@ -712,11 +708,11 @@ def find_older_exports(inventories: Sequence[InventoryRead], state: State) -> li
     return problems
 
 
-def record_exports(state: State, plan: Plan) -> State:
+def record_exports(state: State, plan: Plan, now: str) -> State:
     """Return the state with the times of the inventories of an applied plan.
 
     A data source that a whole plan does not have any more is forgotten. Providers read nothing
-    without a refresh.
+    without a refresh. A time in the future is wrong: later exports would count as older.
     """
     read_addresses = {item.address for item in plan.inventories}
     is_partial = bool(plan.targets or plan.excludes)
@@ -725,7 +721,11 @@ def record_exports(state: State, plan: Plan) -> State:
         for address, time in state.exports.items()
         if is_partial or address in read_addresses or address.startswith(PROVIDER_PREFIX)
     }
-    times |= {item.address: item.exported_at for item in _list_dated_inventories(plan)}
+    times |= {
+        item.address: item.exported_at
+        for item in _list_dated_inventories(plan)
+        if not is_in_future(item.exported_at, now)
+    }
     return replace(state, exports=dict(sorted(times.items())))
 
 

@@ -7,7 +7,6 @@ list means none.
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
 from itertools import chain
 from typing import Final
 
@@ -15,7 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.documents.times import parse_time
+from nexusform.documents.times import is_in_future
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
 from nexusform.domains.azure.importers.az_records import (
@@ -223,7 +222,6 @@ NOT_CAPTURED: Final = "not-captured"
 VMS_NOT_CAPTURED: Final = "vms-not-captured"
 _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MAX_NAMES: Final = 4
-_MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=10)
 _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
 
 # Kinds that run on machines: plural, and consequence if not captured.
@@ -250,13 +248,7 @@ def build_future_time_warnings(exported_at: str | None, now: str) -> list[Proble
 
     Both times are RFC 3339.
     """
-    export_time = parse_time(exported_at or "")
-    current_time = parse_time(now)
-    if (
-        export_time is None
-        or current_time is None
-        or export_time - current_time <= _MAX_CLOCK_DIFFERENCE
-    ):
+    if not is_in_future(exported_at or "", now):
         return []
     detail = (
         f"The export has the time {exported_at}, in the future (now: {now}): its age is unknown. "

@@ -21,6 +21,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     convert_problem,
 )
+from nexusform.documents.times import is_in_future
 from nexusform.domains.azure.importers.az_records import AzMachine, AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
@@ -516,7 +517,12 @@ class _Reconciler:
             if scores and current.note.get(PREDICTION_KEY) != scores:
                 updated = replace(current, private={**current.note, PREDICTION_KEY: scores})
                 instances[address] = replace(instances[address], current=updated)
-        times = {item.address: item.exported_at for item in self._list_inventories()}
+        now = read_clock(self.run.project.context.environment)
+        times = {
+            item.address: item.exported_at
+            for item in self._list_inventories()
+            if not is_in_future(item.exported_at, now)
+        }
         exports = {**self.state.exports, **times}
         if instances == self.state.instances and exports == self.state.exports:
             return self.state

@@ -195,3 +195,19 @@ def test_answers_from_a_state_give_the_age_of_its_inventory(run: Run) -> None:
     assert f"inventory {age})" in run("simulate", "capacity")[1]
     run("plan", "-out=p")
     assert f"after plan p, inventory {age})" in run("simulate", "capacity", "-plan=p")[1]
+
+
+def test_time_in_the_future_is_unknown_and_not_recorded(run: Run) -> None:
+    change_export("2030-01-01T00:00:00Z")
+    file = Path("main.nf.hcl")
+    file.write_text(f'{file.read_text()}\noutput "new" {{\n  value = 1\n}}\n')
+    code, text = run("apply", "-auto-approve")
+    assert code == 0, text
+    assert "in the future" in text
+    assert "0 min old" not in text
+    assert "of unknown age" in text
+    assert read_recorded_time() == RECORDED
+    # An export with a correct time is no older one.
+    change_export(NEWER)
+    code, text = run("plan")
+    assert code == 0, text
