@@ -34,11 +34,11 @@ __all__ = ["Clock", "FileProblem", "Files"]
 class ResourceContext(Protocol):
     """Plan context of a resource type for the computation of its demand."""
 
-    def find_sku(self, name: str) -> VmSku | None:
-        """Find a VM SKU by name: the catalogue's, or a nexus_vm_sku's."""
+    def find_sku(self, name: str, site_id: str = "") -> VmSku | None:
+        """Find a VM SKU by name: of the site itself, the catalogue's, or a nexus_vm_sku's."""
 
-    def list_sku_names(self) -> Sequence[str]:
-        """List all known SKU names, sorted."""
+    def list_sku_names(self, site_id: str = "") -> Sequence[str]:
+        """List the known SKU names, sorted, with those of the site itself."""
 
     def find_cluster(self, cluster_id: str) -> Mapping[str, Any] | None:
         """Find the attributes of the nexus_kubernetes_cluster with this id, or None."""

@@ -88,18 +88,20 @@ class InventoryMachine(Struct, frozen=True):
 class PlanInventory(Struct):
     """Sites, racks, machines and SKUs of a plan, by the address (text) of their resource.
 
-    `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so
-    duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on
-    machines of a site (by its id) without a resource. `pending_actions` are ids of machines with a
-    pending action. `unread` are the facts of a site (by its id) that its documents have and
-    nexusform does not read. `listings` are the racks and machines of a site (by its id) as its
-    platform lists them, `recorded_machines` those in state (site id, name).
+    `site_skus` are the SKUs that only one site has (by its id), by name: sites may have different
+    ones of one name. `addresses_by_name` maps (kind, scope, name) to an address; the resource types
+    maintain it, so duplicates and references are found at once. `unmanaged` are the VMs observed by
+    a provider on machines of a site (by its id) without a resource. `pending_actions` are ids of
+    machines with a pending action. `unread` are the facts of a site (by its id) that its documents
+    have and nexusform does not read. `listings` are the racks and machines of a site (by its id) as
+    its platform lists them, `recorded_machines` those in state (site id, name).
     """
 
     sites: dict[str, SiteSettings] = field(default_factory=dict)
     racks: dict[str, InventoryRack] = field(default_factory=dict)
     machines: dict[str, InventoryMachine] = field(default_factory=dict)
     skus: dict[str, VmSku] = field(default_factory=dict)
+    site_skus: dict[str, dict[str, VmSku]] = field(default_factory=dict)
     addresses_by_name: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
     unmanaged: dict[str, list[OccupiedCapacity]] = field(default_factory=dict)
     pending_actions: set[str] = field(default_factory=set)

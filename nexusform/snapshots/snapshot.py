@@ -230,9 +230,9 @@ class _ClusterCollector(Struct):
             (vm.pool, vm.number): vm
             for vm in resource_type.vms.list_existing_vms(site_object.attributes)
         }
+        skus = self.layout.context.get_skus(site.id)
         pools = tuple(
-            _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus)
-            for pool in owner.pools
+            _build_pool(site_object.address, owner, pool, site, vms, skus) for pool in owner.pools
         )
         cluster_id = owner.parent_id or resource_type.build_id(site_object.attributes)
         clusters = self.by_site.setdefault(site.id, {})
@@ -329,7 +329,7 @@ def _build_site(
             (unmanaged_vm.placement.machine, unmanaged_vm.name) for unmanaged_vm in unmanaged_vms
         ),
         scheduler=site.scheduler,
-        skus=layout.skus,
+        skus=layout.context.get_skus(site.id),
         offering_addresses=site.offering_addresses,
         update_strategy=site.update_strategy,
         other_capacity=other_capacity,

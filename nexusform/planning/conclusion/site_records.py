@@ -378,9 +378,10 @@ def _place_vms(
         vms,
         key=lambda vm: (position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number)),
     )
+    skus = layout.context.get_skus(demand.site_id)
     for vm in ordered_vms:
         pool = pools.get(vm.pool)
-        sku = site_plans.find_sku(vm, pool, layout.skus)
+        sku = site_plans.find_sku(vm, pool, skus)
         name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
         result = occupied.site.place_existing_vm(name, sku, vm.placement)
         # Its machine is missing.

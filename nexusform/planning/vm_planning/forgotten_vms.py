@@ -52,7 +52,7 @@ def record_forgotten_vms(
             # It has no machine.
             if vm is None:
                 continue
-            sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
+            sku = find_sku(vm, pools.get(vm.pool), context.prior_context.get_skus(site.id))
             _add_occupied_capacity(forgotten, site, vm, sku)
     for offering_address, vms_to_record in forgotten.items():
         instance = instances_by_text[offering_address]
@@ -85,8 +85,9 @@ def add_forgotten_vms(
         # No rack or machine can record its VMs.
         if site is None:
             continue
+        skus = layout.context.get_skus(site_id)
         for vm in resource_type.vms.list_existing_vms(site_object.attributes):
-            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=layout.skus))
+            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=skus))
     updated = dict(state.instances)
     for address, instance in state.instances.items():
         vms = forgotten.get(str(address))

@@ -589,20 +589,29 @@ Targets: TypeAlias = tuple[frozenset[str], frozenset[str]]
 
 
 class ResourceTypeContext(Struct):
-    """Context of resource types at one moment of a plan (a `ResourceContext`)."""
+    """Context of resource types at one moment of a plan (a `ResourceContext`).
+
+    `site_skus` are further SKUs by the id of their site.
+    """
 
     skus: Mapping[str, VmSku]
     clusters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     find_targets: Callable[[str], Targets | None] = lambda _resource_id: None
     sites: Mapping[str, Sequence[Machine]] = field(default_factory=dict)
+    site_skus: Mapping[str, Mapping[str, VmSku]] = field(default_factory=dict)
 
-    def find_sku(self, name: str) -> VmSku | None:
-        """Return a VM SKU by name."""
-        return self.skus.get(name)
+    def get_skus(self, site_id: str) -> Mapping[str, VmSku]:
+        """Return the VM SKUs for VMs of a site by name: its own come first."""
+        own_skus = self.site_skus.get(site_id)
+        return {**self.skus, **own_skus} if own_skus else self.skus
 
-    def list_sku_names(self) -> Sequence[str]:
-        """Return all known SKU names, sorted."""
-        return sorted(self.skus)
+    def find_sku(self, name: str, site_id: str = "") -> VmSku | None:
+        """Return a VM SKU for VMs of a site by name."""
+        return self.site_skus.get(site_id, {}).get(name) or self.skus.get(name)
+
+    def list_sku_names(self, site_id: str = "") -> Sequence[str]:
+        """Return the known SKU names for VMs of a site, sorted."""
+        return sorted(self.get_skus(site_id))
 
     def find_cluster(self, cluster_id: str) -> Mapping[str, Any] | None:
         """Return the attributes of the cluster with this id."""
@@ -649,11 +658,14 @@ def get_catalogue_version(request: PlanRequest) -> str:
 
 
 def build_prior_context(
-    prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
+    prior: PriorState,
+    skus: Mapping[str, VmSku],
+    types: Mapping[str, ResourceType],
+    site_skus: Mapping[str, Mapping[str, VmSku]] = {},
 ) -> ResourceTypeContext:
     """Build the context to read arguments in state.
 
-    SKUs and clusters before the plan, the first one of each name.
+    SKUs and clusters before the plan, the first one of each name. `site_skus` are current.
     """
     inventory = PlanInventory()
     clusters = dict[str, Mapping[str, Any]]()
@@ -670,7 +682,9 @@ def build_prior_context(
     # A SKU in the configuration replaces the one in state.
     all_skus = {**_index_skus_by_name(inventory), **skus}
     # Existing VMs have their machines: their hints need no targets.
-    return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
+    return ResourceTypeContext(
+        all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()), site_skus=site_skus
+    )
 
 
 def build_recorded_context(
@@ -761,13 +775,12 @@ class SiteObject(Struct, frozen=True):
 class SiteLayout(Struct, frozen=True):
     """Sites described by objects, by id and without VMs.
 
-    `objects` are those of known types, in input order, with their type. `skus` are all VM SKUs;
-    `context` is the context of the objects' demands.
+    `objects` are those of known types, in input order, with their type. `context` is the context
+    of the objects' demands, with all VM SKUs.
     """
 
     sites: Mapping[str, SitePlan]
     objects: tuple[tuple[ResourceType, SiteObject], ...]
-    skus: Mapping[str, VmSku]
     context: ResourceTypeContext
 
 
@@ -809,7 +822,9 @@ def build_site_layout(
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.
-    context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
+    context = ResourceTypeContext(
+        skus, find_targets=lambda _id: (frozenset(), frozenset()), site_skus=inventory.site_skus
+    )
     for resource_type, site_object in typed_objects:
         if resource_type.kind is PlanningKind.CLUSTER:
             context.clusters.setdefault(
@@ -817,4 +832,4 @@ def build_site_layout(
             )
     # machines described twice are reported by plans.
     sites, _ = build_sites(inventory, lost_machines=lost_machines, as_listed=as_listed)
-    return SiteLayout(sites, typed_objects, skus, context)
+    return SiteLayout(sites, typed_objects, context)

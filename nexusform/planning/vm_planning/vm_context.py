@@ -242,9 +242,11 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     return VmContext(
         sites=sites,
         prior_context=site_plans.build_prior_context(
-            blocks.prior, skus, request.registries.resource_types
+            blocks.prior, skus, request.registries.resource_types, inventory.site_skus
         ),
-        current_context=site_plans.ResourceTypeContext(skus, find_targets=hints, sites=machines),
+        current_context=site_plans.ResourceTypeContext(
+            skus, find_targets=hints, sites=machines, site_skus=inventory.site_skus
+        ),
         hints=hints,
         healed_names=names_to_heal if selection.heal else {},
         # None: every VM.
@@ -279,7 +281,7 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
     """
     skus, _ = site_plans.collect_vm_skus(blocks.request, blocks.inventory)
     before = site_plans.build_prior_context(
-        blocks.prior, skus, blocks.request.registries.resource_types
+        blocks.prior, skus, blocks.request.registries.resource_types, blocks.inventory.site_skus
     )
     is_recorded_machine = _build_machine_lookup(blocks)
     return VmContext(

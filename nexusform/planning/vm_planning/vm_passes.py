@@ -453,7 +453,9 @@ class _VmPlanner:
             instance.type.schema, instance.config, before
         )
         # declared SKUs may change.
-        if vm_object.is_unchanged and not is_changed and not self.blocks.inventory.skus:
+        inventory = self.blocks.inventory
+        has_own_skus = bool(inventory.skus or inventory.site_skus)
+        if vm_object.is_unchanged and not is_changed and not has_own_skus:
             return {}
         # The values of attributes that cannot be configured stay, unless a new object replaces the
         # old one.

@@ -76,9 +76,10 @@ def build_vm_object(
     if site is None:
         return vm_object
     pools = index_pools(vm_object.prior_pools)
+    skus = context.prior_context.get_skus(site.id)
     for key, vm in existing.items():
         pool = pools.get(vm.pool)
-        sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
+        sku = site_plans.find_sku(vm, pool, skus)
         reserve_vm_capacity(
             vm_object, key, site, site_plans.build_vm_name(vm_object.prior.demand, pool, *key), sku
         )
@@ -333,7 +334,7 @@ def _restore_vm_capacity(vm_object: VmObject, key: VmKey, context: VmContext) ->
         return
     pool = index_pools(vm_object.prior_pools).get(vm.pool)
     name = site_plans.build_vm_name(vm_object.prior.demand, pool, *key)
-    sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
+    sku = site_plans.find_sku(vm, pool, context.prior_context.get_skus(site.id))
     reserve_vm_capacity(vm_object, key, site, name, sku)
 
 

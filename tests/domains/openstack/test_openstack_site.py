@@ -1229,3 +1229,45 @@ def test_properties_of_both_names_are_read(name: str, column: str, other: str) -
         else reading.hosts["compute01"]["aggregates"]["a"]
     )
     assert properties == {"key": "value"}
+
+
+TWO_REGIONS = """
+data "openstack_inventory" "o" {
+  for_each  = toset(["a", "b"])
+  directory = each.key
+}
+resource "openstack_site" "o" {
+  for_each  = data.openstack_inventory.o
+  name      = each.key
+  inventory = each.value
+}
+resource "tacker_vnf" "v" {
+  for_each = openstack_site.o
+  name     = each.key
+  site_id  = each.value.id
+  base_hot = file("base.yaml")
+}
+"""
+
+
+def write_two_regions(region: str, **flavor: Any) -> None:
+    """Write two equal regions but for the flavor of one."""
+    change_row("servers", 0, **{"Flavor Name": "other"})
+    for name in ("a", "b"):
+        shutil.copytree("export", name)
+    path = Path(region) / "flavors.json"
+    path.write_text(json.dumps([json.loads(path.read_text())[0] | flavor]))
+    Path("main.nf.hcl").write_text(TWO_REGIONS)
+
+
+@pytest.mark.parametrize("region", ["a", "b"])
+@pytest.mark.parametrize("flavor", [{"VCPUs": 200}, {"Name": "worker.small"}])
+def test_each_region_has_its_own_flavors(
+    region: str, flavor: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Only in one region the flavor is too large, or does not exist."""
+    write_two_regions(region, **flavor)
+    assert run_command_line(["plan"]) == 1
+    output = read_output(capfd)
+    named = [name for name in ("a", "b") if f'tacker_vnf.v["{name}"]' in output]
+    assert named == [region]

@@ -15,4 +15,4 @@ def test_sites_are_read_from_managed_objects_of_known_types() -> None:
     ground = build_site_layout(things, build_all_types())
     assert list(ground.sites) == ["lab"]
     assert [str(thing.address) for _, thing in ground.objects] == ["nexus_site.lab"]
-    assert "NC_P46_224_v1" in ground.skus
+    assert "NC_P46_224_v1" in ground.context.skus

@@ -173,7 +173,7 @@ def add_to_inventory(
     inventory.sites[address] = SiteSettings(
         site_id, site_id, profile=build_nova_profile(site, settings)
     )
-    inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
+    inventory.site_skus[site_id] = site.build_skus()
     hosts = site.hosts
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})

@@ -365,7 +365,7 @@ def compute_demand(
     pools = []
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
-        sku = resolve_vdu_sku(vdu, block, context)
+        sku = resolve_vdu_sku(vdu, block, context, str(attributes["site_id"]))
         if isinstance(sku, Problem):
             # An error, so there is no demand at the end.
             problems.append(sku)

@@ -422,19 +422,21 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
 
 
 def resolve_vdu_sku(
-    vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
+    vdu: Vdu, block: Mapping[str, Any], context: ResourceContext, site_id: str
 ) -> VmSku | Problem:
-    """Return the VM SKU of a VDU: of its block, else of its flavor, else of its size.
+    """Return the VM SKU of a VDU on a site: of its block, else of its flavor, else of its size.
 
     Return a Problem if unknown.
     """
     name = block.get("vm_sku_name")
     if name:
-        sku = _find_sku(str(name), vdu, block, context)
+        sku = _find_sku(str(name), vdu, block, context, site_id)
         path = ("vdu", vdu.name, "vm_sku_name")
-        return sku or build_unknown_sku_problem(str(name), path, context.list_sku_names())
+        return sku or build_unknown_sku_problem(str(name), path, context.list_sku_names(site_id))
     flavor_sku = (
-        _find_sku(vdu.flavor, vdu, block, context) if _is_sized_by_flavor(vdu, block) else None
+        _find_sku(vdu.flavor, vdu, block, context, site_id)
+        if _is_sized_by_flavor(vdu, block)
+        else None
     )
     if flavor_sku is not None:
         return flavor_sku
@@ -447,7 +449,7 @@ def resolve_vdu_sku(
 
 
 def _find_sku(
-    name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
+    name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext, site_id: str
 ) -> VmSku | None:
     """Return the SKU of a flavor with the image of the VDU, else of the flavor alone, else None."""
     image = str(block.get("image") or vdu.image)  # "": unknown
@@ -458,7 +460,7 @@ def _find_sku(
             *(build_sku_name(name, part, boots_from_volume=True) for part in (image, "")),
             *names,
         ]
-    found = (context.find_sku(sku_name) for sku_name in names)
+    found = (context.find_sku(sku_name, site_id) for sku_name in names)
     return next((sku for sku in found if sku is not None), None)
 
 
