@@ -198,7 +198,8 @@ class PlacedVm(Struct, frozen=True):
     `number` is its number in the pool, `name` its displayed name (`cluster-a-np1-0`). `provenance`
     is the source of the placement: "predicted", "decided" or "observed". `platform_name` is the
     platform's own name, None if unknown. `trigger` is the trigger of its placement in a plan, or
-    the recorded one of its resource type; "" if unknown.
+    the recorded one of its resource type; "" if unknown. Without `has_recorded_sku` its SKU is the
+    one of its pool, and `sku_name` is for display.
     """
 
     pool: str
@@ -209,6 +210,7 @@ class PlacedVm(Struct, frozen=True):
     provenance: str = "predicted"
     platform_name: str | None = None
     trigger: str = ""
+    has_recorded_sku: bool = True
 
     @property
     def display_name(self) -> str:

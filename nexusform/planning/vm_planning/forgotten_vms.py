@@ -86,8 +86,11 @@ def add_forgotten_vms(
         if site is None:
             continue
         skus = layout.context.get_skus(site_id)
-        for vm in resource_type.vms.list_existing_vms(site_object.attributes):
-            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=skus))
+        attributes = site_object.attributes
+        demand, _ = resource_type.vms.build_demand(attributes, layout.context, site_object.address)
+        pools = index_pools(demand.pools if demand is not None else ())
+        for vm in resource_type.vms.list_existing_vms(attributes):
+            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pools.get(vm.pool), skus))
     updated = dict(state.instances)
     for address, instance in state.instances.items():
         vms = forgotten.get(str(address))

@@ -540,7 +540,8 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
 
     The pool's, or a known one.
     """
-    if pool is not None and pool.sku.name == vm.sku_name:
+    is_of_pool = not vm.has_recorded_sku or (pool is not None and pool.sku.name == vm.sku_name)
+    if pool is not None and is_of_pool:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
     if known_sku is not None:

@@ -1271,3 +1271,29 @@ def test_each_region_has_its_own_flavors(
     output = read_output(capfd)
     named = [name for name in ("a", "b") if f'tacker_vnf.v["{name}"]' in output]
     assert named == [region]
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_existing_server_on_a_volume_takes_no_root_disk(
+    command: str, capfd: pytest.CaptureFixture[str], work_directory: Path
+) -> None:
+    """Its SKU is the form of its flavor for volumes, with the requests of its image."""
+    change_row("servers", 0, **{"Flavor Name": "other"})
+    volume = "block_device_mapping_v2: [{boot_index: 0, image: plain, volume_size: 80}]"
+    (work_directory / "base.yaml").write_text(HOT.replace("image: plain", volume))
+    for host in (1, 2, 3):
+        offer_resources(host, DISK_GB=80)
+        use_resources(host, DISK_GB=0)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    if command == "simulate":
+        assert run_command_line(["simulate", "capacity", "-sku=worker.large", "-format=json"]) == 0
+        assert '"min": 3' in capfd.readouterr().out
+        return
+    (work_directory / "local.yaml").write_text(HOT.replace("count: 2", "count: 3"))
+    with (work_directory / "main.nf.hcl").open("a") as file:
+        file.write(
+            'resource "tacker_vnf" "w" {\n  name = "w"\n  site_id = openstack_site.o.id\n'
+            '  base_hot = file("local.yaml")\n}\n'
+        )
+    assert run_command_line(["plan"]) == 0

@@ -96,6 +96,23 @@ def test_vms_removed_from_state_keep_their_capacity() -> None:
     )
 
 
+def test_vm_without_a_named_size_removed_from_state_keeps_its_capacity() -> None:
+    vm = """
+resource "nexus_virtual_machine" "v" {
+  site_id    = nexus_site.s.id
+  cpu_cores  = 8
+  memory_gib = 64
+  disk_gib   = 100
+}
+"""
+    state = build_state(SMALL + vm)
+    after = add_forgotten_vms(state, [at("nexus_virtual_machine.v")], build_all_types())
+    current = after.instances[at("nexus_rack.r[0]")].current
+    assert current is not None
+    ((_, name, *size),) = (current.private or {})[FORGOTTEN_KEY]
+    assert (name, size[:3]) == ("v", [8, 64, 100])
+
+
 def test_released_vm_frees_its_capacity() -> None:
     state = build_state_with_forgotten_vms()
     rack = at("nexus_rack.r[0]")

@@ -510,6 +510,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             provenance=vnfc.get("provenance") or DECIDED,
             # Its creating operation.
             trigger=get_text(vnfc, "operation"),
+            has_recorded_sku=False,
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")  # placed
