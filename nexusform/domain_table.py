@@ -256,7 +256,7 @@ _ALL: Final = (
         export_scripts={"fleet": "importers.fleet_export:build_export_script"},
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
-            "hub-behaviour-differs": DiagnosticTraits("advice", "document"),
+            "hub-behaviour-differs": DiagnosticTraits("advice", "block"),
             "unknown-member-health": _NOTE,
             "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-elsewhere": _NOTE,

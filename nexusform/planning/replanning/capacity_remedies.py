@@ -160,15 +160,19 @@ def add_remedies(
     has_hints = any(shortage.binding_hints for shortage in result.unplaced)
     trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
     return replace(
-        result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result))
+        result,
+        plan=_add_advice(
+            result.plan, remedies, trial_summary, _format_repack_hint(request, result)
+        ),
     )
 
 
-def _format_repack_hint(result: PlanResult) -> str:
+def _format_repack_hint(request: PlanRequest, result: PlanResult) -> str:
     """Format a hint to free capacity for the first pool by re-creating VMs elsewhere.
 
     "" if this cannot help. It needs existing VMs, and new ones in the pool; an upgrade gains
-    nothing. The hint names a command: no solver runs here.
+    nothing. The hint names a command: no solver runs here. The command reads the state, so the
+    hint needs a VM SKU of the catalogue or of the state: a plain VM has a size without a name.
     """
     pools = [shortage for shortage in result.unplaced if not shortage.surge]
     has_existing_vms = any(
@@ -179,13 +183,24 @@ def _format_repack_hint(result: PlanResult) -> str:
     pool = pools[0].pool
     new_count = len(pool.numbers) - pools[0].existing_count
     # Only existing VMs to re-create do not fit.
-    if new_count < 1:
+    if new_count < 1 or pool.sku.name not in _list_sku_names_in_state(request):
         return ""
     command = f"nexusform simulate repack -sku={pool.sku.name} -want={new_count}"
     # None: all zones are allowed.
     if pool.zones is not None:
         command += f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
+
+
+def _list_sku_names_in_state(request: PlanRequest) -> set[str]:
+    """Return the names of the VM SKUs of the state and of its catalogue."""
+    catalogue = CATALOGUES.get(request.state.catalogue or NEWEST, CATALOGUES[NEWEST])
+    declared_names = {
+        str(current.attributes.get("name"))
+        for address, current in request.state.list_current_objects()
+        if request.registries.get_kind(address.type) is PlanningKind.VM_SKU
+    }
+    return {*catalogue.vm_skus, *declared_names}
 
 
 def _add_advice(

@@ -616,9 +616,12 @@ def get_leaving_verb(line: PlacementLine) -> str:
     if line.effect is Effect.REMOVED and not line.origin:
         return "removed"
     verbs = _DEPARTURE_VERBS.get(line.effect)
-    if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
+    if line.effect is Effect.FORGOTTEN:
+        sources = [(KINDS[row.kind], row.source) for row in line.rows if row.source is not None]
+        states = {kind.get_state(source) for kind, source in sources}
         # The origin is a state, not a location.
-        verbs = _PENDING_DEPARTURE
+        if line.origin.partition(":")[0] in states.union(_UNSCHEDULED_STATES):
+            verbs = _PENDING_DEPARTURE
     return select_word_form(line.count, *verbs) if verbs else ""
 
 

@@ -604,3 +604,38 @@ def test_repacking_is_named_only_if_a_site_has_existing_vms() -> None:
     smaller = both.replace("machine_count = 1", "machine_count = 0", 1)
     moved = plan(smaller, build_state(both), suggested_fixes=True)
     assert "simulate repack" not in list_errors(moved)[0].detail
+
+
+def test_repacking_is_named_only_for_a_sku_of_the_state() -> None:
+    """The command reads the state: it knows neither the size of a plain VM nor a new SKU."""
+    text = SITE + build_rack("r", 1) + cluster("a")
+    state = build_state(text)
+    plain = (
+        text
+        + """
+resource "nexus_virtual_machine" "v" {
+  count      = 3
+  name       = "v${count.index}"
+  site_id    = nexus_site.s.id
+  cpu_cores  = 40
+  memory_gib = 160
+  disk_gib   = 100
+}
+"""
+    )
+    detail = list_errors(plan(plain, state, suggested_fixes=True))[0].detail
+    assert "No fix was found." in detail
+    assert "simulate repack" not in detail
+    own_sku = """
+resource "nexus_vm_sku" "own" {
+  vcpus      = 40
+  memory_gib = 160
+}
+"""
+    more = text + own_sku + cluster("b", pools=pool("p", 3, "own"))
+    assert "simulate repack" not in list_errors(plan(more, state, suggested_fixes=True))[0].detail
+    known = build_state(text + own_sku)
+    assert (
+        "`nexusform simulate repack -sku=own -want=3`"
+        in list_errors(plan(more, known, suggested_fixes=True))[0].detail
+    )

@@ -157,6 +157,26 @@ def test_bindings_with_changed_state_are_folded_by_state(plans: SimpleNamespace)
 
 
 @pytest.mark.of_domains("fleet")
+def test_forgotten_binding_stays_in_its_state(plans: SimpleNamespace) -> None:
+    """The location of a single binding is its state, which it is not on."""
+    row = replace(
+        build_rows(plans, [("", "")])[0],
+        kind="binding",
+        object="east",
+        number=0,
+        action=PlacementAction.FORGET,
+        source=build_binding("east"),
+        target=None,
+        trigger="forgotten",
+    )
+    line = get_only_line(Plan(placements=(row,)))
+    assert (get_leaving_verb(line), line.origin) == ("is forgotten and stays", "Bound")
+    both = replace(row, object="west", source=build_binding("west"))
+    line = get_only_line(Plan(placements=(row, both)))
+    assert (get_leaving_verb(line), line.origin) == ("are forgotten and stay on", "east, west")
+
+
+@pytest.mark.of_domains("fleet")
 def test_summaries_are_split_only_for_several_kinds(plans: SimpleNamespace) -> None:
     (total,) = build_placement_summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)

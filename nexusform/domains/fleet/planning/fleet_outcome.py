@@ -12,6 +12,7 @@ from nexusform.diagnostics.phrases import (
     format_count,
     format_first_items,
     format_list,
+    group_by,
     select_word_form,
 )
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
@@ -551,13 +552,21 @@ def _warn_unscheduled_placement(
         return
     decisions = status.unselected_decisions
     message = status.condition.message
-    reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
-    text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    # reasons name its clusters.
-    is_fixed = placement_type is PlacementType.PICK_FIXED
-    summary = (
-        format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
-    )
+    # Each reason of a PickFixed policy names its cluster.
+    if placement_type is PlacementType.PICK_FIXED:
+        reasons = [decision.reason for decision in decisions]
+        summary = format_first_items(reasons, 2, "; ")
+    else:
+        clusters_by_reason = group_by(decisions, lambda decision: decision.reason)
+        reasons = [
+            f"{format_list([decision.cluster for decision in group], _MAX_NAMES)}: "
+            f"{reason.removeprefix('ClusterUnschedulable, ')}"
+            for reason, group in clusters_by_reason.items()
+        ]
+        found = format_count(len(status.selected_bindings), "cluster")
+        number = placement.spec.policy_snapshot.number_of_clusters
+        summary = f"found {found} of {number}; {reasons[0] if reasons else ''}".rstrip("; ")
+    text = f"{message[:1].upper()}{message[1:]}. {'; '.join(reasons)}".rstrip(". ") + "."
     yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 
 

@@ -189,10 +189,17 @@ def _check_unsupported_fields(policy: Policy) -> list[Problem]:
 def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
     """Return the problems of the names of a PickFixed policy.
 
-    First all invalid, then all long, then repeated ones.
+    A missing list, then all invalid, then all long, then repeated names.
     """
     path: Path = ("cluster_names",)
     problems: list[Problem] = []
+    # The scheduler then changes nothing. Webhooks and rules of other versions reject it.
+    if not names:
+        text = (
+            "PickFixed without cluster_names selects no cluster, and removes none: existing "
+            "bindings stay. Hubs of some versions reject it"
+        )
+        problems = [build_hub_difference_warning(path, text)]
     for i, name in enumerate(names):
         text = f"PickFixed cluster name {name} is not a valid member name"
         problems += _build_errors((*path, i), text, validate_dns_subdomain(name))

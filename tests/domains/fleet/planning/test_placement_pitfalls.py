@@ -80,6 +80,18 @@ def test_pick_fixed_keeps_unhealthy_and_reports_missing_cluster() -> None:
     assert list_moves(require_success(plan(joined, state))) == {"z": ("place", "cluster_joined")}
 
 
+def test_pick_fixed_without_names_keeps_its_clusters_with_advice() -> None:
+    text = build_fleet(a="", b="") + build_placement(build_pick_fixed("a", "b"))
+    result = require_success(
+        plan(text.replace('cluster_names = ["a", "b"]', "cluster_names = []"), build_state(text))
+    )
+    assert not list_moves(result)
+    (advice,) = [each for each in result.diagnostics if each.id == "hub-behaviour-differs"]
+    assert "existing bindings stay" in advice.detail
+    # This plan changes the policy.
+    assert not advice.is_preexisting
+
+
 def test_no_cluster_fulfills_pick_all_and_zero() -> None:
     empty = build_hub() + build_placement()
     state = build_state(empty)
@@ -358,6 +370,20 @@ def test_warning_names_clusters_that_do_not_exist() -> None:
     result = require_success(plan(build_fleet(a="", b="") + build_placement(policy)))
     (warning,) = [each for each in result.diagnostics if each.id == "unfulfilled-placement"]
     assert warning.brief == 'p: Specified cluster "bb" is not found'
+
+
+def test_warning_of_too_few_clusters_groups_them_by_reason() -> None:
+    """The text is one line: a line break in it was displayed as its escape sequence."""
+    tainted = 'taint {\nkey = "k"\n}'
+    text = build_fleet(a="", b=tainted, c=tainted) + build_placement(build_pick_n(4))
+    result = require_success(plan(text))
+    (warning,) = [each for each in result.diagnostics if each.id == "unfulfilled-placement"]
+    reason = "b and c: taint &{Key:k Value: Effect:NoSchedule} cannot be tolerated"
+    assert warning.brief == f"p: found 1 cluster of 4; {reason}"
+    assert warning.detail == (
+        "Could not find all clusters needed as specified by the scheduling policy, found 1 "
+        f"cluster(s) instead. {reason}."
+    )
 
 
 def test_pick_all_without_eligible_clusters_is_reported() -> None:

@@ -53,7 +53,6 @@ def join_findings(findings: list[Problem]) -> str:
 
 
 GOOD = [
-    Policy(FIXED),
     Policy(ALL),
     Policy(ALL, required_terms=()),
     Policy(
@@ -295,6 +294,7 @@ def test_different_terms_do_not_contradict_each_other() -> None:
     "policy",
     [
         Policy(N),
+        Policy(FIXED),
         build_pick_n(
             1,
             required_terms=(build_property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),),
