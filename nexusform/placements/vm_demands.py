@@ -199,7 +199,8 @@ class PlacedVm(Struct, frozen=True):
     is the source of the placement: "predicted", "decided" or "observed". `platform_name` is the
     platform's own name, None if unknown. `trigger` is the trigger of its placement in a plan, or
     the recorded one of its resource type; "" if unknown. Without `has_recorded_sku` its SKU is the
-    one of its pool, and `sku_name` is for display.
+    one of its pool, and `sku_name` is for display. `platform_id` is its id in inventories of the
+    platform, "" if unknown.
     """
 
     pool: str
@@ -211,6 +212,7 @@ class PlacedVm(Struct, frozen=True):
     platform_name: str | None = None
     trigger: str = ""
     has_recorded_sku: bool = True
+    platform_id: str = ""
 
     @property
     def display_name(self) -> str:
@@ -221,6 +223,11 @@ class PlacedVm(Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """All names: its own, and the platform's if known."""
         return (self.name,) if self.platform_name is None else (self.name, self.platform_name)
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """All names, and the id in inventories if known: a VM observed with one of them is it."""
+        return (*self.names, self.platform_id) if self.platform_id else self.names
 
 
 def index_vms(vms: Iterable[PlacedVm]) -> dict[tuple[str, int | str], PlacedVm]:

@@ -64,6 +64,7 @@ class OccupiedCapacity(Struct, frozen=True):
     """Capacity of a machine used by a VM outside nexusform.
 
     `cells` is the number of cells it spans; `cell_numbers` () = unknown. `record` as in VmSku.
+    `platform_id` is its id in inventories of the platform, "" if unknown.
     """
 
     machine: str
@@ -74,6 +75,7 @@ class OccupiedCapacity(Struct, frozen=True):
     cells: int = 1
     cell_numbers: tuple[int, ...] = ()
     record: str = ""
+    platform_id: str = ""
 
 
 class InventoryMachine(Struct, frozen=True):

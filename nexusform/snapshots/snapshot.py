@@ -304,8 +304,8 @@ def _build_site(
     site_clusters = tuple(clusters.by_site.get(site.id, {}).values())
     pools = chain.from_iterable(cluster.pools for cluster in site_clusters)
     vms = chain.from_iterable(pool.vms for pool in pools)
-    names = set(chain.from_iterable(vm.names for vm in vms))
-    unmanaged_vms = place_unmanaged_vms(site, names)
+    managed = set(chain.from_iterable(vm.identities for vm in vms))
+    unmanaged_vms = place_unmanaged_vms(site, managed)
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     recorded_supplies = _find_supplies(site, layout)
     # Empty if no provider read them.

@@ -312,13 +312,13 @@ def build_occupied_sites(
                 tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
             )
         _place_vms(resource_type, site_object, vms, layout, sites, is_managed=not is_forgotten)
-    # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed
-    # again.
-    existing_names = set(
-        chain.from_iterable(vm_object.existing_names for vm_object in objects.values())
+    # An unmanaged VM with the name or id of an existing managed VM is the same VM, so it is not
+    # placed again.
+    managed = set(
+        chain.from_iterable(vm_object.existing_identities for vm_object in objects.values())
     )
     for occupied in sites.values():
-        occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
+        occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, managed)
     return sites
 
 

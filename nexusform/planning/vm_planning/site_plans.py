@@ -466,12 +466,12 @@ def _select_unmanaged_vms(
     Duplicates and configured `occupied` entries are left out.
     """
     configured = {(entry.machine, entry.name) for entry in occupied}
-    # By machine and name.
-    selected: dict[tuple[str, str], OccupiedCapacity] = {}
+    # By machine, name and id: some platforms allow equal names.
+    selected: dict[tuple[str, str, str], OccupiedCapacity] = {}
     for entry in observed:
         key = (entry.machine, entry.name)
         if entry.machine in machines and key not in configured:
-            selected[key] = entry
+            selected[*key, entry.platform_id] = entry
     return tuple(selected.values())
 
 
@@ -488,15 +488,19 @@ def _find_evacuating_machines(
     return frozenset(machines)
 
 
-def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
+def place_unmanaged_vms(site: SitePlan, managed: Container[str]) -> list[UnmanagedVm]:
     """Place the unmanaged VMs on their machines.
 
     Those with known cells first, then the others by machine and name.
 
-    `existing_names` are the names of managed VMs: an observed VM with such a name is managed by
+    `managed` are the names and ids of managed VMs: an observed VM with one of them is managed by
     now, so it is skipped.
     """
-    observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
+    observed = [
+        entry
+        for entry in site.observed_unmanaged
+        if entry.name not in managed and entry.platform_id not in managed
+    ]
     # Known cells keep their order.
     entries = sorted(
         [*site.configured_unmanaged, *observed],

@@ -182,6 +182,11 @@ class VmObject(Struct):
         return chain.from_iterable(vm.names for vm in self.prior.existing.values())
 
     @property
+    def existing_identities(self) -> Iterator[str]:
+        """Names of the VMs in state, and their ids in inventories."""
+        return chain.from_iterable(vm.identities for vm in self.prior.existing.values())
+
+    @property
     def is_unchanged(self) -> bool:
         """Whether the object and all of its VMs stay unchanged, also those without a machine."""
         actions = self.request.actions

@@ -199,12 +199,14 @@ class _VmPlanner:
             self.objects[instance.address] = vm_placement_steps.build_vm_object(
                 instance, self.context, recorded
             )
-        managed_names = set(
-            chain.from_iterable(vm_object.existing_names for vm_object in self.objects.values())
+        managed = set(
+            chain.from_iterable(
+                vm_object.existing_identities for vm_object in self.objects.values()
+            )
         )
         for site in self.context.sites.values():
-            # Those observed under a managed name are left out.
-            place_unmanaged_vms(site, managed_names)
+            # Those observed under a managed name or id are left out.
+            place_unmanaged_vms(site, managed)
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """Decide the actions on the VMs of all instances, such as to keep, create or remove them.

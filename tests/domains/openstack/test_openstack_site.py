@@ -1297,3 +1297,47 @@ def test_existing_server_on_a_volume_takes_no_root_disk(
             '  base_hot = file("local.yaml")\n}\n'
         )
     assert run_command_line(["plan"]) == 0
+
+
+def test_server_of_a_managed_vm_is_known_by_its_id(capfd: pytest.CaptureFixture[str]) -> None:
+    """Heat names the server otherwise; an export after the apply would count it twice."""
+    change_row("servers", 0, **{"Flavor Name": "other"})
+    for host in (1, 2, 3):
+        offer_resources(host, DISK_GB=160)
+        use_resources(host, VCPU=0, MEMORY_MB=0, DISK_GB=0)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    # As Tacker reports its VNFCs.
+    assert run_command_line(["state", "pull"]) == 0
+    state = json.loads(capfd.readouterr().out)
+    (attributes,) = (
+        instance["attributes"]
+        for resource in state["resources"]
+        if resource["type"] == "tacker_vnf"
+        for instance in resource["instances"]
+    )
+    hosts = {name: vnfc["machine"] for name, vnfc in attributes["vnfcs"].items()}
+    attributes["vnfc_ids"] = {name: f"worker-id-{host}" for name, host in hosts.items()}
+    state["serial"] += 1
+    Path("s.json").write_text(json.dumps(state))
+    assert run_command_line(["state", "push", "s.json"]) == 0
+    for host in hosts.values():
+        append_row("servers", **{"ID": f"id-{host}", "Host": host, "Flavor Name": "worker.large"})
+        use_resources(int(host[-1]), VCPU=8, MEMORY_MB=16384, DISK_GB=80)
+    text = Path("main.nf.hcl").read_text()
+    other_vnf = text[text.index('resource "tacker') :].replace('"v"', '"w"')
+    Path("main.nf.hcl").write_text(text + other_vnf)
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 0
+
+
+@pytest.mark.parametrize(("disk", "code"), [(239, 1), (240, 0)])
+def test_servers_of_one_name_count_each(disk: int, code: int) -> None:
+    """Nova allows equal names, as those of several projects."""
+    append_row("servers", ID="2")
+    for host in (2, 3):
+        offer_resources(host, DISK_GB=0)
+    offer_resources(1, DISK_GB=disk)
+    use_resources(1, VCPU=16, MEMORY_MB=32768, DISK_GB=160)
+    Path("base.yaml").write_text(HOT.replace("count: 2", "count: 1"))
+    assert run_command_line(["plan"]) == code

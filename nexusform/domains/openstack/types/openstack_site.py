@@ -198,7 +198,14 @@ def add_to_inventory(
         sku = build_server_sku(server, table.build_record(key))
         size = (sku.vcpus, sku.memory_gib, sku.disk_gib)
         occupied.append(
-            OccupiedCapacity(server.host, server.name, *size, cell_numbers=(0,), record=sku.record)
+            OccupiedCapacity(
+                server.host,
+                server.name,
+                *size,
+                cell_numbers=(0,),
+                record=sku.record,
+                platform_id=key,
+            )
         )
     return []
 

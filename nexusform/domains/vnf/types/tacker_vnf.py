@@ -488,6 +488,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     () if its documents are unknown.
     """
     vnfcs = get_known_blocks(attributes, "vnfcs")
+    ids = get_known_blocks(attributes, "vnfc_ids")
     if not has_known_documents(attributes):
         return ()
     blocks = get_mapping(attributes, "vdu")
@@ -511,6 +512,8 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             # Its creating operation.
             trigger=get_text(vnfc, "operation"),
             has_recorded_sku=False,
+            # Tacker's id of a VNFC is VDU-SERVER; its server has a name of Heat.
+            platform_id=get_text(ids, name).removeprefix(f"{vnfc['vdu']}-"),
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")  # placed
