@@ -222,6 +222,10 @@ _WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configura
 _MISSING_DATA: Final = (
     "The data read is incomplete (see the warnings); changes there are not detected."
 )
+# Findings about data of a hub that decide on placements.
+_MISSING_HUB_DATA_IDS: Final = frozenset(
+    {"not-captured", "unknown-heartbeat-age", "unknown-member-health", "unread-fleet-objects"}
+)
 _NO_CHANGES_OF_LISTED_SITE: Final = (
     "No changes. Azure lists differences that no apply changes.",
     "They are below. Everything else that was read matches the configuration.",
@@ -344,7 +348,9 @@ def format_age(seconds: float) -> str:
 def _describe_missing_data(plan: Plan) -> str:
     """Return sentences on missing data and unread facts, "" for a plan that read everything."""
     ledger = plan.ledger
-    is_missing = ledger.lacks_capacity_data or plan.has_unread_objects
+    ids = {diagnostic.id for diagnostic in plan.diagnostics}
+    lacks_hub_data = not _MISSING_HUB_DATA_IDS.isdisjoint(ids)
+    is_missing = ledger.lacks_capacity_data or plan.has_unread_objects or lacks_hub_data
     unread = enclose("Not read: ", ledger.describe(), ".")
     return join_texts((_MISSING_DATA if is_missing else "", unread), " ")
 
@@ -378,15 +384,14 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         if plan.listed and not is_partial:
             listed_headline, listed_note = _NO_CHANGES_OF_LISTED_SITE
             return listed_headline, join_texts((listed_note, notes), " ")
-        if notes:
-            return _WHAT_WAS_READ_MATCHES, notes
-        if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
-            return headline, note
-        note = (
-            f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure "
-            "are unknown."
-        )
-        return headline if is_partial else _WHAT_WAS_READ_MATCHES, note
+        if plan.mode is not Mode.DESTROY and has_stale_inventory(plan):
+            age_note = (
+                f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure "
+                "are unknown."
+            )
+            stale_headline = headline if is_partial and not notes else _WHAT_WAS_READ_MATCHES
+            return stale_headline, join_texts((notes, age_note), " ")
+        return (_WHAT_WAS_READ_MATCHES, notes) if notes else (headline, note)
     # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`,
     # would be wrong.
     headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH

@@ -38,6 +38,7 @@ _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
 _PARENT: Final = f"{_PREFIX}parent-CRP"
 _POLICY_INDEX: Final = f"{_PREFIX}policy-index"
 _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
+_PART_COUNT: Final = f"{_PREFIX}number-of-resource-snapshots"
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
 # Rest of a snapshot's name after its placement's: index and part.
 _POLICY_SUFFIX: Final = re.compile(r"-(\d{1,9})")
@@ -354,27 +355,41 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             )
 
 
+# By the field with the snapshot's name: the snapshot kind for each kind of binding, in the order
+# of BINDING_KINDS.
+_USED_SNAPSHOTS: Final = {
+    "schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS,
+    "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS,
+}
+
+
+def find_uncaptured_kinds(manifests: Sequence[Manifest]) -> frozenset[str]:
+    """Return the kinds of snapshots that bindings use, but of which no snapshot was captured."""
+    used_kinds = set()
+    for binding in _select_active_bindings(manifests):
+        spec = get_mapping(binding.body, "spec")
+        for spec_field, kinds in _USED_SNAPSHOTS.items():
+            if get_text(spec, spec_field):
+                used_kinds.add(kinds[BINDING_KINDS.index(binding.kind)])
+        used_kinds.update(_OVERRIDE_KINDS["/" in name] for name in list_override_names(spec))
+    return frozenset(used_kinds - {manifest.kind for manifest in manifests})
+
+
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured.
 
     Only one if no snapshot of its kind was.
     """
-    # By the field with the snapshot's name: the snapshot kind for each kind of binding, in the
-    # order of BINDING_KINDS.
-    kinds = {
-        "schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS,
-        "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS,
-    }
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     # bindings by field and missing snapshot.
     users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}
     for binding in _select_active_bindings(manifests):
-        for spec_field, snapshot_kinds in kinds.items():
+        for spec_field, snapshot_kinds in _USED_SNAPSHOTS.items():
             name = get_text(binding.body, "spec", spec_field)
             snapshot = (snapshot_kinds[BINDING_KINDS.index(binding.kind)], binding.namespace, name)
             if name and snapshot not in captured:
                 users.setdefault((spec_field, snapshot), []).append(binding)
-    captured_kinds = {manifest.kind for manifest in manifests}
+    uncaptured_kinds = find_uncaptured_kinds(manifests)
     reported_kinds: set[str] = set()
     for (spec_field, (kind, _namespace, name)), bindings in users.items():
         first = bindings[0]
@@ -385,7 +400,7 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         if kind in reported_kinds:
             # One warning covers a kind without any snapshot.
             continue
-        if kind in captured_kinds:
+        if kind not in uncaptured_kinds:
             text = f"{spec_field} {name} was not captured, so its content is unknown. {subject} it."
         else:
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
@@ -397,6 +412,49 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
             text,
             Severity.WARNING,
         )
+
+
+def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each resource snapshot of which some parts were not captured.
+
+    The first part has the number of all parts in an annotation.
+    """
+    snapshots = select_fleet_objects(manifests, _RESOURCE_SNAPSHOT_KINDS)
+    parts = group_by(
+        snapshots,
+        lambda item: (item.kind, item.namespace, *map(item.labels.get, (_PARENT, _RESOURCE_INDEX))),
+    )
+    for group in parts.values():
+        counts = [parse_integer(_read_annotations(item).get(_PART_COUNT)) or 0 for item in group]
+        names = {item.name for item in group}
+        if max(counts) > len(names):
+            first = group[counts.index(max(counts))]
+            text = (
+                f"{first.title}: {len(names)} of {max(counts)} parts were captured, so its content "
+                "is incomplete."
+            )
+            yield build_problem(first.file, first.position, "not-captured", text, Severity.WARNING)
+
+
+def check_repeated_objects(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+    """Yield an error for the first object listed twice with another uid or resourceVersion.
+
+    The files are then of several hubs, or of different times.
+    """
+    first_by_identity: dict[tuple[str, str, str, str], Manifest] = {}
+    for manifest in manifests:
+        first = first_by_identity.setdefault(manifest.identity, manifest)
+        for name in ("uid", "resourceVersion"):
+            values = {get_text(item.body, "metadata", name) for item in (first, manifest)} - {""}
+            if len(values) > 1:
+                line = first.position.line
+                text = (
+                    f"{manifest.title}: its {name} is another one than at {first.file}:{line}. The "
+                    "files are dumps of several hubs, or of different times. Keep one dump."
+                )
+                position = manifest.find_position("metadata", name)
+                yield build_problem(manifest.file, position, "several-dumps", text)
+                return
 
 
 def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:

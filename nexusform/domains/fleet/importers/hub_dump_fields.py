@@ -20,8 +20,9 @@ from nexusform.documents.object_schemas import (
 )
 from nexusform.documents.unread_facts import FieldList, UnreadFact
 from nexusform.documents.yaml_documents import YamlDocument, describe_kind
+from nexusform.domains.fleet.importers.fleet_export import HUB_CREATED_KINDS
 from nexusform.domains.pods.importers.dump_fields import list_wrong_server_values
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
 _COPIES: Final = "copies of the bindings' status, which no controller of KubeFleet decides by"
 _REPORTS: Final = "reports of members, which KubeFleet only copies to the placement's status"
@@ -136,6 +137,10 @@ def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[UnreadFact]:
             line = document.find_position("apiVersion").line
             yield build_unread_fact(manifest.body, part, manifest.file, line)
         if type_name is None:
+            if manifest.kind in HUB_CREATED_KINDS and is_fleet_group(manifest.group):
+                part = UnreadPart(("apiVersion",), "apiVersion", reason=f"unknown: {version}")
+                line = document.find_position("apiVersion").line
+                yield build_unread_fact(manifest.body, part, manifest.file, line)
             continue
         for part in (
             *schema.list_unread_parts(manifest.body, type_name),

@@ -40,6 +40,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
 KIND: Final = "binding"
+_UNREAD_HUB: Final = "data of the hub that were not read"
 _OBSERVED = "observed"
 _PREDICTED = "predicted"
 REAPPLIED_REASON: Final = (
@@ -133,6 +134,14 @@ def _add_doubt(placement: PlacementPlan, row: PlacementChange) -> PlacementChang
     reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
     doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
     return replace(row, reason=f"{row.reason}; {reason}", scores={**row.scores, **doubt})
+
+
+def add_doubt_about_hub(row: PlacementChange) -> PlacementChange:
+    """Return the row of a change as uncertain: not all objects of its hub were read."""
+    if row.action is PlacementAction.KEEP or "depends_on" in row.scores:
+        return row
+    doubt = {"certain": False, "depends_on": _UNREAD_HUB}
+    return replace(row, scores={**row.scores, **doubt})
 
 
 def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:

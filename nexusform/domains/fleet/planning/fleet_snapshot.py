@@ -252,7 +252,8 @@ class ObservedHub(Struct, frozen=True):
     the configuration. `pending_requests` are evictions (by name) and runs (by key) not processed by
     the hub. `overrides` are override snapshots by name, `run_overrides` their names by run and
     cluster, `current_overrides` the overrides on a live hub, `budgets` the disruption budgets by
-    placement. `is_unread`: a configured hub could not be read, so its members are unknown.
+    placement. `is_unread`: the members of a configured hub could not be read, or were not captured.
+    `is_incomplete`: something else that decides on placements was not read.
     """
 
     placements: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -268,6 +269,7 @@ class ObservedHub(Struct, frozen=True):
     current_overrides: list[FleetOverride] = field(default_factory=list)
     budgets: dict[str, PlacementDisruptionBudget] = field(default_factory=dict)
     is_unread: bool = False
+    is_incomplete: bool = False
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
         """Return the observed attributes of a placement.
@@ -308,8 +310,11 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         for read in all_reads
         for name in ("placements", "member_clusters")
     ]
-    # None: not read before the plan.
-    hub = ObservedHub(is_unread=None in read_parts)
+    # None: not read before the plan. A dump without members did not capture them.
+    hub = ObservedHub(
+        is_unread=None in read_parts or any(map(_lacks_members, all_reads)),
+        is_incomplete=any(get_value_at_path(read, "is_complete") is not True for read in all_reads),
+    )
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
@@ -342,6 +347,12 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     # Without those processed.
     hub.pending_requests.difference_update(hub.evictions, hub.runs)
     return hub
+
+
+def _lacks_members(read: object) -> bool:
+    """Return whether a hub was read with placements, but without any member."""
+    has_placements = bool(get_mapping(read, "placements"))
+    return has_placements and not get_mapping(read, "member_clusters")
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:

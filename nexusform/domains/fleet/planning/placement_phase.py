@@ -14,6 +14,7 @@ from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.selector_kinds import check_selector_kinds
 from nexusform.domains.fleet.planning.binding_rows import (
+    add_doubt_about_hub,
     build_binding_rows,
     build_removed_rows,
     build_rolling_timeline,
@@ -171,6 +172,8 @@ def plan_placements(
     rows = tuple(
         _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
     )
+    if observed.is_incomplete:
+        rows = tuple(map(add_doubt_about_hub, rows))
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings

@@ -21,9 +21,12 @@ from nexusform.domains.fleet.importers.fleet_export import (
     ObservedPlacement,
     ObservedResourceSnapshot,
     build_missing_override_warnings,
+    build_missing_part_warnings,
     build_missing_snapshot_warnings,
     check_observed_bindings,
+    check_repeated_objects,
     find_external_manager,
+    find_uncaptured_kinds,
     list_conditions,
     read_placements,
     select_fleet_objects,
@@ -87,6 +90,8 @@ _TYPES: Final = {
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
 }
 _MAX_NAMES: Final = 4
+# Problems that leave out something that decides on placements.
+_INCOMPLETE_IDS: Final = frozenset({"unknown-member-health", "unread-fleet-objects"})
 # Attributes of observed bindings in addition to those in state.
 _OBSERVED_FIELDS: Final = make_object_type(
     "readiness failure apply", deleting=BOOL, overrides=ListType(STRING)
@@ -124,6 +129,13 @@ _SCHEMA: Final = BlockSchema(
             "As in kubernetes_manifests.",
         ),
         "exported_at": make_computed(STRING, "observed_at, or the newest heartbeat of a member."),
+        "is_complete": make_computed(
+            BOOL,
+            (
+                "Whether all objects and fields that decide on placements were captured and read. "
+                "If not, no change of a binding is certain."
+            ),
+        ),
         "placements": make_computed(
             MapType(_PLACEMENT),
             "Placements on the hub by id. A plan starts from these, not from state.",
@@ -161,6 +173,7 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     argument_path = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
     if argument_path is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
+    reader.report_findings(check_repeated_objects(reader.manifests), argument_path)
     answer = build_hub_attributes(reader, argument_path, attributes)
     if not answer.attributes:
         return answer  # problems only
@@ -184,7 +197,9 @@ def build_hub_attributes(
     """
     manifests = reader.manifests
     unread = tuple(list_unread_facts(manifests))
+    missing_parts = list(build_missing_part_warnings(manifests))
     missing = [
+        *missing_parts,
         *build_missing_snapshot_warnings(manifests),
         *build_missing_override_warnings(manifests),
     ]
@@ -200,8 +215,9 @@ def build_hub_attributes(
     }
     managers = {title: manager for title, manager in sorted(all_managers.items()) if manager}
     problems = [*reader.problems, *_find_export_problems(placements, managers, argument)]
-    if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
-        effect = "Clusters that are not in the configuration count as removed."
+    lacks_members = placements and MEMBER not in {item.kind for item in manifests}
+    if expects_members and lacks_members:
+        effect = "Clusters with a binding count as members; nothing more is known of them."
         text = f"No MemberCluster was captured. {effect} Capture all with: {COMMAND}"
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if has_errors(problems):
@@ -212,6 +228,13 @@ def build_hub_attributes(
         for key, placement in sorted(placements.items())
     }
     hub_values = {
+        "is_complete": not (
+            unread
+            or missing_parts
+            or find_uncaptured_kinds(manifests)
+            or _INCOMPLETE_IDS.intersection(problem.id for problem in reader.problems)
+            or lacks_members
+        ),
         "placements": placement_values,
         "override_snapshots": dict(sorted(overrides.items())),
         "evictions": {

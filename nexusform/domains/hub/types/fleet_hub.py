@@ -110,6 +110,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return answer  # problems only
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
     attributes_read = {**answer.attributes, "id": dump["server"], "read_at": dump["read_at"]}
+    if dump.get("unlisted") or is_heartbeat_age_unknown(dump):
+        attributes_read["is_complete"] = False
     if "namespaces" in arguments and not attributes_read["member_clusters"]:
         # Unknown, not without members.
         attributes_read["member_clusters"] = None

@@ -213,7 +213,7 @@ def test_deleted_binding_is_reported_for_every_state(
         code, out = run_command(capsys, "plan", "-details", "-detailed-exitcode")
         assert warning in out
         assert comes in out
-        assert "(binding_deleted)" in out
+        assert "(binding_deleted; uncertain)" in out
         assert (code, "No changes" in out) == (2, False)
         run_command(capsys, "apply", "-auto-approve")
 
@@ -243,7 +243,7 @@ def test_increased_number_keeps_existing_bindings(capsys: pytest.CaptureFixture[
     )
     code, out = run_command(capsys, "plan")
     assert (code, "1 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
-    assert "east2 -> Bound (number_of_clusters_increased)" in out
+    assert "east2 -> Bound (number_of_clusters_increased; uncertain)" in out
 
 
 def test_json_and_yaml_of_a_hub_are_equivalent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +307,69 @@ def test_uncaptured_snapshot_is_reported(capsys: pytest.CaptureFixture[str]) -> 
     assert "resourceSnapshotName web-9-snapshot was not captured, so its content is unknown." in out
     assert "and 1 more use it." in out
     assert "schedulingPolicySnapshotName" not in out
+
+
+def build_healthy_hub() -> list[dict[str, Any]]:
+    """Return a hub of which everything that decides on placements is known."""
+    items = build_hub("west1", "east1")
+    conditions = [{"type": kind, "status": "True"} for kind in ("Joined", "Healthy")]
+    heartbeat = {"type": "MemberAgent", "lastReceivedHeartbeat": "2026-01-01T10:00:00Z"}
+    for item in items[:4]:
+        item["status"] = {"agentStatus": [{**heartbeat, "conditions": conditions}]}
+    return items
+
+
+@pytest.mark.parametrize(
+    "missing", ["", "status", "field", "members", "snapshots", "parts", "version", "bindings"]
+)
+def test_change_is_certain_only_if_everything_was_read(
+    missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With missing data of the hub, no binding is exact and no configuration matches."""
+    items = build_healthy_hub()
+    snapshot = next(item for item in items if item["kind"] == "ClusterResourceSnapshot")
+    if missing == "status":
+        del items[0]["status"]
+    elif missing == "field":
+        items[-1]["spec"]["priority"] = 1
+    elif missing == "members":
+        items = items[4:]
+    elif missing == "snapshots":
+        items.remove(snapshot)
+    elif missing == "parts":
+        snapshot["metadata"]["annotations"] = {f"{FLEET}/number-of-resource-snapshots": "2"}
+    elif missing == "bindings":
+        items[-1]["apiVersion"] = "placement.kubernetes-fleet.io/v2"
+    elif missing == "version":
+        for item in items[:4]:
+            item["apiVersion"] = "cluster.kubernetes-fleet.io/v2"
+    write_hub(items)
+    run_command(capsys, "apply", "-auto-approve")
+    _, out = run_command(capsys, "plan")
+    assert "No changes." in out
+    assert ("What was read matches" in out) is bool(missing) or "old: later changes" in out
+    assert ("The data read is incomplete" in out or "Not read:" in out) is bool(missing), out
+    write_edited_configuration(
+        "manifest = each.value",
+        r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")',
+    )
+    _, out = run_command(capsys, "plan")
+    assert "cluster_left" not in out
+    assert ("exact unless members change" in out) is (not missing)
+    if missing not in ("members", "version"):
+        assert ("data of the hub that were not read" in out) is bool(missing)
+
+
+@pytest.mark.parametrize("name", ["uid", "resourceVersion"])
+def test_files_of_several_dumps_are_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    items = build_healthy_hub()
+    write_hub([*items, items[4]])
+    assert run_command(capsys, "plan")[0] == 0
+    other = {**items[4], "metadata": {**items[4]["metadata"], name: "8"}}
+    write_hub([*items, other])
+    code, out = run_command(capsys, "plan")
+    assert code == 1
+    assert f"ClusterResourcePlacement web: its {name} is another one than at hub.json:1." in out
 
 
 @pytest.mark.parametrize("name", ["lastReceivedHeartbeat", "lastTransitionTime"])
@@ -398,9 +461,11 @@ def test_missing_kind_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
 def add_heartbeats(age: timedelta | None) -> None:
     """Write the hub with the newest heartbeat this long ago, and an older one; None: without."""
     items = build_hub("west1", "east1")
-    for number, item in enumerate(items[:2] if age is not None else ()):
-        moment = datetime.now(UTC) - (age or timedelta()) - timedelta(hours=number)
-        agent = {"type": "MemberAgent", "lastReceivedHeartbeat": moment.isoformat()}
+    for number, item in enumerate(items[:4]):
+        agent = {"type": "MemberAgent"}
+        if age is not None:
+            moment = datetime.now(UTC) - age - timedelta(hours=number)
+            agent["lastReceivedHeartbeat"] = moment.isoformat()
         item["status"] = {"agentStatus": [agent]}
     write_hub(items)
 
