@@ -107,6 +107,9 @@ def test_foreign_objects_on_a_cluster_are_not_compared() -> None:
         rendered = RenderedResources((manifest,), "changed", conflicting_objects=conflicts)
         found = find_wrong_works(AppliedResources((), {"lon1": rendered}), [work, leaving])
         assert [cluster for cluster, _ in found] == wrong
+    # The objects of before a change that waits for the member.
+    pending = RenderedResources((manifest,), "changed", is_pending=True)
+    assert not list(find_wrong_works(AppliedResources((), {"lon1": pending}), [work]))
 
 
 def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:
@@ -152,6 +155,8 @@ def test_run_end_and_cluster_order_are_verified() -> None:
 def test_clusters_of_a_stopped_run_are_verified() -> None:
     run = build_run("Progressing", lon1=("10", "Succeeded"), par1=("20",))
     note = {"stages": [["all", ["lon1", "par1"]], ["rest", ["ams1"]]], "done": ["lon1", "par1"]}
+    # For how long a member is unreachable is no prediction.
+    assert verify_run("first", {**note, "is_waiting": True}, run) == ()
     assert [(each.text, each.was_correct) for each in verify_run("first", note, run)] == [
         ("first: predicted: it stops; observed: it stops", True),
         ("first: lon1: predicted: updated; observed: updated", True),

@@ -239,8 +239,10 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     """Values fixed at the start of a run, recorded in state or read from a hub.
 
     None if missing in older records. `picked` maps a cluster to positions in `overrides`. `done`
-    are its finished clusters, `ended`: it does not continue. `objects` are the titles of its
-    objects. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+    are its finished clusters, `ended`: it does not continue, `is_waiting`: it waits for an
+    unreachable member. `objects` are the titles of its objects.
+
+    Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """
 
     policy_snapshot: int | None = None
@@ -253,6 +255,7 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     picked: dict[str, tuple[int, ...]] | None = None
     done: tuple[str, ...] = ()
     ended: bool = False
+    is_waiting: bool = False
     objects: tuple[str, ...] = ()
 
     def build_note(self) -> dict[str, Any]:

@@ -124,8 +124,12 @@ def _execute_staged_run(
         {*record.done, *chain.from_iterable(handled_groups)} - {*outcome.blocking_clusters}
     )
     is_finished = not outcome.pending_approval and not outcome.blocking_clusters
+    unreachable = placement.selection.clusters.unreachable
     instance.private = replace(
-        context.record, done=tuple(finished_clusters), ended=is_finished
+        context.record,
+        done=tuple(finished_clusters),
+        ended=is_finished,
+        is_waiting=not unreachable.keys().isdisjoint(outcome.blocking_clusters),
     ).build_note()
     # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated
     # by this plan.

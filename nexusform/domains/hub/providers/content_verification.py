@@ -161,6 +161,22 @@ class ContentVerifier:
                 paths.append(("bindings", cluster, "resource_snapshot"))
         return tuple(paths)
 
+    def list_waiting_paths(self) -> tuple[Path, ...]:
+        """Return the paths of bindings that the plan predicts to wait for an unreachable member.
+
+        The rollout continues once the member is reachable, so no result there is wrong.
+        """
+        resources = self._get_planned_resources()
+        if not resources.pending_clusters:
+            return ()
+        latest = resources.snapshots[-1].index
+        return tuple(
+            ("bindings", cluster, name)
+            for cluster, binding in get_mapping(self._planned, "bindings").items()
+            if binding.get("resource_snapshot") != latest
+            for name in ("state", "resource_snapshot")
+        )
+
     @property
     def _is_run_managed(self) -> bool:
         """Whether staged runs roll out the placement, not the hub itself."""
@@ -315,8 +331,11 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
     """Yield the clusters with other objects in their Works than planned, and the difference.
 
     Sent by the hub to a cluster. Left out are clusters without Works or with a predicted failure,
-    and objects with another owner there.
+    and objects with another owner there. If the plan expects a rollout to wait for an unreachable
+    member, its objects are those from before, so nothing can be compared.
     """
+    if planned.pending_clusters:
+        return
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
         objects = objects_by_cluster.get(cluster, {})
@@ -453,8 +472,8 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
-    if observed is None or not note.get("stages"):
-        # Nothing was predicted.
+    if observed is None or not note.get("stages") or note.get("is_waiting") is True:
+        # Nothing was predicted, or only that the run waits for an unreachable member.
         return ()
     was_end_planned = note.get("ended") is True
     ends = (_RUN_ENDS[was_end_planned], _RUN_ENDS[observed.succeeded])

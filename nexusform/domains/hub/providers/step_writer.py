@@ -661,7 +661,7 @@ class HubStepWriter(Struct, frozen=True):
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(
             result,
-            accepted_paths=renumbered,
+            accepted_paths=(*renumbered, *verifier.list_waiting_paths()),
             verified_predictions=verification.predictions,
             remark=final.message,
             not_verified=verification.not_verified,
