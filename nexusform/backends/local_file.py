@@ -103,9 +103,26 @@ class LocalBackend:
         return str(self._display_path)
 
     def read(self) -> bytes | None:
-        """Return the state document, None if there is none."""
+        """Return the state document, None if there is none.
+
+        A link to a missing file is an error: the state may be on a file system that is not mounted.
+        """
         with convert_os_errors("read the state", self._path):
-            return read_file(self._path, self._maximum_size)
+            document = read_file(self._path, self._maximum_size)
+        if document is None:
+            self._check_links()
+        return document
+
+    def _check_links(self) -> None:
+        """Raise a BackendProblem if the state or a directory above it is a link to nothing."""
+        for path in (self._display_path, *self._display_path.parents):
+            with convert_os_errors("read the state", path):
+                is_broken = path.is_symlink() and not path.exists()
+            if is_broken:
+                raise BackendProblem(
+                    f'"{path}" is a link to "{os.path.realpath(path)}", which does not exist. '
+                    "Mount its file system, or remove the link to begin with an empty state."
+                )
 
     def write(self, document: bytes) -> None:
         """Replace the document; the previous one becomes the backup.
@@ -192,6 +209,7 @@ class LocalBackend:
         Replace a holder that died on this host, and return a warning. Then remove the files left by
         killed runs.
         """
+        self._check_links()
         warnings = self._lock.acquire(info)
         self._lock.remove_abandoned_files()
         self._journal.remove_if_merged()

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,18 @@ def test_symbolic_link_to_state_is_kept(tmp_path: Path) -> None:
     LocalBackend(str(link)).write(b"two")
     assert link.is_symlink()
     assert real.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("name", ["state", "state/s.nfstate"])
+def test_link_to_a_missing_state_is_no_empty_state(tmp_path: Path, name: str) -> None:
+    link = tmp_path / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "unmounted" / "s")
+    backend = LocalBackend(str(tmp_path / "state" / "s.nfstate"))
+    for call in (backend.read, partial(backend.lock, build_lock_info())):
+        with pytest.raises(BackendProblem, match=f'{name}" is a link to ".*which does not exist'):
+            call()
+    assert not (tmp_path / "unmounted").exists()
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
