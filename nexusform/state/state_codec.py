@@ -199,8 +199,8 @@ def decode_state(
     """Decode a state document.
 
     Return the state, or None, and the diagnostics; `name` is its name in messages, and `remedy` is
-    what to do about a damaged one. With `schemas` (by resource type) duplicate keys are reported,
-    and the attributes of resources validated.
+    what to do about a damaged one. With `schemas` (by resource type) the attributes of resources
+    are validated. Duplicate keys are an error: only one of their values would be read.
     """
     with pause_garbage_collection():
         try:
@@ -220,9 +220,7 @@ def decode_state(
         # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer
         # version.
         is_ours = state is not None or problems[0].id == object_codec.INVALID
-        duplicate_keys = (
-            json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
-        )
+        duplicate_keys = json_codec.find_duplicate_keys(data, document) if is_ours else []
     if not duplicate_keys:
         return state, problems
     key_list = ", ".join(f'"{key}"' for key in duplicate_keys)

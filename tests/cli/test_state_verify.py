@@ -80,6 +80,10 @@ def test_duplicate_keys_are_reported_and_block_plan_and_apply(
         ["plan"],
         ["apply", "-auto-approve"],
         ["destroy", "-auto-approve"],
+        # Only one of the values would be shown, or stay in a new document.
+        ["state", "list"],
+        ["state", "pull"],
+        ["state", "rm", "nexus_rack.r"],
     ):
         assert run_command_line(command) == 1
         said = " ".join(capsys.readouterr().err.replace("│", " ").split())
