@@ -105,7 +105,8 @@ class LocalBackend:
     def read(self) -> bytes | None:
         """Return the state document, None if there is none.
 
-        A link to a missing file is an error: the state may be on a file system that is not mounted.
+        A link to a missing directory is an error: the state may be on a file system that is not
+        mounted.
         """
         with convert_os_errors("read the state", self._path):
             document = read_file(self._path, self._maximum_size)
@@ -114,14 +115,19 @@ class LocalBackend:
         return document
 
     def _check_links(self) -> None:
-        """Raise a BackendProblem if the state or a directory above it is a link to nothing."""
+        """Raise a BackendProblem if a link on the path leads to a missing directory.
+
+        A link of the state itself may lead to a file that is still to be written.
+        """
         for path in (self._display_path, *self._display_path.parents):
             with convert_os_errors("read the state", path):
                 is_broken = path.is_symlink() and not path.exists()
-            if is_broken:
+            target = Path(os.path.realpath(path)) if is_broken else path
+            directory = target.parent if path == self._display_path else target
+            if is_broken and not directory.is_dir():
                 raise BackendProblem(
-                    f'"{path}" is a link to "{os.path.realpath(path)}", which does not exist. '
-                    "Mount its file system, or remove the link to begin with an empty state."
+                    f'"{path}" is a link to "{target}", but the directory "{directory}" does not '
+                    "exist. Mount its file system, or remove the link to begin with an empty state."
                 )
 
     def write(self, document: bytes) -> None:
