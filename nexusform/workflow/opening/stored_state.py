@@ -59,10 +59,16 @@ def load_schemas() -> Mapping[str, BlockSchema]:
 
 def _format_remedy(backend: StateBackend) -> str:
     """Format what to do about a damaged state document."""
+    location = backend.describe()
+    # A URL: the answer may be that of another server.
+    sources = (
+        "Check the address and the login first: a server may answer with a web page."
+        if "://" in location
+        else f'The local backend keeps the previous one as "{location}.backup".'
+    )
     return (
         "No changes were made. Fix the document, or replace it with a backup: `nexusform state "
-        "push -force FILE`. The local backend keeps the previous one as "
-        f'"{backend.describe()}.backup"; others keep versions.'
+        f"push -force FILE`. {sources}"
     )
 
 

@@ -214,6 +214,13 @@ class HttpBackend:
             # Else an earlier try arrived, and its answer was lost.
             if holder.id != info.id:
                 raise StateLocked(holder)
+        # A proxy may answer 200 to anything.
+        current = self.read_lock()
+        if current is None or current.id != info.id:
+            raise BackendProblem(
+                f"Cannot lock the state at {self.describe()}: the server accepted the lock, but "
+                "does not hold it. Check that lock_address is that of a state server."
+            )
         self._lock_id = info.id
         self._checked_at = locks.read_monotonic_clock()
         self._journal.remove_if_merged()

@@ -19,6 +19,7 @@ from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings, open_http
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from tests.certificates import create_certificate
+from tests.contracts.bad_answers import build_document, run_bad_server
 from tests.contracts.http_state_server import ServerContent, run_state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
@@ -77,6 +78,28 @@ def test_workspace_requires_placeholder_in_address(
 ) -> None:
     with pytest.raises(BackendProblem, match=r"Write \{workspace\} for its name"):
         open_http_backend(server[0], tmp_path).select_workspace("staging")
+
+
+def test_lock_that_the_server_does_not_hold_is_rejected(tmp_path: Path) -> None:
+    # A proxy or a login page that answers 200 to anything.
+    with run_bad_server(build_document(b"<html>Sign in</html>")) as server:
+        backend = open_http_backend(server.address, tmp_path)
+        with pytest.raises(BackendProblem, match="accepted the lock, but does not hold it"):
+            backend.lock(HOLDER)
+
+
+def test_remedy_of_a_web_page_instead_of_a_state_is_to_check_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with run_bad_server(build_document(b"<html>Sign in</html>")) as server:
+        block = f'nexusform {{\n  backend "http" {{\n    address = "{server.address}/s"\n  }}\n}}\n'
+        Path("main.nf.hcl").write_text(block)
+        assert run_command_line(["plan", "-no-color"]) == 1
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "is not valid JSON" in error
+    assert "Check the address and the login first" in error
+    assert ".backup" not in error
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "lon1"])
