@@ -2,7 +2,8 @@
 
 Directly before the first write under a lock, journal or document, the state is read again. If it
 differs from the one read before, nothing is written: an answer was wrong, or another process wrote
-without the lock.
+without the lock. On this machine this precedes each write of a document: a process with -lock=false
+may write during an apply. Servers may return a written document in another form.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class OverwriteGuardBackend:
 
     def write(self, document: bytes) -> None:
         """Replace the document that was read."""
-        self._verify_state_document_unchanged()
+        self._verify_state_document_unchanged(replaces=True)
         self._run("write the state", lambda: self.inner.write(document), len(document))
         self._record_known_state_document(document)
 
@@ -127,7 +128,7 @@ class OverwriteGuardBackend:
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Replace the document that was read, then empty the journal except for records to keep."""
-        self._verify_state_document_unchanged()
+        self._verify_state_document_unchanged(replaces=True)
         size = len(document) + sum(map(len, keep))
         self._run("write the state", lambda: self.inner.write_merged_state(document, keep), size)
         self._record_known_state_document(document)
@@ -144,7 +145,7 @@ class OverwriteGuardBackend:
 
         Only `records` stay in the journal.
         """
-        self._verify_state_document_unchanged()
+        self._verify_state_document_unchanged(replaces=True)
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
         self._run(
@@ -220,12 +221,12 @@ class OverwriteGuardBackend:
         self._known_digest = _compute_state_document_digest(document)
         self._known_description = _describe_state_document(document)
 
-    def _verify_state_document_unchanged(self) -> None:
-        """Verify before the first write that the document is unchanged.
+    def _verify_state_document_unchanged(self, *, replaces: bool = False) -> None:
+        """Verify before the first write, and before each that `replaces`, that it is unchanged.
 
         Raises BackendProblem.
         """
-        if self._has_verified:
+        if self._has_verified and (self._is_remote or not replaces):
             return
         stored = self._run("read the state", self.inner.read)
         # By this run.

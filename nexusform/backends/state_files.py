@@ -4,6 +4,7 @@ Error messages, directories, and append-only journals of lines; each line is on 
 returns (see journal_lines).
 """
 
+import errno
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -216,6 +217,10 @@ class JournalFile:
                     if not os.fstat(self._descriptor).st_size:
                         lines = [self._build_base_mark(), *lines]
                 descriptor = self._descriptor
+                if not os.fstat(descriptor).st_nlink:
+                    raise FileNotFoundError(
+                        errno.ENOENT, "another process removed it during this run"
+                    )
                 try:
                     write_all_bytes(descriptor, b"\n".join([*lines, b""]))
                 except OSError:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.backends.guarded_backend import guard_backend
 from nexusform.backends.local_file import LocalBackend
 from nexusform.files import regular_files
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
@@ -464,3 +465,20 @@ def find_dead_process() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     return process.pid
+
+
+def test_state_written_without_the_lock_meanwhile_is_not_overwritten(path: Path) -> None:
+    holder = guard_backend(LocalBackend(str(path)), is_remote=False)
+    holder.lock(build_lock_info())
+    holder.read()
+    holder.write(b"one")
+    holder.append(b"{a}")
+    # As a run with -lock=false.
+    other = guard_backend(LocalBackend(str(path)), is_remote=False)
+    assert (other.read(), other.read_journal()) == (b"one", [b"{a}"])
+    other.write_merged_state(b"two")
+    with pytest.raises(BackendProblem, match="another process removed it"):
+        holder.append(b"{b}")
+    with pytest.raises(BackendProblem, match="It was not overwritten"):
+        holder.write_merged_state(b"three")
+    assert (other.read(), other.read_journal()) == (b"two", [])
