@@ -1341,3 +1341,12 @@ def test_servers_of_one_name_count_each(disk: int, code: int) -> None:
     use_resources(1, VCPU=16, MEMORY_MB=32768, DISK_GB=160)
     Path("base.yaml").write_text(HOT.replace("count: 2", "count: 1"))
     assert run_command_line(["plan"]) == code
+
+
+def test_filter_without_prediction_makes_hosts_uncertain(capfd: pytest.CaptureFixture[str]) -> None:
+    """Removing it from the configuration does not remove it from Nova."""
+    write_settings('enabled_filters = ["ComputeFilter", "AggregateMultiTenancyIsolation"]')
+    output = read_plan(capfd)
+    assert "Not read: effect of filter AggregateMultiTenancyIsolation" in output
+    assert "hosts of VMs are uncertain and the capacity is uncertain" in output
+    assert "AggregateMultiTenancyIsolation is not predicted: it may reject any host." in output

@@ -84,6 +84,22 @@ PCI: Final = "PciPassthroughFilter"
 # Filters accepted in `enabled_filters`. The one of capabilities rejects no host for flavors without
 # such properties; other flavors are rejected as not predicted.
 FILTERS: Final = (COMPUTE, ANTI_AFFINITY, AFFINITY, AGGREGATES, CAPABILITIES, IMAGE, NUMA, PCI)
+# Further filters of Nova. They are accepted, and may reject any host.
+UNPREDICTED_FILTERS: Final = (
+    "AggregateImagePropertiesIsolation",
+    "AggregateIoOpsFilter",
+    "AggregateMultiTenancyIsolation",
+    "AggregateNumInstancesFilter",
+    "AggregateTypeAffinityFilter",
+    "DifferentHostFilter",
+    "IoOpsFilter",
+    "IsolatedHostsFilter",
+    "JsonFilter",
+    "MetricsFilter",
+    "NumInstancesFilter",
+    "SameHostFilter",
+    "SimpleCIDRAffinityFilter",
+)
 DEFAULT_FILTERS: Final = (COMPUTE, CAPABILITIES, IMAGE, ANTI_AFFINITY, AFFINITY)
 DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
     "cpu": 1.0,

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.openstack.scheduling.hardware_fit import POLICIES
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
     FILTERS,
+    UNPREDICTED_FILTERS,
     build_machine,
     build_nova_profile,
     build_nova_settings,
@@ -93,7 +95,18 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = check_whole_numbers(attributes, ("host_subset_size",))
     multipliers = get_known_blocks(attributes, "weight_multipliers")
     filters = get_list(attributes, "enabled_filters")
-    problems += _check_filter_and_weigher_names("enabled_filters", filters, FILTERS)
+    predicted_filters = [name for name in filters if name not in UNPREDICTED_FILTERS]
+    problems += _check_filter_and_weigher_names("enabled_filters", predicted_filters, FILTERS)
+    problems += [
+        Problem(
+            ("enabled_filters",),
+            "uncertain-placement",
+            f"{name} is not predicted: it may reject any host. Keep it here while Nova uses it.",
+            Severity.WARNING,
+        )
+        for name in filters
+        if name in UNPREDICTED_FILTERS
+    ]
     problems += _check_filter_and_weigher_names(
         "weight_multipliers", multipliers, DEFAULT_MULTIPLIERS
     )
@@ -174,6 +187,12 @@ def add_to_inventory(
         site_id, site_id, profile=build_nova_profile(site, settings)
     )
     inventory.site_skus[site_id] = site.build_skus()
+    inventory.unread.setdefault(site_id, []).extend(
+        UnreadFact("filter", name, "effect", file=address, line=0, may_change=influence)
+        for name in get_list(attributes, "enabled_filters")
+        if name in UNPREDICTED_FILTERS
+        for influence in (Influence.PLACEMENT, Influence.CAPACITY)
+    )
     hosts = site.hosts
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})

@@ -425,7 +425,8 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 _ZONE: Final = "availability_zone"
 # The platform that reads zones and hints of servers.
 NOVA: Final = "Nova"
-# Hints for filters that Nova does not enable by default, and that an openstack_site cannot have.
+# Hints for filters that Nova does not enable by default. An openstack_site with one of them has
+# uncertain hosts.
 _HINTS_OF_DISABLED_FILTERS: Final = frozenset(
     {"different_host", "same_host", "build_near_host_ip", "cidr"}
 )
