@@ -26,6 +26,12 @@ class Influence(StrEnum):
     ORDER = "order"
 
 
+def parse_influences(name: str) -> tuple[Influence, ...]:
+    """Return the influence of this name; all of them for an unknown name."""
+    named = tuple(influence for influence in Influence if influence.value == name)
+    return named or tuple(Influence)
+
+
 class UnreadFact(Struct, frozen=True):
     """Fact of a foreign document that nexusform does not read.
 

@@ -21,6 +21,7 @@ from nexusform.schemas.block_schema import (
 )
 from nexusform.schemas.value_types import (
     DYNAMIC,
+    NUMBER,
     STRING,
     ListType,
     MapType,
@@ -224,11 +225,16 @@ def _build_type_check(
         return partial(_check_map, check_element, rejects_null)
     if isinstance(value_type, TupleType):
         return partial(
-            _check_tuple, tuple(map(_build_type_check, value_type.elements)), optional_elements
+            _check_tuple, tuple(map(_build_element_check, value_type.elements)), optional_elements
         )
     return partial(
         _check_list, _build_type_check(value_type.element, required_members, optional_elements)
     )
+
+
+def _build_element_check(element: Type) -> _Check:
+    """Build the check of an element of a tuple; a number is at least 0."""
+    return _check_number_from_zero if element == NUMBER else _build_type_check(element)
 
 
 def _select_below(name: str, members: tuple[str, ...]) -> tuple[str, ...]:
@@ -254,6 +260,13 @@ def _build_member_check(
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
     return _check_whole_number(path, value, minimum=0, maximum=None)
+
+
+def _check_number_from_zero(value: Any, path: Path) -> Iterator[Problem]:
+    if value.__class__ not in (int, float, Fraction):
+        yield _build_wrong_type_problem(path, value, "a number")
+    else:
+        yield from _check_range(path, value, minimum=0, maximum=None)
 
 
 def _check_class(

@@ -204,6 +204,7 @@ def test_private_data_is_checked_where_the_schema_has_it() -> None:
         ({"forgotten": 7}, ("forgotten",), '"forgotten" must be a list.'),
         ({"unmanaged": [["bm1", "vm", None, 1, 0, 1]]}, ("unmanaged", 0, 2), "a number, not null."),
         ({"unmanaged": [["bm1", "vm", 1, 1, 0, 1, 5]]}, ("unmanaged", 0, 6), "must be a list."),
+        ({"unmanaged": [["bm1", "vm", -4, 1, 0, 1]]}, ("unmanaged", 0, 2), "a number from 0."),
         ({"unread": [["server", "a"]]}, ("unread", 0), "have 7 values, not 2."),
         ({"unfinished": "x"}, ("unfinished",), '"unfinished" must be an object.'),
         ({"unfinished": {"message": 5}}, ("unfinished", "message"), "must be a string."),

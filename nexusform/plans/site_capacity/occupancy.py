@@ -12,11 +12,11 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import astuple, replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.documents.unread_facts import UnreadFact, parse_influences
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
@@ -401,7 +401,14 @@ def add_unread_facts(
     rows = get_list(note, UNREAD_KEY)
     if rows:
         facts = inventory.unread.setdefault(str(attributes["id"]), [])
-        facts += [convert(dict(zip(_UNREAD_FIELDS, row, strict=True)), UnreadFact) for row in rows]
+        for row in rows:
+            facts += _read_unread_facts(dict(zip(_UNREAD_FIELDS, row, strict=True)))
+
+
+def _read_unread_facts(members: dict[str, Any]) -> Iterator[UnreadFact]:
+    """Yield the fact of a recorded row; one with an unknown influence may have any."""
+    for influence in parse_influences(members["may_change"]):
+        yield UnreadFact(**{**members, "line": int(members["line"]), "may_change": influence})
 
 
 def build_unread_note(facts: Iterable[UnreadFact]) -> Mapping[str, Any]:

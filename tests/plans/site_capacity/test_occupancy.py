@@ -5,9 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nexusform.documents.unread_facts import Influence
 from nexusform.plans.plan import Plan
-from nexusform.plans.site_capacity.occupancy import list_changed_racks, select_without_new_sharing
+from nexusform.plans.site_capacity.occupancy import (
+    add_unread_facts,
+    list_changed_racks,
+    select_without_new_sharing,
+)
 from nexusform.rendering.report.finding_entries import build_finding_entries
+from nexusform.scheduling.site_inventory import PlanInventory
 from tests.rendering.real_plans import plan_evacuation
 
 
@@ -43,3 +49,13 @@ def test_new_shared_machine_is_caused_by_the_plan(evacuation_plan: Plan) -> None
     ]
     anew = msgspec.structs.replace(site, pools=tuple(pools))
     assert "nexus_kubernetes_cluster.d[0]" not in select_without_new_sharing([anew])
+
+
+def test_unread_fact_with_an_unknown_influence_may_have_any() -> None:
+    # Of a later version, or edited.
+    inventory = PlanInventory()
+    note = {"unread": [["server", "a", "f", "file", 3.0, "later", ""]]}
+    add_unread_facts(inventory, {"id": "lab"}, note)
+    facts = inventory.unread["lab"]
+    assert [fact.may_change for fact in facts] == list(Influence)
+    assert {(fact.subject, fact.line) for fact in facts} == {("server a", 3)}
