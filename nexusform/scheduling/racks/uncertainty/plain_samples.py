@@ -1,16 +1,15 @@
 """Samples of plain placements, with tables that all samples of a plan share.
 
 Opening the session of a pool costs more than the placement of its only VM. Here the machines of a
-rack are in buckets of equal memory use, free capacity and use by extra-large VMs, and the racks in
-buckets of equal rank. A bucket has a bitset, so that a tie costs no list of machines or racks. The
-decisions are those of session.py, for the keys of the Nexus profile: tests compare both on random
-sites.
+rack are in bitsets of equal memory use, free capacity and use by extra-large VMs, and the racks in
+bitsets of equal rank, so that a tie costs no list of machines or racks. The decisions are those of
+session.py, for the keys of the Nexus profile: tests compare both on random sites.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nexusform.scheduling.racks import demand_rules
@@ -22,11 +21,19 @@ from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstrain
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 
-# The rank of a rack in one number: its VMs, above its memory in MiB.
+# The level of a rack: its VMs, above its memory in MiB.
 _VM_SHIFT: Final = 42
-# Racks have no capacity numbers.
-_NO_CAPACITY: Final = 0
+# The level of a machine: its used memory in MiB, above the number of its free capacity.
+_MEMORY_SHIFT: Final = 32
+_CAPACITY_MASK: Final = (1 << _MEMORY_SHIFT) - 1
+# A VM without a machine; the last entry of the placements by machine is None.
 _NOWHERE: Final = -1
+# The numbers of the set bits of each byte.
+_BITS_BY_BYTE: Final = tuple(
+    tuple(number for number in range(8) if byte >> number & 1) for byte in range(256)
+)
+# A bitset of more is halved before its bytes are counted.
+_FEW_BITS: Final = 32
 _PoolId: TypeAlias = tuple[str, str]
 
 
@@ -34,7 +41,8 @@ class _Row(NamedTuple):
     """One VM to place.
 
     `text` is that of the VM in digests. `owner` and `pool` are numbers of this module, and
-    `closed_racks` is a bitset of the forbidden ones.
+    `closed_racks` is a bitset of the forbidden ones. `machine_step` and `rack_step` are what it
+    adds to the level of its machine, apart from the capacity, and of its rack.
     """
 
     token: Hashable
@@ -42,105 +50,89 @@ class _Row(NamedTuple):
     owner: int
     pool: int
     shape: int
-    steps: CapacitySteps
-    memory: int
+    capacities: CapacitySteps
+    machine_step: int
+    rack_step: int
     is_extra_large: bool
     closed_racks: int
 
 
-class _Bucket:
-    """Machines of a rack with equal keys and capacity, ascending, and a bitset of them.
+class _Bitsets:
+    """Bitsets of a rack's machines with, or without, extra-large VMs, or of all racks.
 
-    Or racks of equal rank.
+    `bits` are by level, and `levels` are ascending.
     """
 
-    __slots__ = ("bits", "items")
+    __slots__ = ("bits", "levels")
 
-    def __init__(self, items: list[int], bits: int) -> None:
-        self.items = items
+    def __init__(self, bits: dict[int, int], levels: list[int]) -> None:
         self.bits = bits
-
-    def copy(self) -> _Bucket:
-        """Return an independent copy."""
-        return _Bucket(self.items.copy(), self.bits)
-
-
-class _Buckets:
-    """Buckets of a rack's machines with, or without, extra-large VMs, or of all racks.
-
-    `buckets` are by level (used memory, or the rank of racks) and number of the free capacity;
-    `levels` are ascending.
-    """
-
-    __slots__ = ("buckets", "levels")
-
-    def __init__(self, buckets: dict[int, dict[int, _Bucket]], levels: list[int]) -> None:
-        self.buckets = buckets
         self.levels = levels
 
-    def copy(self) -> _Buckets:
+    def copy(self) -> _Bitsets:
         """Return an independent copy."""
-        buckets = {
-            level: {capacity: bucket.copy() for capacity, bucket in by_capacity.items()}
-            for level, by_capacity in self.buckets.items()
-        }
-        return _Buckets(buckets, self.levels.copy())
+        return _Bitsets(self.bits.copy(), self.levels.copy())
 
-    def add(self, item: int, bit: int, level: int, capacity: int) -> None:
+    def add(self, bit: int, level: int) -> None:
         """Add a machine or rack."""
-        by_capacity = self.buckets.get(level)
-        if by_capacity is None:
-            by_capacity = self.buckets[level] = {}
+        bits = self.bits.get(level)
+        if bits is None:
             insort(self.levels, level)
-        bucket = by_capacity.get(capacity)
-        if bucket is None:
-            by_capacity[capacity] = _Bucket([item], bit)
+            self.bits[level] = bit
         else:
-            insort(bucket.items, item)
-            bucket.bits |= bit
+            self.bits[level] = bits | bit
 
-    def remove(self, item: int, bit: int, level: int, capacity: int) -> None:
-        """Remove a machine or rack."""
-        by_capacity = self.buckets[level]
-        bucket = by_capacity[capacity]
-        del bucket.items[bisect_left(bucket.items, item)]
-        bucket.bits ^= bit
-        if not bucket.items:
-            del by_capacity[capacity]
-            if not by_capacity:
-                del self.buckets[level]
-                del self.levels[bisect_left(self.levels, level)]
+    def move(self, bit: int, level: int, target: _Bitsets, new_level: int) -> None:
+        """Move a machine or rack to a level of bitsets, mostly of these."""
+        bits = self.bits[level] ^ bit
+        if bits:
+            self.bits[level] = bits
+        else:
+            del self.bits[level]
+            del self.levels[bisect_left(self.levels, level)]
+        target.add(bit, new_level)
 
 
 class _OwnerCounts:
-    """VMs of a cluster: per machine of each rack, per rack, and extra-large ones per machine."""
+    """VMs of a cluster: per machine, per rack, and extra-large ones per machine.
 
-    __slots__ = ("extra_large", "machines", "racks")
+    `machine_bits` are the machines with VMs of the cluster, by rack, and `rack_bits` their racks.
+    """
+
+    __slots__ = ("extra_large", "machine_bits", "machines", "rack_bits", "racks")
 
     def __init__(
         self,
-        machines: dict[int, dict[int, int]],
+        machines: dict[int, int],
         racks: dict[int, int],
         extra_large: dict[int, int],
+        machine_bits: dict[int, int],
     ) -> None:
         self.machines = machines
         self.racks = racks
         self.extra_large = extra_large
+        self.machine_bits = machine_bits
+        self.rack_bits = _build_bits(racks)
 
     def copy(self) -> _OwnerCounts:
         """Return an independent copy."""
-        machines = {rack: counts.copy() for rack, counts in self.machines.items()}
-        return _OwnerCounts(machines, self.racks.copy(), self.extra_large.copy())
+        return _OwnerCounts(
+            self.machines.copy(),
+            self.racks.copy(),
+            self.extra_large.copy(),
+            self.machine_bits.copy(),
+        )
 
 
 class _PoolCounts:
-    """VMs of a pool, per machine and per rack."""
+    """VMs of a pool, per machine and per rack; `rack_bits` are its racks."""
 
-    __slots__ = ("machines", "racks")
+    __slots__ = ("machines", "rack_bits", "racks")
 
     def __init__(self, machines: dict[int, int], racks: dict[int, int]) -> None:
         self.machines = machines
         self.racks = racks
+        self.rack_bits = _build_bits(racks)
 
     def copy(self) -> _PoolCounts:
         """Return an independent copy."""
@@ -168,21 +160,28 @@ class PlainSamples:
         self.rows = [
             self._build_row(token, demand, owners, pools) for token, demand in demands.items()
         ]
+        self.levels = [
+            memory << _MEMORY_SHIFT | capacity
+            for memory, capacity in zip(ledger.memory, ledger.capacities, strict=True)
+        ]
         self.sides = [self._build_sides(machines) for machines in site.open_machines_by_rack]
-        self.racks = _Buckets({}, [])
-        self.ranks = [
+        self.racks = _Bitsets({}, [])
+        self.rack_levels = [
             vms << _VM_SHIFT | memory
             for vms, memory in zip(ledger.rack_vms, ledger.rack_memory, strict=True)
         ]
-        for rack, rank in enumerate(self.ranks):
-            self.racks.add(rack, 1 << rack, rank, _NO_CAPACITY)
+        for rack, level in enumerate(self.rack_levels):
+            self.racks.add(1 << rack, level)
         self.owners = [self._build_owner_counts(owner) for owner in owners]
         self.pools = [self._build_pool_counts(pool) for pool in pools]
         # The tied machines of all samples, by pool and rack, as bits.
         self.ties = [[0] * len(site.rack_name) for _ in pools]
         self._pool_numbers = pools
         # By machine; samples compare no cells.
-        self._placements = [site.get_placement(machine, 0) for machine in range(len(self.bits))]
+        self._placements: list[Placement | None] = [
+            *(site.get_placement(machine, 0) for machine in range(len(self.bits))),
+            None,
+        ]
 
     def _build_row(
         self, token: Hashable, demand: Demand, owners: dict[str, int], pools: dict[_PoolId, int]
@@ -197,7 +196,8 @@ class PlainSamples:
             pools.setdefault((vm.owner, vm.pool), len(pools)),
             shape.number,
             shape.steps,
-            shape.memory,
+            shape.memory << _MEMORY_SHIFT,
+            (1 << _VM_SHIFT) + shape.memory,
             shape.is_extra_large,
             self._find_closed_racks(demand),
         )
@@ -220,27 +220,26 @@ class PlainSamples:
         racks = range(len(self.site.rack_name))
         return _build_bits(rack for rack in racks if not passes(rack))
 
-    def _build_sides(self, machines: Sequence[int]) -> tuple[_Buckets, _Buckets]:
-        """Build the buckets of the machines of a rack, without and with extra-large VMs."""
-        sides = (_Buckets({}, []), _Buckets({}, []))
-        ledger = self.ledger
+    def _build_sides(self, machines: Sequence[int]) -> tuple[_Bitsets, _Bitsets]:
+        """Build the bitsets of the machines of a rack, without and with extra-large VMs."""
+        sides = (_Bitsets({}, []), _Bitsets({}, []))
         for machine in machines:
-            sides[ledger.extra_large[machine] > 0].add(
-                machine, self.bits[machine], ledger.memory[machine], ledger.capacities[machine]
-            )
+            has_extra_large = self.ledger.extra_large[machine] > 0
+            sides[has_extra_large].add(self.bits[machine], self.levels[machine])
         return sides
 
     def _build_owner_counts(self, owner: str) -> _OwnerCounts:
         """Count the existing VMs of a cluster."""
-        counts = _OwnerCounts({}, {}, {})
         existing = self.ledger.clusters.get(owner)
-        if existing is not None:
-            for machine, number in existing.machines.items():
-                rack = self.site.rack_by_machine[machine]
-                counts.machines.setdefault(rack, {})[machine] = number
-            counts.racks = dict(existing.racks)
-            counts.extra_large = dict(existing.extra_large)
-        return counts
+        if existing is None:
+            return _OwnerCounts({}, {}, {}, {})
+        machine_bits: dict[int, int] = {}
+        for machine in existing.machines:
+            rack = self.site.rack_by_machine[machine]
+            machine_bits[rack] = machine_bits.get(rack, 0) | self.bits[machine]
+        return _OwnerCounts(
+            dict(existing.machines), dict(existing.racks), dict(existing.extra_large), machine_bits
+        )
 
     def _build_pool_counts(self, pool: _PoolId) -> _PoolCounts:
         """Count the existing VMs of a pool."""
@@ -252,11 +251,7 @@ class PlainSamples:
     def run(self, seed: int) -> dict[Hashable, Placement | None]:
         """Return the placement of each VM in a sample, without cells; None if it does not fit."""
         sample = _Sample(self, seed)
-        outcome: dict[Hashable, Placement | None] = {}
-        for row in self.rows:
-            machine = sample.place(row)
-            outcome[row.token] = None if machine == _NOWHERE else self._placements[machine]
-        return outcome
+        return {row.token: self._placements[sample.place(row)] for row in self.rows}
 
     def get_tied_machines(self, pool: _PoolId) -> Sequence[int]:
         """Return the machines tied for a pool in any sample so far, as bits of each rack."""
@@ -271,15 +266,27 @@ def _build_bits(items: Iterable[int]) -> int:
     return bits
 
 
-def _select_remaining(items: Sequence[int], removed: int, position: int) -> int:
-    """Return the item at a position in ascending items, without the removed ones (bits of some)."""
-    while removed:
-        lowest = removed & -removed
-        if lowest.bit_length() - 1 > items[position]:
-            break
-        position += 1
-        removed ^= lowest
-    return items[position]
+def _select_bit(bits: int, position: int) -> int:
+    """Return the number of the set bit at a position, counted from the lowest one."""
+    first = 0
+    width = bits.bit_length()
+    while width > _FEW_BITS:
+        half = width >> 1
+        lower_bits = bits & (1 << half) - 1
+        count = lower_bits.bit_count()
+        if position < count:
+            bits = lower_bits
+            width = half
+        else:
+            position -= count
+            bits >>= half
+            first += half
+            width -= half
+    while position >= (count := len(_BITS_BY_BYTE[bits & 255])):
+        position -= count
+        bits >>= 8
+        first += 8
+    return first + _BITS_BY_BYTE[bits & 255][position]
 
 
 class _Sample:
@@ -287,13 +294,11 @@ class _Sample:
 
     def __init__(self, samples: PlainSamples, seed: int) -> None:
         """Copy the situation before the first VM."""
-        ledger = samples.ledger
         self._samples = samples
         self._seed = str(seed).encode()
-        self._capacities = ledger.capacities.copy()
-        self._memory = ledger.memory.copy()
-        self._extra_large = ledger.extra_large.copy()
-        self._ranks = samples.ranks.copy()
+        self._levels = samples.levels.copy()
+        self._extra_large = samples.ledger.extra_large.copy()
+        self._rack_levels = samples.rack_levels.copy()
         self._racks = samples.racks.copy()
         self._sides = [(plain.copy(), shared.copy()) for plain, shared in samples.sides]
         # Copied at the first VM of a cluster or pool.
@@ -314,171 +319,151 @@ class _Sample:
         # Drawn at the first tie.
         drawn_number: int | None = None
         while True:
-            racks, removed = self._find_tied_racks(closed_racks, owner, pool)
-            count = len(racks) - removed.bit_count()
-            if not count:
+            racks = self._find_tied_racks(closed_racks, owner, pool)
+            if not racks:
                 return _NOWHERE
             position = 0
+            count = racks.bit_count()
             if count > 1:
                 if drawn_number is None:
                     drawn_number = tie_break.draw_number_of_text(self._seed, row.text)
                 position = tie_break.select_tied_rack(drawn_number, count)
-            rack = _select_remaining(racks, removed, position)
-            machines, bits = self._list_tied_machines(row, rack, owner, pool)
+            rack = _select_bit(racks, position)
+            machines = self._find_tied_machines(row, rack, owner, pool)
             if machines:
                 break
             closed_racks |= 1 << rack
             self._full_racks[row.shape] = self._full_racks.get(row.shape, 0) | 1 << rack
-        self._samples.ties[row.pool][rack] |= bits
-        machine = machines[0]
-        if len(machines) > 1:
+        self._samples.ties[row.pool][rack] |= machines
+        position = 0
+        count = machines.bit_count()
+        if count > 1:
             if drawn_number is None:
                 drawn_number = tie_break.draw_number_of_text(self._seed, row.text)
-            machine = machines[tie_break.select_tied_machine(drawn_number, len(machines))]
+            position = tie_break.select_tied_machine(drawn_number, count)
+        machine = self._samples.site.machines_by_rack[rack][_select_bit(machines, position)]
         self._count(row, rack, machine, owner, pool)
         return machine
 
-    def _find_tied_racks(
-        self, closed_racks: int, owner: _OwnerCounts, pool: _PoolCounts
-    ) -> tuple[Sequence[int], int]:
-        """Return the racks with the lowest keys, ascending, and those not tied of them, as bits."""
-        counted = owner.racks if self._samples.has_cluster_spread else pool.racks
-        removable = closed_racks | _build_bits(counted)
+    def _find_tied_racks(self, closed_racks: int, owner: _OwnerCounts, pool: _PoolCounts) -> int:
+        """Return the racks with the lowest keys, as bits."""
+        counts = owner if self._samples.has_cluster_spread else pool
+        open_racks = ~(closed_racks | counts.rack_bits)
         # Racks without VMs of the pool or cluster, in the order shared by all demands.
         for level in self._racks.levels:
-            bucket = self._racks.buckets[level][_NO_CAPACITY]
-            removed = bucket.bits & removable
-            if removed != bucket.bits:
-                return bucket.items, removed
-        candidates = [rack for rack in counted if not closed_racks >> rack & 1]
-        return self._list_lowest_counted_racks(candidates, owner, pool), 0
+            racks = self._racks.bits[level] & open_racks
+            if racks:
+                return racks
+        candidates = [rack for rack in counts.racks if not closed_racks >> rack & 1]
+        return self._find_lowest_counted_racks(candidates, owner, pool)
 
-    def _list_lowest_counted_racks(
+    def _find_lowest_counted_racks(
         self, candidates: Iterable[int], owner: _OwnerCounts, pool: _PoolCounts
-    ) -> list[int]:
+    ) -> int:
         """Return the racks with the lowest keys among those with VMs of the pool or cluster."""
         lowest: tuple[int, ...] | None = None
-        tied: list[int] = []
+        tied = 0
         for rack in candidates:
-            key: tuple[int, ...] = (pool.racks.get(rack, 0), self._ranks[rack])
+            key: tuple[int, ...] = (pool.racks.get(rack, 0), self._rack_levels[rack])
             if self._samples.has_cluster_spread:
                 key = (owner.racks[rack], *key)
             if lowest is None or key < lowest:
                 lowest = key
-                tied = [rack]
+                tied = 1 << rack
             elif key == lowest:
-                tied.append(rack)
-        tied.sort()
+                tied |= 1 << rack
         return tied
 
-    def _list_tied_machines(
+    def _find_tied_machines(
         self, row: _Row, rack: int, owner: _OwnerCounts, pool: _PoolCounts
-    ) -> tuple[Sequence[int], int]:
-        """Return the machines of a rack with the lowest keys, ascending, and their bits."""
-        own_machines = owner.machines.get(rack)
-        for buckets in self._iterate_levels(row, rack):
-            fitting = [bucket for bucket in buckets if row.steps[bucket[0]] is not None]
-            if not fitting:
-                continue
-            _, first = fitting[0]
-            machines = first.items
-            bits = first.bits
-            if len(fitting) > 1:
-                machines = sorted(machine for _, bucket in fitting for machine in bucket.items)
-                for _, bucket in fitting:
-                    bits |= bucket.bits
-            # Machines with VMs of the cluster have higher keys.
-            if own_machines:
-                own_bits = 0
-                for machine in own_machines:
-                    own_bits |= self._samples.bits[machine]
-                if bits & own_bits:
-                    machines = [machine for machine in machines if machine not in own_machines]
-                    bits &= ~own_bits
-            if machines:
-                return machines, bits
-        return self._list_tied_own_machines(row, own_machines or {}, owner, pool)
+    ) -> int:
+        """Return the machines of a rack with the lowest keys, as bits."""
+        # Machines with VMs of the cluster have higher keys.
+        own_machines = owner.machine_bits.get(rack, 0)
+        memory, machines = _find_lowest_machines(self._sides[rack][0], row, ~own_machines)
+        shared = self._sides[rack][1]
+        if shared.levels:
+            shared_memory, shared_machines = _find_lowest_machines(shared, row, ~own_machines)
+            # A machine with extra-large VMs of other clusters comes first for another one.
+            if shared_machines and (row.is_extra_large or not machines or shared_memory < memory):
+                machines = shared_machines
+            elif shared_memory == memory:
+                machines |= shared_machines
+        return machines or self._find_tied_own_machines(row, own_machines, rack, owner, pool)
 
-    def _iterate_levels(self, row: _Row, rack: int) -> Iterator[list[tuple[int, _Bucket]]]:
-        """Yield the machines of a rack with equal keys, lowest first, as buckets by capacity.
-
-        Machines with VMs of the cluster are among them, though their keys are higher.
-        """
-        plain, shared = self._sides[rack]
-        if row.is_extra_large:
-            # A machine with extra-large VMs of other clusters comes first.
-            for side in (shared, plain):
-                for level in side.levels:
-                    yield list(side.buckets[level].items())
-        elif not shared.levels:
-            for level in plain.levels:
-                yield list(plain.buckets[level].items())
-        else:
-            for level in sorted({*plain.levels, *shared.levels}):
-                yield [
-                    *plain.buckets.get(level, {}).items(),
-                    *shared.buckets.get(level, {}).items(),
-                ]
-
-    def _list_tied_own_machines(
-        self, row: _Row, own_machines: dict[int, int], owner: _OwnerCounts, pool: _PoolCounts
-    ) -> tuple[list[int], int]:
+    def _find_tied_own_machines(
+        self, row: _Row, own_machines: int, rack: int, owner: _OwnerCounts, pool: _PoolCounts
+    ) -> int:
         """Return the machines with the lowest keys among those with VMs of the cluster."""
         lowest: tuple[int, ...] | None = None
-        tied: list[int] = []
-        for machine, own_count in own_machines.items():
-            if row.steps[self._capacities[machine]] is None:
+        tied = 0
+        while own_machines:
+            bit = own_machines & -own_machines
+            own_machines ^= bit
+            machine = self._samples.site.machines_by_rack[rack][bit.bit_length() - 1]
+            level = self._levels[machine]
+            if row.capacities[level & _CAPACITY_MASK] is None:
                 continue
             if not self._samples.site.is_open[machine]:
                 continue
             has_others = self._extra_large[machine] > owner.extra_large.get(machine, 0)
             key = (
-                own_count,
+                owner.machines[machine],
                 pool.machines.get(machine, 0),
                 int(row.is_extra_large and not has_others),
-                self._memory[machine],
+                level >> _MEMORY_SHIFT,
             )
             if lowest is None or key < lowest:
                 lowest = key
-                tied = [machine]
+                tied = bit
             elif key == lowest:
-                tied.append(machine)
-        tied.sort()
-        bits = 0
-        for machine in tied:
-            bits |= self._samples.bits[machine]
-        return tied, bits
+                tied |= bit
+        return tied
 
     def _count(
         self, row: _Row, rack: int, machine: int, owner: _OwnerCounts, pool: _PoolCounts
     ) -> None:
         """Count a VM on its machine and rack."""
         sides = self._sides[rack]
+        side = sides[self._extra_large[machine] > 0]
         bit = self._samples.bits[machine]
-        capacity = self._capacities[machine]
-        sides[self._extra_large[machine] > 0].remove(machine, bit, self._memory[machine], capacity)
-        step = row.steps[capacity]
+        level = self._levels[machine]
+        capacity = level & _CAPACITY_MASK
+        step = row.capacities[capacity]
         assert step is not None
-        self._capacities[machine] = step.capacity
-        self._memory[machine] += row.memory
+        new_level = level + row.machine_step + step.capacity - capacity
+        self._levels[machine] = new_level
         if row.is_extra_large:
             self._extra_large[machine] += 1
             owner.extra_large[machine] = owner.extra_large.get(machine, 0) + 1
-        sides[self._extra_large[machine] > 0].add(
-            machine, bit, self._memory[machine], step.capacity
-        )
-        self._rank_rack(rack, row.memory)
-        own_machines = owner.machines.setdefault(rack, {})
-        own_machines[machine] = own_machines.get(machine, 0) + 1
+            side.move(bit, level, sides[True], new_level)
+        else:
+            side.move(bit, level, side, new_level)
+        rack_bit = 1 << rack
+        rack_level = self._rack_levels[rack]
+        self._rack_levels[rack] = rack_level + row.rack_step
+        self._racks.move(rack_bit, rack_level, self._racks, rack_level + row.rack_step)
+        owner.machines[machine] = owner.machines.get(machine, 0) + 1
+        owner.machine_bits[rack] = owner.machine_bits.get(rack, 0) | bit
         owner.racks[rack] = owner.racks.get(rack, 0) + 1
+        owner.rack_bits |= rack_bit
         pool.machines[machine] = pool.machines.get(machine, 0) + 1
         pool.racks[rack] = pool.racks.get(rack, 0) + 1
+        pool.rack_bits |= rack_bit
 
-    def _rank_rack(self, rack: int, memory: int) -> None:
-        """Count one more VM with this memory on a rack, and rank the rack again."""
-        bit = 1 << rack
-        rank = self._ranks[rack]
-        self._racks.remove(rack, bit, rank, _NO_CAPACITY)
-        rank += (1 << _VM_SHIFT) + memory
-        self._ranks[rack] = rank
-        self._racks.add(rack, bit, rank, _NO_CAPACITY)
+
+def _find_lowest_machines(machines: _Bitsets, row: _Row, allowed: int) -> tuple[int, int]:
+    """Return the lowest memory use of allowed machines with capacity for a VM, and these machines.
+
+    Both bitsets are of one rack. Without such a machine, the machines are 0.
+    """
+    lowest_memory = -1
+    tied = 0
+    for level in machines.levels:
+        memory = level >> _MEMORY_SHIFT
+        if tied and memory != lowest_memory:
+            break
+        if row.capacities[level & _CAPACITY_MASK] is not None:
+            tied |= machines.bits[level] & allowed
+            lowest_memory = memory
+    return lowest_memory, tied
