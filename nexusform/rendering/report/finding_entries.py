@@ -203,7 +203,8 @@ def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)
-    paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip()
+    # A colon announces the list that the one line has no room for.
+    paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip().removesuffix(":")
     return warning.address, paragraph.removeprefix(f"{warning.address} ") or warning.summary
 
 

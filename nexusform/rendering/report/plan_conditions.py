@@ -51,8 +51,9 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     has_shared_line = len(complete) > 1
     if has_shared_line:
         names = format_list(address.name_with_keys for address in complete)
-        count = sum(len(placements[address]) for address in complete)
-        yield f"{names}: run on all {count:,} selected clusters"
+        # Several placements may select the same cluster.
+        bindings = format_count(sum(len(placements[address]) for address in complete), "binding")
+        yield f"{names}: run on all selected clusters ({bindings})"
     for address, rows in placements.items():
         if address in incomplete or not has_shared_line:
             yield f"{address.name_with_keys}: {_describe_placement_feasibility(rows)}"

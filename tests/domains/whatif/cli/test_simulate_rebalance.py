@@ -113,7 +113,7 @@ def test_eviction_and_its_taint_lead_to_predicted_fleet(capsys: Capture) -> None
     assert "taint {" in Path("moves_override.nf.hcl").read_text()
     run_apply(capsys)
     code, text = run_and_join_output(capsys, "plan", "-detailed-exitcode")
-    assert (code, "run on all 2 selected clusters" in text) == (0, True), text
+    assert (code, "run on all selected clusters (2 bindings)" in text) == (0, True), text
     assert run_rebalance(capsys)[1]["evictions"] == []
 
 
@@ -134,7 +134,7 @@ def test_evictions_are_minimal_and_depend_on_each_other(capsys: Capture) -> None
         Path("moves.nf.hcl").write_text(alone[: alone.index("  depends_on")] + "}\n")
         assert "payments: runs on 0 of 1" in run_and_join_output(capsys, "plan")[1]
     Path("moves.nf.hcl").write_text(text)
-    assert "run on all 3 selected clusters" in run_and_join_output(capsys, "plan")[1]
+    assert "run on all selected clusters (3 bindings)" in run_and_join_output(capsys, "plan")[1]
 
 
 def test_document_on_stdout_is_alone(capsys: Capture) -> None:
