@@ -5,6 +5,7 @@ Changes, placements, tables, steps and diagnostics.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -796,8 +797,31 @@ def remove_consequential_errors(
         # A site or rack with an unknown argument is missing.
         consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
     else:
-        return remaining
+        return _remove_errors_after_earlier_phases(remaining, order)
     return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
+
+
+def _remove_errors_after_earlier_phases(
+    diagnostics: Sequence[Diagnostic], order: PlanningOrder
+) -> list[Diagnostic]:
+    """Return the diagnostics without missing objects that blocks of earlier phases may declare.
+
+    A rack with an error, for example, is missing: its zone is no zone of the site.
+    """
+
+    def get_phase(diagnostic: Diagnostic) -> int:
+        # Without a block: after all phases.
+        address = parse_address(diagnostic.address).config_address if diagnostic.address else None
+        return order.phases.get(address, sys.maxsize) if address else sys.maxsize
+
+    kinds = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
+    causes = [error for error in select_errors(diagnostics) if error.id not in kinds]
+    first_phase = min(map(get_phase, causes), default=sys.maxsize)
+    return [
+        diagnostic
+        for diagnostic in diagnostics
+        if diagnostic.id not in kinds or get_phase(diagnostic) <= first_phase
+    ]
 
 
 def _remove_dependents_of_errors(

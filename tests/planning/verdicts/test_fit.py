@@ -639,3 +639,14 @@ resource "nexus_vm_sku" "own" {
         "`nexusform simulate repack -sku=own -want=3`"
         in list_errors(plan(more, known, suggested_fixes=True))[0].detail
     )
+
+
+def test_rack_with_an_error_causes_no_error_about_its_zone() -> None:
+    """The rack is missing only because of its own error."""
+    override = 'machine_override "nowhere" {\n    cordoned = true\n  }'
+    zoned = cluster("a", pools=pool("p", 1, more='availability_zones = ["r"]'))
+    result = plan(SITE + build_rack("r", 2, override) + zoned)
+    assert [error.id for error in list_errors(result)] == ["unknown-machine"]
+    # The zone of another rack is an error of its own once the racks have none.
+    result = plan(SITE + build_rack("q", 2) + zoned)
+    assert [error.id for error in list_errors(result)] == ["unknown-availability-zone"]
