@@ -324,7 +324,9 @@ class _WhatIfChangeReader:
         known_body = replace_scalars(
             body, lambda location, scalar: OMITTED if location in unknown else scalar
         )
-        previous_body = body if action is AzAction.KEEP else get_mapping(states, "before")
+        previous_body = get_mapping(states, "before")
+        if action is AzAction.KEEP:
+            previous_body = previous_body or known_body
         self._changes.append(
             replace(
                 change, action=action, body=known_body, previous_body=previous_body, unknown=unknown

@@ -4,6 +4,7 @@ The changes are those of clusters, agent pools and VMs. Template bodies and expo
 same properties, so the same readers read both.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
@@ -13,7 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_list
+from nexusform.documents.scalars import replace_scalars
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
@@ -25,6 +27,7 @@ from nexusform.domains.azure.importers.arm_resources import (
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
 from nexusform.domains.azure.importers.site_separation import read_extended_location
 from nexusform.json_data.plain_data import (
     Path,
@@ -57,10 +60,6 @@ _PLACEMENT_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     POOLS: tuple((name,) for name in _POOL_FIELDS),
     VMS: (("cpuCores",), ("memorySizeGB",), ("storageProfile", "osDisk"), ("placementHints",)),
 }
-_COUNT_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
-    CLUSTERS: ("controlPlaneNodeConfiguration", "count"),
-    POOLS: ("count",),
-}
 # A change of these fields re-creates an existing pool or cluster.
 _RECREATION_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     CLUSTERS: (("kubernetesVersion",),),
@@ -75,6 +74,10 @@ _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     POOLS: (("count",), ("vmSkuName",)),
     VMS: (("cpuCores",), ("memorySizeGB",)),
 }
+
+
+# Characters of a value in a message.
+_MAX_VALUE_LENGTH: Final = 120
 
 
 class AzAction(StrEnum):
@@ -243,7 +246,7 @@ class _ChangedSite:
 
         A change that is impossible or not predictable is reported instead.
         """
-        self._warn_if_count_differs(change)
+        self._warn_if_changed_since_plan(change)
         if change.action is AzAction.KEEP:
             self._warn_if_not_in_inventory(change)
             return
@@ -366,31 +369,42 @@ class _ChangedSite:
         detail = f'the inventory has no "{title}", an existing object: its capacity may be in use.'
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
 
-    def _warn_if_count_differs(self, change: ToolChange) -> None:
-        """Warn if the inventory has another number of VMs than the other tool has read.
+    def _warn_if_changed_since_plan(self, change: ToolChange) -> None:
+        """Warn if the inventory differs from what the other tool read before its change.
 
-        The inventory or the plan is then older than a change of the site.
+        The inventory or the plan is then older than a change of the site. Compared are the values
+        that decide placement or re-creation; warn if the plan has none of them.
         """
         item = self.listed_bodies[change.kind].get(normalize_id(change.id))
-        path = _COUNT_PATHS.get(change.kind)
-        if item is None or path is None:
+        if item is None or change.action is AzAction.CREATE:
             return
-        planned = get_value_at_path(change.previous_body, "properties", *path)
-        listed = get_value_at_path(item.read_value(path[0]), *path[1:])
-        if isinstance(planned, int) and isinstance(listed, int) and planned != listed:
-            count = format_count(planned, "VM")
-            reading = (
-                f"is unchanged and has {count} in this plan"
-                if change.action is AzAction.KEEP
-                else f"had {count} when this plan was made"
-            )
+        properties = get_mapping(change.previous_body, "properties")
+        is_compared = False
+        for path in (*_PLACEMENT_FIELDS[change.kind], *_RECREATION_FIELDS[change.kind]):
+            planned = get_value_at_path(properties, *path)
+            # Azure ignores initial pools after the creation.
+            if planned is None or path[0] == INITIAL_POOLS:
+                continue
+            is_compared = True
+            listed = get_value_at_path(item.read_value(str(path[0])), *path[1:])
+            if has_requested_values(_normalize_ids(listed), _normalize_ids(planned)):
+                continue
+            name = ".".join(map(str, path))
+            current = "absent" if listed is None else _format_value(listed)
             detail = (
-                f"this object {reading}, but {listed} in the inventory. The prediction uses the "
-                "inventory. Capture the inventory and make the plan again."
+                f'"{name}" was {_format_value(planned)} when this plan was made, but is '
+                f"{current} in the inventory. The prediction uses the inventory. Capture the "
+                "inventory and make the plan again."
             )
             self._report(
                 change, NOT_PREDICTED, detail, ("properties", *path), severity=Severity.WARNING
             )
+        if not is_compared:
+            detail = (
+                "this plan does not have the object's earlier values, so they were not compared "
+                "with the inventory. Check that the inventory is current."
+            )
+            self._report(change, "not-compared", detail, severity=Severity.WARNING)
 
     def _has_pool_in_cluster(self, cluster: ArmItem, pool_id: str) -> bool:
         """Return whether the body of a cluster has a pool with this lower-case ARM id.
@@ -657,6 +671,20 @@ class _ChangedSite:
         self.findings.append(
             Problem((change.address, *path), kind, detail, severity, file=change.file)
         )
+
+
+def _normalize_ids(value: Any) -> Any:
+    """Return a value with its ARM ids in lower case."""
+    return replace_scalars(
+        value,
+        lambda _, scalar: normalize_id(scalar) if get_text(scalar).startswith("/") else scalar,
+    )
+
+
+def _format_value(value: Any) -> str:
+    """Return a value as JSON, shortened for a message."""
+    text = json.dumps(value)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
 
 
 def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:

@@ -39,12 +39,13 @@ def check_created_objects(changes: Iterable[ToolChange]) -> Iterator[Problem]:
         if change.action not in _CREATIONS:
             continue
         details = list(_describe_invalid_name(change.kind, change.names[-1]))
-        for pool in list_mappings(change.body, INITIAL_POOLS):
+        properties = get_mapping(change.body, "properties")
+        for pool in list_mappings(properties, INITIAL_POOLS):
             if isinstance(pool.get("name"), str):
                 details += _describe_invalid_name(POOLS, pool["name"])
             details += _describe_hugepages(pool)
         if change.kind == POOLS:
-            details += _describe_hugepages(change.body)
+            details += _describe_hugepages(properties)
         if change.kind == CLUSTERS and _lacks_system_pool(change):
             details.append(
                 f"none of its pools has mode System. Set it for one pool in {INITIAL_POOLS}."
@@ -120,9 +121,11 @@ def _describe_invalid_name(kind: str, name: str) -> Iterator[str]:
 
 def _lacks_system_pool(change: ToolChange) -> bool:
     """Return whether the initial pools of a new cluster are known, and none has mode System."""
-    if any(path == () or path[0] == INITIAL_POOLS for path in change.unknown):
+    pools_path = ("properties", INITIAL_POOLS)
+    # The unknown value is in the pools, or contains them.
+    if any(path[:2] == pools_path[: len(path)] for path in change.unknown):
         return False
-    pools = list_mappings(change.body, INITIAL_POOLS)
+    pools = list_mappings(get_mapping(change.body, "properties"), INITIAL_POOLS)
     return bool(pools) and all(get_text(pool, "mode") != "System" for pool in pools)
 
 

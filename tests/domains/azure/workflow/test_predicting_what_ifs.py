@@ -149,7 +149,7 @@ def test_pool_changed_since_the_what_if_is_reported(
         before = build_body(POOL, {**properties, "count": previous})
         change = build_change(POOL, change_type, None if change_type == "Delete" else after)
         _, report, err = run_predict(capsys, form({**change, "before": before}))
-        warning = f"had {previous} VMs when this plan was made, but {listed} in the inventory"
+        warning = f" was {previous} when this plan was made, but is {listed} in the inventory"
         assert (warning in json.dumps(report)) == (previous != listed), err
 
 

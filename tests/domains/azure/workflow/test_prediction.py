@@ -725,7 +725,7 @@ def test_unchanged_pool_of_another_size_is_reported(
 ) -> None:
     write_plan(build_pool("agentpool1", count, ["no-op"], id=f"{CORE}/agentPools/agentpool1"))
     code, out, err = run_predict(capsys, "-details")
-    text = "is unchanged and has 5 VMs in this plan, but 4 in the inventory"
+    text = '"count" was 5 when this plan was made, but is 4 in the inventory'
     assert (code, text in join_lines(out)) == (0, is_reported), err
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
 
@@ -749,9 +749,41 @@ def test_pool_changed_since_the_plan_was_made_is_reported(
     }
     write_plan(change)
     code, out, err = run_predict(capsys, "-details")
-    text = "had 5 VMs when this plan was made, but 4 in the inventory"
+    text = '"count" was 5 when this plan was made, but is 4 in the inventory'
     assert (code, text in join_lines(out)) == (0, is_reported), err
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == is_reported
+
+
+@pytest.mark.parametrize("actions", [["no-op"], ["update"], ["delete"], ["delete", "create"]])
+@pytest.mark.parametrize(
+    ("name", "previous"),
+    [
+        ("vmSkuName", "NC_P46_224_v1"),
+        ("availabilityZones", ["9"]),
+        ("labels", [{"key": "k", "value": "v"}]),
+        ("mode", "Other"),
+    ],
+)
+def test_other_values_changed_since_the_plan_was_made_are_reported(
+    name: str, previous: Any, actions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = build_pool("agentpool1", 4, actions, id=f"{CORE}/agentPools/agentpool1")
+    body = {"properties": {"count": 4, "vmSkuName": "NC_P22_112_v1", name: previous}}
+    change["change"]["before"] = {**change["change"]["before"], "body": body}
+    write_plan(change)
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, f'"{name}" was ' in join_lines(out)) == (0, True), err
+    assert '"count" was' not in out
+    assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
+
+
+def test_plan_without_earlier_values_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    change = build_pool("agentpool1", 6, ["update"], id=f"{CORE}/agentPools/agentpool1")
+    change["change"]["before"] = {**change["change"]["before"], "body": None}
+    write_plan(change)
+    code, out, err = run_predict(capsys, "-details")
+    text = "this plan does not have the object's earlier values"
+    assert (code, text in join_lines(out)) == (0, True), err
 
 
 def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

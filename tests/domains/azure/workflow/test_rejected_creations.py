@@ -22,7 +22,7 @@ def list_details(kind: str, name: str = "core-a", **more: Any) -> list[str]:
 
 def build_pools(**more: Any) -> dict[str, Any]:
     pool = {"name": "system", "mode": "System", "vmSkuName": "NC_P22_112_v1", **more}
-    return {"initialAgentPoolConfigurations": [pool]}
+    return {"properties": {"initialAgentPoolConfigurations": [pool]}}
 
 
 def test_good_objects_have_no_finding() -> None:
@@ -51,8 +51,10 @@ def test_names_of_initial_pools_are_checked() -> None:
 def test_cluster_without_system_pool() -> None:
     [detail] = list_details(CLUSTERS, body=build_pools(mode="User"))
     assert "none of its pools has mode System" in detail
-    unknown = {("initialAgentPoolConfigurations", 0, "mode"): "known after apply"}
-    assert list_details(CLUSTERS, body=build_pools(mode=None), unknown=unknown) == []
+    pools = ("properties", "initialAgentPoolConfigurations")
+    for path in [(*pools, 0, "mode"), pools, ("properties",), ()]:
+        unknown = {path: "known after apply"}
+        assert list_details(CLUSTERS, body=build_pools(mode=None), unknown=unknown) == []
 
 
 @pytest.mark.parametrize(("count", "size", "is_rejected"), [(112, "1G", False), (113, "1G", True)])
