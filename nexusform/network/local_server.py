@@ -71,14 +71,13 @@ class LocalServer(ThreadingHTTPServer):
         hosts: Sequence[str] = (),
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Listen on an address (host, port).
+        """Listen on an IPv4 address (host, port).
 
         Without a `token`, make one. `hosts` are further names of this machine. Without `tls`, use
         HTTP.
         """
         # A port that the system chooses is unknown here.
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        declare_server(f"listen://{host}")
+        declare_server(f"listen://{address[0]}")
         super().__init__(address, handler)
         self.token = token or secrets.token_urlsafe(24)
         self.hosts = frozenset(host.lower() for host in hosts)

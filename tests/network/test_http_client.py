@@ -10,12 +10,13 @@ import pytest
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.http_client import WebRequest, send_request
+from nexusform.network.http_client import WebRequest, build_limited_session, send_request
 from nexusform.network.web_errors import WebError
 from tests.contracts.bad_answers import (
     CUT,
     GARBAGE,
     STATE,
+    build_document,
     build_raw_answer,
     build_redirect,
     drip_body,
@@ -172,3 +173,13 @@ def test_invalid_deadline_is_rejected(
         BACKENDS["http"].open_backend(
             {"address": "http://127.0.0.1:9/s"}, Directories(str(tmp_path), str(tmp_path))
         ).read()
+
+
+def test_session_uses_proxy_of_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with run_bad_server(build_document(b"{}")) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.address)
+        session = build_limited_session("http://hub.example.com")
+        assert session.get("http://hub.example.com/api", timeout=20).json() == {}
+        assert proxy.heads[0].startswith(b"GET http://hub.example.com/api ")

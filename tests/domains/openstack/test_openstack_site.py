@@ -549,6 +549,16 @@ def use_resources(host: int, **amounts: int) -> None:
     path.write_text(json.dumps(rows))
 
 
+def test_flavor_with_zero_dedicated_cpus_requests_no_vcpu(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Any amount of PCPU, even 0, replaces the VCPU in the request of Nova to Placement."""
+    change_row("flavors", 0, Properties={"resources:PCPU": "0"})
+    for number in (1, 2, 3):
+        offer_resources(number, VCPU=1)
+    assert len(plan_hosts(capfd)) == 2
+
+
 @pytest.mark.parametrize(
     ("offered", "properties"),
     [
