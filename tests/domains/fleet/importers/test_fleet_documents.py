@@ -481,7 +481,9 @@ def test_namespace_accessible_status_needs_one_namespace() -> None:
 def test_pick_fixed_needs_no_names() -> None:
     spec = PLACEMENT[: PLACEMENT.index("  policy:")] + "  policy: {placementType: PickFixed}\n"
     text = HEAD.format(version="v1", kind=CRP, namespace="", spec=spec)
-    assert list_findings(CRP, text) == ([], [])
+    errors, [advice] = list_findings(CRP, text)
+    assert not errors
+    assert "PickFixed without cluster_names selects no cluster, and removes none" in advice
 
 
 SLIPS = {
