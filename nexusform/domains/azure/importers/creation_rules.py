@@ -114,8 +114,8 @@ def _describe_invalid_name(kind: str, name: str) -> Iterator[str]:
     ):
         return
     yield (
-        f'the name "{name[:80]}" must have 2 to {inner + 2} letters, digits, "-" and "_", and '
-        "start and end with a letter or digit."
+        f'the name "{name[:80]}" is invalid. It must have 2 to {inner + 2} letters, digits, "-" '
+        'and "_", and start and end with a letter or digit.'
     )
 
 

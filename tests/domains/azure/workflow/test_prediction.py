@@ -947,5 +947,10 @@ def test_cluster_that_azure_rejects_is_named(capsys: pytest.CaptureFixture[str])
     code, out, err = run_predict(capsys)
     assert code == 0
     assert "Azure will reject its creation" in " ".join((out + err).split())
+    pool = {"name": "pool.1", "mode": "User", "count": 1, "vmSkuName": "NC_P22_112_v1"}
+    write_plan(build_cluster("core-b", initialAgentPoolConfigurations=[pool]))
+    text = " ".join("".join(run_predict(capsys)[1:]).split())
+    assert "none of its pools has mode System" in text
+    assert 'the name "pool.1" is invalid' in text
     write_plan(build_cluster("core-a"))
     assert "Azure will reject" not in "".join(run_predict(capsys)[1:])

@@ -100,8 +100,8 @@ resource "nexus_kubernetes_cluster" "c" {
 }
 """
 CHANGED = {
-    "name": ('"core-a"', '"core-"', 'the name "core-" must have 2 to 30'),
-    "pool": ('agent_pool "np1"', 'agent_pool "p.1"', 'the name "p.1" must have 2 to 30'),
+    "name": ('"core-a"', '"core-"', 'the name "core-" is invalid'),
+    "pool": ('agent_pool "np1"', 'agent_pool "p.1"', 'the name "p.1" is invalid'),
     "mode": ('"System"', '"User"', "none of its pools has mode System"),
     "hugepages": ('"100Gi"', '"113Gi"', "pool np1: hugepages of 113 GiB"),
 }

@@ -80,7 +80,8 @@ class Dump:
 
 
 def build_member(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    now = "2026-11-21T03:00:00Z"
+    # Within five minutes of the heartbeats in the recordings, so that no member is unreachable.
+    now = "2026-11-21T02:10:00Z"
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": now}
         for kind in ("Joined", "Healthy")
