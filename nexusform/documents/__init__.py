@@ -11,7 +11,9 @@ PUBLIC = {
         "CONTAINERS SCALARS FieldTable ObjectSchema UnreadPart build_unread_fact parse_field_table"
     ),
     "scalars": "escape_names list_scalars OMITTED parse_integer replace_scalars",
-    "unread_facts": "parse_influences UnreadFact Influence FieldList build_field_list",
+    "unread_facts": (
+        "UnreadFact Influence FieldList build_field_list build_fact_rows is_fact_row read_fact_rows"
+    ),
     "times": "CLOCK_TOLERANCE format_time is_in_future parse_duration parse_time",
     "yaml_documents": (
         "ELISION INVALID Node DocumentFindings build_problem load_yaml parse_yaml "

@@ -7,11 +7,12 @@ depends on it is certain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import astuple
 
 from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose
@@ -26,7 +27,7 @@ class Influence(StrEnum):
     ORDER = "order"
 
 
-def parse_influences(name: str) -> tuple[Influence, ...]:
+def _parse_influences(name: str) -> tuple[Influence, ...]:
     """Return the influence of this name; all of them for an unknown name."""
     named = tuple(influence for influence in Influence if influence.value == name)
     return named or tuple(Influence)
@@ -79,6 +80,32 @@ class UnreadFact(Struct, frozen=True):
     def describe(self) -> str:
         """Return the fact as a sentence with its consequence."""
         return f"{self.cause}: {self.consequence}."
+
+
+# Of a fact in a state; planning sets the others again.
+_RECORDED_FIELDS: Final = ("kind", "name", "field", "file", "line", "may_change", "reason")
+
+
+def build_fact_rows(facts: Iterable[UnreadFact]) -> list[list[Any]]:
+    """Build a row per fact, as recorded in a state: its fields up to `reason`."""
+    # Lists, as in the JSON of a state: tuples would differ from it at each refresh.
+    return [list(to_builtins(astuple(fact)[: len(_RECORDED_FIELDS)])) for fact in facts]
+
+
+def read_fact_rows(rows: Iterable[Sequence[Any]]) -> Iterator[UnreadFact]:
+    """Yield the facts of recorded rows; one with an unknown influence may have any."""
+    for row in rows:
+        members = dict(zip(_RECORDED_FIELDS, row, strict=True))
+        for influence in _parse_influences(members["may_change"]):
+            yield UnreadFact(**{**members, "line": int(members["line"]), "may_change": influence})
+
+
+def is_fact_row(value: object) -> bool:
+    """Return whether a value is a row of `build_fact_rows`."""
+    match value:
+        case [str(), str(), str(), str(), int() | float() as line, str(), str()]:
+            return not isinstance(line, bool)
+    return False
 
 
 CONSEQUENCES: Final[Mapping[Influence, str]] = {

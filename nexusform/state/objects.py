@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.resources.address import Address
 from nexusform.schemas.value_types import Type
@@ -120,7 +121,7 @@ class State(Struct, frozen=True):
     state. `applied_plans` are digests of the last 256 applied plan files. `last_creation` is the
     highest creation number ever assigned. `providers` holds the `identity` of the systems behind
     the providers, by name. `exports` holds the time of the inventories of the last apply, by the
-    address of their reader.
+    address of their reader. `unread` are the facts that its data sources did not read, of any site.
     """
 
     lineage: str = ""
@@ -134,6 +135,7 @@ class State(Struct, frozen=True):
     check_results: tuple[Mapping[str, Any], ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[UnreadFact, ...] = ()
 
     def list_current_objects(self) -> Iterator[tuple[Address, ObjectState]]:
         """Return the current objects with their addresses."""

@@ -20,6 +20,7 @@ from nexusform.diagnostics.diagnostic import (
     build_development_file_error,
     build_error,
 )
+from nexusform.documents.unread_facts import build_fact_rows, is_fact_row, read_fact_rows
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
 from nexusform.json_data.secret_paths import add_secret_paths, find_secret_paths
 from nexusform.language.parser import pause_garbage_collection
@@ -62,6 +63,10 @@ _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "check_results": object_codec.MemberRule(object_codec.is_list_of_objects, "a list of objects"),
     "providers": object_codec.MemberRule(object_codec.is_object, "an object"),
     "exports": object_codec.MemberRule(object_codec.is_object_of_texts, "an object of times"),
+    "unread": object_codec.MemberRule(
+        lambda value: object_codec.is_list(value) and all(map(is_fact_row, value)),
+        "a list of unread facts: kind, name, field, file, line, influence, reason",
+    ),
 }
 _RESOURCE_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "module": object_codec.MemberRule(object_codec.is_text, "the address of a module instance"),
@@ -168,6 +173,7 @@ def _build_document(
             else {}
         ),
         **({"exports": dict(state.exports)} if state.exports else {}),
+        **({"unread": build_fact_rows(state.unread)} if state.unread else {}),
     }
 
 
@@ -399,6 +405,7 @@ class _StateReader:
             check_results=tuple(document.get("check_results", ())),
             providers=document.get("providers", {}),
             exports=document.get("exports", {}),
+            unread=tuple(read_fact_rows(document.get("unread", ()))),
         )
 
     def _build_instances(self) -> dict[Address, InstanceState]:

@@ -122,9 +122,7 @@ def main() -> int:
     files = FILES.format(racks=given.racks, members=given.members)
     state = build_state_after(make_plan(build_request(files)))
     ratio = measure("plan of the configuration", build_request(files, state), ASSUMPTIONS)
-    start = build_snapshot_request(
-        list_state_objects(state), build_all_types(), state.catalogue, NOW
-    )
+    start = build_snapshot_request(list_state_objects(state), build_all_types(), state, NOW)
     ratio = max(ratio, measure("plan of the state", start, (*ASSUMPTIONS[:2], UPGRADE)))
     return 1 if ratio > MAXIMUM_RATIO else 0
 

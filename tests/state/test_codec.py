@@ -90,6 +90,19 @@ states = st.builds(
     applied_plans=st.lists(texts, max_size=2).map(tuple),
     last_creation=st.integers(50, 60),
     check_results=st.lists(attributes, max_size=1).map(tuple),
+    unread=st.lists(
+        st.builds(
+            UnreadFact,
+            kind=texts,
+            name=texts,
+            field=texts,
+            file=texts,
+            line=st.integers(0, 9),
+            may_change=st.sampled_from(Influence),
+            reason=texts,
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 
 
@@ -285,6 +298,7 @@ def edit_document(change: Any) -> bytes:
         (lambda d: d.update(serial=True), "serial"),
         (lambda d: d.update(lineage=None), "lineage"),
         (lambda d: d.update(resources={}), "resources"),
+        (lambda d: d.update(unread=[["server", "a", "host"]]), "unread"),
         (lambda d: d["resources"].append(7), "resources[1]"),
         (lambda d: d["resources"][0].update(mode="list"), "resources[0].mode"),
         (lambda d: d["resources"][0].update(type="a b"), "resources[0].type"),

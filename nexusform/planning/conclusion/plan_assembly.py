@@ -22,6 +22,7 @@ from nexusform.diagnostics.diagnostic import (
     locate_line_in_text,
     select_errors,
 )
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
@@ -178,7 +179,7 @@ def build_plan(
     machine_actions, action_order, order_problems = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     listed = _compare_listed_sites(outcome.sites, request.state)
-    ledger = _build_ledger(outcome, listed)
+    ledger = _build_ledger(outcome, listed, request.state.unread if request.keeps_objects else ())
     validation = _validate_plan(
         blocks, outcome, all_diagnostics, certainty if has_separation_rules else None, ledger
     )
@@ -263,13 +264,18 @@ def _compare_listed_sites(sites: Mapping[str, SitePlan], state: State) -> tuple[
     return compare_listed_sites(sites, state)
 
 
-def _build_ledger(outcome: PlacementPhasesResult, listed: Sequence[ListedSite]) -> UnreadLedger:
+def _build_ledger(
+    outcome: PlacementPhasesResult,
+    listed: Sequence[ListedSite],
+    recorded_facts: Iterable[UnreadFact],
+) -> UnreadLedger:
     """Build the ledger of the unread facts about the sites and VMs of a plan."""
     objects = outcome.objects.values()
     facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
     facts_of_vms = chain.from_iterable(vm_object.request.demand.unread for vm_object in objects)
-    # Blocks with the values of a data source may be on any site.
-    facts_of_data = outcome.evaluation.settings.reads.unread
+    # Blocks with the values of a data source may be on any site. A plan that keeps the objects of a
+    # state reads none again.
+    facts_of_data = [*outcome.evaluation.settings.reads.unread, *recorded_facts]
     facts = [*facts_of_sites, *facts_of_vms, *facts_of_data]
     return build_ledger(facts, list_placed_pools(objects), listed=listed)
 

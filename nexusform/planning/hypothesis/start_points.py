@@ -67,7 +67,7 @@ class StartPoint(Struct, frozen=True, dict=True):
             build_snapshot_request(
                 objects,
                 self.request.registries,
-                self.request.state.catalogue,
+                self.request.state,
                 self.request.now,
                 self.request.recorded_machines,
             )
@@ -81,14 +81,15 @@ def _keep_result(result: PlanResult, _request: PlanRequest) -> PlanResult:
 def build_snapshot_request(
     objects: Iterable[SiteObject],
     registries: PluginRegistries,
-    catalogue: str,
+    state: State,
     now: str,
     recorded_machines: frozenset[tuple[str, str]] | None = None,
 ) -> PlanRequest:
     """Return the request of the plan that keeps these objects, from a state or after a plan.
 
     It has no configuration: only edits change something. The platform re-creates lost nodes of NKS
-    clusters. Other lost VMs stay down. `catalogue` is the version of the SKU catalogue.
+    clusters. Other lost VMs stay down. `state` has the version of the SKU catalogue, and
+    the unread facts of the data sources of the objects.
     `recorded_machines` (site id, name) exist before a plan; None for a state: all.
     """
     instances = {
@@ -100,7 +101,7 @@ def build_snapshot_request(
     return PlanRequest(
         configuration=Configuration(Module((), "."), Settings(), {}),
         variables={},
-        state=State(catalogue=catalogue, instances=instances),
+        state=State(catalogue=state.catalogue, instances=instances, unread=state.unread),
         registries=registries,
         files=_NoFiles(),
         now=now,

@@ -3,5 +3,7 @@
 # public names of the package, by module.
 PUBLIC = {
     "state_rules": "check_state_rules",
-    "state_consistency": "check_missing_dependencies check_consistency check_missing_machines",
+    "state_consistency": (
+        "build_state_inventory check_missing_dependencies check_consistency check_missing_machines"
+    ),
 }

@@ -78,7 +78,8 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     for vm_object in objects.values():
         _place_existing_vms(vm_object, sites)
     diagnostics = [*check_existing_vms(objects.values()), *check_placement_groups(objects.values())]
-    ledger = build_ledger(chain.from_iterable(site.unread for site in sites.values()), pools=())
+    facts_of_sites = chain.from_iterable(site.unread for site in sites.values())
+    ledger = build_ledger([*facts_of_sites, *state.unread], pools=())
     return [*diagnostics, *_check_separation(state, instances, objects, registries, ledger)]
 
 

@@ -12,11 +12,11 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
-from nexusform.documents.unread_facts import UnreadFact, parse_influences
+from nexusform.documents.unread_facts import UnreadFact, build_fact_rows, read_fact_rows
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
@@ -401,23 +401,12 @@ def add_unread_facts(
     rows = get_list(note, UNREAD_KEY)
     if rows:
         facts = inventory.unread.setdefault(str(attributes["id"]), [])
-        for row in rows:
-            facts += _read_unread_facts(dict(zip(_UNREAD_FIELDS, row, strict=True)))
-
-
-def _read_unread_facts(members: dict[str, Any]) -> Iterator[UnreadFact]:
-    """Yield the fact of a recorded row; one with an unknown influence may have any."""
-    for influence in parse_influences(members["may_change"]):
-        yield UnreadFact(**{**members, "line": int(members["line"]), "may_change": influence})
+        facts += read_fact_rows(rows)
 
 
 def build_unread_note(facts: Iterable[UnreadFact]) -> Mapping[str, Any]:
-    """Build the note of a site with its unread facts, private data in state.
-
-    A row has the fields of UnreadFact up to `reason`. Without facts, the note is empty.
-    """
-    # Lists, as in the JSON of a state: tuples would differ from it at each refresh.
-    rows = [list(to_builtins(astuple(fact)[: len(_UNREAD_FIELDS)])) for fact in facts]
+    """Build the note of a site with its unread facts, private data in state; empty without any."""
+    rows = build_fact_rows(facts)
     return {UNREAD_KEY: rows} if rows else {}
 
 
@@ -459,8 +448,6 @@ def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, An
 
 # Of such a row, before the numbers of the cells.
 _FIELDS: Final = 6
-# Of a row of an unread fact; the other fields are those of a plan.
-_UNREAD_FIELDS: Final = ("kind", "name", "field", "file", "line", "may_change", "reason")
 
 
 class VmOwnerKind(StrEnum):

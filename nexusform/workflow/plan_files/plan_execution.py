@@ -55,7 +55,7 @@ from nexusform.workflow.opening.system_io import write_output
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, count_steps
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
-from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request, record_exports
+from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request, record_sources
 from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
     check_conditions,
@@ -135,10 +135,12 @@ def apply_plan(
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
     # moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
+    sources = record_sources(state, plan, read_clock(run.project.context.environment))
     # A refresh also records the time of its export.
-    now = read_clock(run.project.context.environment)
-    is_export_newer = plan.mode is Mode.REFRESH_ONLY and record_exports(state, plan, now) != state
-    if not (opening_records or plan.steps or plan.has_changes or is_export_newer):
+    has_new_sources = sources.unread != state.unread or (
+        plan.mode is Mode.REFRESH_ONLY and sources != state
+    )
+    if not (opening_records or plan.steps or plan.has_changes or has_new_sources):
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
     # The plan file in pieces, for `apply -resume`.
@@ -271,7 +273,7 @@ def _execute_plan(
     state = add_new_identities(
         run.providers, run.identities or IdentityCheck(), recorder.get_state()
     )
-    state = record_exports(state, plan, read_clock(run.project.context.environment))
+    state = record_sources(state, plan, read_clock(run.project.context.environment))
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(

@@ -15,7 +15,7 @@ PUBLIC = {
     "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site has_conditions",
     "run": (
         "build_base_request begin_run find_older_exports FOREIGN_JOURNAL_MOVED get_plan_options "
-        "RunCallbacks PlanOptions Run"
+        "record_sources RunCallbacks PlanOptions Run"
     ),
     "state_refresh": "refresh_objects",
 }

@@ -708,8 +708,8 @@ def find_older_exports(inventories: Sequence[InventoryRead], state: State) -> li
     return problems
 
 
-def record_exports(state: State, plan: Plan, now: str) -> State:
-    """Return the state with the times of the inventories of an applied plan.
+def record_sources(state: State, plan: Plan, now: str) -> State:
+    """Return the state with the times of an applied plan's inventories, and what they lack.
 
     A data source that a whole plan does not have any more is forgotten. Providers read nothing
     without a refresh. A time in the future is wrong: later exports would count as older.
@@ -726,7 +726,11 @@ def record_exports(state: State, plan: Plan, now: str) -> State:
         for item in _list_dated_inventories(plan)
         if not is_in_future(item.exported_at, now)
     }
-    return replace(state, exports=dict(sorted(times.items())))
+    # Those of a site or a VM are recorded with it.
+    unread = [fact for fact in plan.unread if not fact.site_id and not fact.address]
+    if plan.mode is Mode.REFRESH_ONLY or is_partial:
+        unread = [*state.unread, *unread]
+    return replace(state, exports=dict(sorted(times.items())), unread=tuple(dict.fromkeys(unread)))
 
 
 def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:

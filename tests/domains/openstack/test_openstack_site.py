@@ -1205,6 +1205,34 @@ def test_column_that_a_client_does_not_print_is_unknown(
     )
 
 
+def test_questions_about_the_state_know_what_its_export_lacked(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The files and filters of the last apply decide, until a better export is applied."""
+    aggregates = Path("export/aggregates.json")
+    text = aggregates.read_text()
+    aggregates.unlink()
+    write_settings('enabled_filters = ["ComputeFilter", "NumInstancesFilter"]')
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    question = ["simulate", "capacity", "-sku=worker.large"]
+    for more in ([], ["-plan=p.nfplan"]):
+        assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+        capfd.readouterr()
+        assert run_command_line([*question, *more]) == 0
+        output = read_output(capfd)
+        assert "Not read: aggregates of the site (aggregates.json); " in output
+        assert "Not read on o: effect of filter NumInstancesFilter" in output
+    # Nothing else changes.
+    aggregates.write_text(text)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    assert run_command_line(question) == 0
+    output = read_output(capfd)
+    assert "aggregates" not in output
+    assert "Not read on o: effect of filter NumInstancesFilter" in output
+
+
 @pytest.mark.parametrize(
     ("disk", "ephemeral", "swap", "total"),
     [(80, 0, 0, 80), (80, 20, 0, 100), (80, 20, 1, 101), (80, 0, 1024, 81), (0, 5, 1025, 7)],

@@ -41,9 +41,7 @@ FILES = (
 
 
 def build_start(state: State) -> PlanRequest:
-    return build_snapshot_request(
-        list_state_objects(state), build_all_types(), state.catalogue, NOW
-    )
+    return build_snapshot_request(list_state_objects(state), build_all_types(), state, NOW)
 
 
 def test_plan_of_a_state_without_edits_changes_nothing() -> None:
@@ -121,7 +119,10 @@ def test_platform_recreates_all_nodes_of_a_cluster_with_another_version() -> Non
 def test_start_after_a_plan_has_its_vms() -> None:
     result = plan(FILES)
     request = build_snapshot_request(
-        list_planned_objects(result.plan, State()), build_all_types(), result.plan.catalogue, NOW
+        list_planned_objects(result.plan, State()),
+        build_all_types(),
+        State(catalogue=result.plan.catalogue),
+        NOW,
     )
     before = make_plan(request)
     assert not before.plan.has_changes

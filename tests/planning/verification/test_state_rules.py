@@ -237,15 +237,20 @@ def test_violated_separation_rules_are_reported() -> None:
     assert "a-control-plane-0, b-control-plane-0" in detail
 
 
-def test_rule_over_vms_with_unread_facts_is_unknown() -> None:
+@pytest.mark.parametrize("is_of_site", [True, False])
+def test_rule_over_vms_with_unread_facts_is_unknown(is_of_site: bool) -> None:
+    """Facts are recorded with a site, and those of data sources with the state."""
     text = RACKS + cluster("a", count=1) + cluster("b", count=1)
     state = build_state(text + build_rule(build_group("a"), build_group("b")))
     fact = UnreadFact("VM", "a-control-plane-0", "powerState", "vms.json", 14)
-    where = parse_address("nexus_site.s")
-    current = state.instances[where].current
-    assert current is not None
-    note = {**current.note, **build_unread_note([fact])}
-    state = state.replace_instance(where, InstanceState(replace(current, private=note)))
+    if is_of_site:
+        where = parse_address("nexus_site.s")
+        current = state.instances[where].current
+        assert current is not None
+        note = {**current.note, **build_unread_note([fact])}
+        state = state.replace_instance(where, InstanceState(replace(current, private=note)))
+    else:
+        state = replace(state, unread=(fact,))
     (detail,) = list_warnings_of_state(state)
     assert "It is unknown whether nexus_separation_rule.apart holds" in detail
     assert "powerState of VM a-control-plane-0 is not read" in detail

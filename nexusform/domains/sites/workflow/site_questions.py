@@ -122,7 +122,7 @@ def _simulate_rack_failures(
         for rack in site.racks
         if not rack.is_planned
     ]
-    start = StartPoint(build_snapshot_request(state_objects, registries, state.catalogue, now))
+    start = StartPoint(build_snapshot_request(state_objects, registries, state, now))
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(

@@ -38,19 +38,19 @@ from nexusform.domains.whatif.questions.pod_snapshot import (
     build_observed_pods,
     build_pods,
 )
-from nexusform.interfaces.plugins import PlanningKind
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.placements.unread_ledger import build_ledger, hides_capacity
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.plans.plan import Plan
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.plans.site_capacity.occupancy import add_unread_facts
 from nexusform.providers.clock import read_clock
 from nexusform.rendering.report.plan_sentences import describe_inventory, describe_inventory_age
 from nexusform.resource_types.registry import build_registries
-from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.snapshots.snapshot import (
     Snapshot,
     build_snapshot,
@@ -75,6 +75,7 @@ from nexusform.workflow.plan_files.saved_plans import (
     read_plan,
     read_prior_state,
 )
+from nexusform.workflow.runs.run import record_sources
 
 _MAX_NAMES: Final = 5
 _NO_CONFIGURATION: Final = "no-configuration-files"
@@ -231,7 +232,7 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     observations = ClusterObservations(clusters)
     recorded_machines = list_recorded_machines(state, build_registries())
     return _build_input(
-        objects, state.catalogue, observations, origin, problems, sources, recorded_machines, now
+        objects, state, observations, origin, problems, sources, recorded_machines, now
     )
 
 
@@ -266,14 +267,15 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     if prior is None or has_errors(problems):
         raise UnreadableInput(problems)
     objects = list_planned_objects(saved.plan, prior)
-    clusters, node_problems = _read_planned_clusters(location, saved, objects)
+    state = _build_state_after(saved.plan, prior)
+    clusters, node_problems = _read_planned_clusters(location, saved, objects, state)
     problems += node_problems
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
     recorded_machines = list_recorded_machines(prior, build_registries())
     return _build_input(
         objects,
-        saved.plan.catalogue,
+        state,
         observations,
         f"after plan {path}{enclose(', inventory ', describe_inventory(saved.plan))}",
         problems,
@@ -285,7 +287,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
 
 def _build_input(
     objects: tuple[SiteObject, ...],
-    catalogue: str,
+    state: State,
     observations: ClusterObservations,
     origin: str,
     problems: Iterable[Diagnostic],
@@ -293,25 +295,33 @@ def _build_input(
     recorded_machines: frozenset[tuple[str, str]],
     now: str,
 ) -> SimulationInput:
-    """Build the input with the snapshot and pods of these objects."""
+    """Build the input with the snapshot and pods of these objects.
+
+    `state` has the version of the SKU catalogue, and the unread facts.
+    """
     registries = build_registries()
-    snapshot = build_snapshot(objects, registries, catalogue, recorded_machines)
-    start = StartPoint(
-        build_snapshot_request(objects, registries, catalogue, now, recorded_machines)
-    )
+    snapshot = build_snapshot(objects, registries, state.catalogue, recorded_machines)
+    start = StartPoint(build_snapshot_request(objects, registries, state, now, recorded_machines))
     pods = build_pods(start.request.state, registries, observations)
-    problems = (*problems, *_build_unread_warnings(objects))
+    problems = (*problems, *_build_unread_warnings(start.request.state, registries.resource_types))
     return SimulationInput(snapshot, origin, problems, sources, pods, objects, observations, start)
 
 
-def _build_unread_warnings(objects: Iterable[SiteObject]) -> Iterator[Diagnostic]:
-    """Build a warning for each site with unread facts: the simulation does not count them."""
-    inventory = PlanInventory()
-    for site_object in objects:
-        add_unread_facts(inventory, site_object.attributes, site_object.note)
-    for site_id, facts in inventory.unread.items():
-        detail = f"Not read on {site_id}: {build_ledger(facts, ()).describe()}."
-        yield build_warning("unread-facts", detail)
+def _build_state_after(plan: Plan, prior: State) -> State:
+    """Return the state before a plan with the SKU catalogue and the unread facts of the plan."""
+    return replace(record_sources(prior, plan, plan.timestamp), catalogue=plan.catalogue)
+
+
+def _build_unread_warnings(state: State, types: Mapping[str, ResourceType]) -> Iterator[Diagnostic]:
+    """Build a warning for each site with unread facts, and for those of data sources of any site.
+
+    The simulation does not count them.
+    """
+    facts_by_site = {"": state.unread, **build_state_inventory(state, types).unread}
+    for site_id, facts in facts_by_site.items():
+        if facts:
+            detail = f"Not read{enclose(' on ', site_id)}: {build_ledger(facts, ()).describe()}."
+            yield build_warning("unread-facts", detail)
 
 
 # clusters by id, and problems.
@@ -363,11 +373,11 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(
-    location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]
+    location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject], state: State
 ) -> _NodeReading:
     """Read the clusters in data blocks of a saved plan.
 
-    References are evaluated from `objects` (after the plan).
+    References are evaluated from `objects` (after the plan). `state` has the SKU catalogue.
     """
     # Its data sources read no file, so no output of kubectl.
     if not saved.plan.basis.data_files:
@@ -376,9 +386,7 @@ def _read_planned_clusters(
     # No data block lists nodes.
     if not _has_node_data(configuration):
         return {}, []
-    state = build_snapshot_request(
-        objects, build_registries(), saved.plan.catalogue, saved.plan.timestamp
-    ).state
+    state = build_snapshot_request(objects, build_registries(), state, saved.plan.timestamp).state
     values = get_planned_variables(saved.plan)
     observed, problems = _read_observed_nodes(
         location, configuration, values, state, saved.plan.timestamp

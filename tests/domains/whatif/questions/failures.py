@@ -19,7 +19,7 @@ from tests.worlds.small_worlds import get_site
 
 def build_start(state: State) -> StartPoint:
     return StartPoint(
-        build_snapshot_request(list_state_objects(state), build_all_types(), state.catalogue, NOW)
+        build_snapshot_request(list_state_objects(state), build_all_types(), state, NOW)
     )
 
 

@@ -105,7 +105,7 @@ def build_manifest(
 
 def build_pods_of(things: Sequence[SiteObject]) -> Mapping[str, ClusterPods]:
     types = build_all_types()
-    return build_pods(build_snapshot_request(things, types, "", NOW).state, types)
+    return build_pods(build_snapshot_request(things, types, State(), NOW).state, types)
 
 
 def build_site_and_pods(
