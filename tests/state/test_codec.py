@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.resources.address import Address, ModulePathStep, parse_address
 from nexusform.schemas.value_types import (
     BOOL,
