@@ -35,7 +35,9 @@ _ABSENT: Final = (("GET", _NOT_FOUND), ("DELETE", _NOT_FOUND))
 _CONFLICT: Final = 409
 _SERVER_ERROR: Final = 500
 _MARKER: Final = "nextpage_opaque_marker"
-_NEXT_LINK: Final = re.compile(r'<([^>]*)>\s*;\s*rel="?next"?')
+# Link with its parameters, and the relation of the next page among them.
+_LINK: Final = re.compile(r"<([^>]*)>([^<]*)")
+_NEXT: Final = re.compile(r'rel="?next\b')
 _BASE: Final = "/vnflcm/v2"
 _FIRST_WAIT: Final = 0.2
 _UNLOCK_SECONDS: Final = 3.0
@@ -126,10 +128,7 @@ class TackerClient:
                     f"The answer of {self.endpoint} to {_BASE}{path} is not a list of objects."
                 )
             rows += page
-            link = _NEXT_LINK.search(answer.headers.get("link", ""))
-            marker = (
-                parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
-            )
+            marker = self._find_next_marker(answer, path)
             # "": not exceeded.
             limit = budget.add_page(answer.content, marker)
             if limit:
@@ -138,6 +137,23 @@ class TackerClient:
                 )
             if not marker:
                 return rows
+
+    def _find_next_marker(self, answer: ApiResponse, path: str) -> str:
+        """Return the marker of the next page, "" after the last one.
+
+        Raises TackerProblem for a next page without a marker: the list would lack its rows.
+        """
+        links = _LINK.finditer(answer.headers.get("link", ""))
+        link = next((link[1] for link in links if _NEXT.search(link[2])), None)
+        if link is None:
+            return ""
+        marker: str = parse_qs(urlsplit(link).query).get(_MARKER, [""])[0]
+        if not marker:
+            raise TackerProblem(
+                f"The list {_BASE}{path} of {self.endpoint} cannot be read: the address of its "
+                f"next page has no {_MARKER}."
+            )
+        return marker
 
     def write(
         self,
@@ -200,7 +216,7 @@ class TackerClient:
     ) -> ApiResponse:
         """Send a request, after a 401 again (`is_repeated`).
 
-        Return a 404 to GET or DELETE. Raises TackerProblem.
+        Return Tacker's own 404 to GET or DELETE. Raises TackerProblem.
         """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
@@ -221,12 +237,18 @@ class TackerClient:
         if answer.status == _UNAUTHORIZED and self._credentials.fields and not is_repeated:
             self._token = ""
             return self._send(method, path, body, query, is_repeated=True)
-        if answer.is_success or (method, answer.status) in _ABSENT:
+        if answer.is_success:
             return answer
         document = None
         with suppress(ValueError):
             document = parse_json(answer.content)
-        detail = str(get_value_at_path(document, "detail") or "it gave no reason.").strip()
+        reason = str(get_value_at_path(document, "detail") or "").strip()
+        if (method, answer.status) in _ABSENT:
+            # A gateway without Tacker behind it also answers 404: the object may exist.
+            if reason and get_value_at_path(document, "status") == _NOT_FOUND:
+                return answer
+            reason = "this is no answer of Tacker. Check its endpoint and the proxies before it."
+        detail = reason or "it gave no reason."
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
         # Such as 503; 500 is an answer of Tacker.
         is_unreachable = answer.status > _SERVER_ERROR

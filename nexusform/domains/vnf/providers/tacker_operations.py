@@ -23,6 +23,7 @@ from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_t
 COMPLETED: Final = "COMPLETED"
 _ROLLED_BACK: Final = "ROLLED_BACK"
 _FAILED: Final = "FAILED"
+_FAILED_TEMP: Final = "FAILED_TEMP"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
 _FIRST_PAUSE: Final = 0.2
@@ -199,7 +200,7 @@ class OperationRunner(Struct, frozen=True):
                 )
                 error = _describe_operation_error(operation)
                 raise OperationFailed(f"{error} {end}", is_rolled_back=is_rolled_back)
-            if state == "FAILED_TEMP":
+            if state == _FAILED_TEMP:
                 failures += 1
                 self._resolve_failed_operation(operation_id, operation, failures)
                 # As for a new operation.
@@ -268,10 +269,12 @@ def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, An
 
 def describe_other_operation(operation: Mapping[str, Any]) -> str:
     """Return the message about an operation of another client in progress."""
-    name = f"{operation.get('operation')} ({operation.get('operationState')})"
+    state = operation.get("operationState")
+    advice = "Retry it, roll it back or fail it in Tacker. " if state == _FAILED_TEMP else ""
     return (
-        f"Another operation of the VNF is in progress in Tacker: {name}, id "
-        f"{operation.get('id')}. Plan again once it has ended."
+        "Another operation of the VNF is in progress in Tacker: "
+        f"{operation.get('operation')} ({state}), id {operation.get('id')}. {advice}Plan again "
+        "once it has ended."
     )
 
 

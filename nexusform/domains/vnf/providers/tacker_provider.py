@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.vnf.importers.vnf_records import Vnf
 from nexusform.domains.vnf.providers.tacker_client import TackerClient
 from nexusform.domains.vnf.providers.tacker_operations import (
@@ -133,6 +134,10 @@ class TackerProvider(FixedIdentity):
             "id": f"{arguments['site_id']}/{name}",
             "vnf_instance_id": instance.id,
         }
+        latest = self._build_reader().find_latest_operation(instance.id)
+        if is_running(latest):
+            raise ProviderProblem(describe_other_operation(latest))
+        _require_reported_values(values, instance)
         return ObjectKey(resource_type, str(values["id"]), creation=0), _add_observed_vnfcs(
             values, instance
         )
@@ -261,30 +266,35 @@ class TackerProvider(FixedIdentity):
         """Read a VNF by its instance id.
 
         The VNF of an interrupted creation has none in the state: it is found by its owner mark. A
-        VNF does not exist if it has no instance or is not instantiated. Its change is not settled
-        while an operation runs, or scale levels differ from the plan.
+        VNF does not exist if it has no instance or is not instantiated. The change of an unfinished
+        step is not settled while an operation runs, or scale levels differ from the plan. Raises
+        ProviderProblem while another operation runs: the values of the VNF are about to change.
         """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
+        reader = self._build_reader()
         instance_id = get_text(request.attributes, "vnf_instance_id")
-        instance: VnfInstance | None = None
-        if instance_id:
-            document = self._client.read(f"/vnf_instances/{instance_id}")
-            instance = parse_instance(document) if document is not None else None
-        elif request.planned is not None:
+        if not instance_id and request.planned is not None:
             mark = _build_owner_mark(request)
-            owned = (row for row in self._list_instances() if row.owner == mark)
-            instance = next(owned, None)
-        if instance is None:
+            owned = (row.id for row in self._list_instances() if row.owner == mark)
+            instance_id = next(owned, "")
+        # Before the instance: an operation that ends between both reads has changed it.
+        latest = reader.find_latest_operation(instance_id) if instance_id else None
+        document = self._client.read(f"/vnf_instances/{instance_id}") if instance_id else None
+        if document is None:
             return ReadResult(attributes=None, is_observed=True)
-        # runs nothing, only reads.
-        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
-        if is_running(runner.find_latest_operation(instance.id)):
+        instance = parse_instance(document)
+        is_unfinished_step = request.planned is not None or request.is_being_deleted
+        if is_running(latest):
+            if not is_unfinished_step:
+                raise ProviderProblem(f"{request.address}: {describe_other_operation(latest)}")
             return ReadResult(
                 {**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False
             )
         if not instance.is_instantiated:
             return ReadResult(attributes=None, is_observed=True)
+        if not is_unfinished_step:
+            _require_reported_values(known, instance)
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
         targets = compute_target_levels(request.planned) if request.planned is not None else {}
         is_settled = all(
@@ -293,6 +303,10 @@ class TackerProvider(FixedIdentity):
         return ReadResult(
             observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]}
         )
+
+    def _build_reader(self) -> OperationRunner:
+        """Return a runner that runs nothing, and only reads."""
+        return OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
 
     def _list_instances(self) -> list[VnfInstance]:
         return list(
@@ -546,6 +560,25 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
     if instance is None:
         raise ProviderProblem(f"Tacker has no VNF instance {instance_id}.")
     return instance
+
+
+def _require_reported_values(attributes: Mapping[str, Any], instance: VnfInstance) -> None:
+    """Raise ProviderProblem if Tacker reports a running VNF without its levels or its VNFCs.
+
+    They may be omitted if the VNF has none. Otherwise they are unknown, not unchanged or removed.
+    """
+    targets = compute_target_levels(attributes)
+    missing = [f"the level of {aspect}" for aspect in targets.keys() - instance.scale_levels.keys()]
+    is_at_levels = all(
+        instance.scale_levels.get(name, level) == level for name, level in targets.items()
+    )
+    if is_at_levels and attributes.get("vnfcs") and not instance.vnfcs:
+        missing.append("any VNFC")
+    if missing:
+        raise ProviderProblem(
+            f"Tacker does not report {format_list(sorted(missing))} of the VNF instance "
+            f"{instance.id} ({instance.name}). Check the VNF in Tacker, and plan again."
+        )
 
 
 def _add_observed_vnfcs(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.providers.tacker_client import (
     Credentials,
     PollTiming,
@@ -81,6 +82,61 @@ def test_rejection_has_the_reason_of_tacker(
     message = "Tacker rejected POST /vnflcm/v2/vnf_instances (status 400): "
     assert str(rejected.value) == message + reason
     client.close()
+
+
+@pytest.mark.parametrize("content", [b"<html>default backend - 404</html>", b'{"message": "no"}'])
+def test_missing_object_is_an_answer_of_tacker_only(
+    content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway without Tacker behind it also answers 404."""
+    answers = [ApiResponse(404, {}, content)]
+    monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answers[0])
+    client = TackerClient("http://tacker", Credentials(), PollTiming())
+    with pytest.raises(TackerProblem, match=r"\(status 404\): this is no answer of Tacker. Check"):
+        client.read("/vnf_instances/i")
+    with pytest.raises(TackerProblem, match=r"\(status 404\): this is no answer of Tacker. Check"):
+        client.write("DELETE", "/vnf_instances/i")
+    answers[0] = ApiResponse(404, {}, b'{"status": 404, "detail": "VnfInstance i not found."}')
+    assert client.read("/vnf_instances/i") is None
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<http://tacker/vnflcm/v2/vnf_instances?page=2>; rel="next"',
+        '<http://tacker/a>; rel="self", </b?page=2>; title="more"; rel="next"',
+    ],
+)
+def test_list_with_a_next_page_that_cannot_be_read_is_no_list(
+    link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = ApiResponse(200, {"link": link}, b"[]")
+    monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answer)
+    client = TackerClient("http://tacker", Credentials(), PollTiming())
+    with pytest.raises(TackerProblem, match="its next page has no nextpage_opaque_marker"):
+        client.read_list("/vnf_instances", {})
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("scaleStatus", "the level of worker_scale"), ("vnfcResourceInfo", "any VNFC")],
+)
+def test_running_vnf_without_its_values_is_not_read(
+    tacker: type[MemoryTacker], capfd: Capture, name: str, missing: str
+) -> None:
+    """An omitted list is no list without entries if the VNF has levels and VNFCs."""
+    assert apply() == 0
+    (instance,) = tacker.instances.values()
+    values = instance[INFO].pop(name)
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 1
+    expected = f"Tacker does not report {missing} of the VNF instance {instance['id']} (v)."
+    assert expected in read_output(capfd)
+    instance[INFO][name] = values
+    assert run_command_line(["plan"]) == 0
+    assert "No changes." in read_output(capfd)
 
 
 def test_lists_without_entries_may_be_missing() -> None:

@@ -189,20 +189,48 @@ def test_conflict_of_a_running_operation_is_not_sent_again(
     def start_other_operation(request: str) -> None:
         if request.endswith(change.request):
             tacker.before_write.clear()
-            (identifier,) = tacker.instances
-            tacker.operations["other"] = {
-                "id": "other",
-                "operation": "MODIFY_INFO",
-                "operationState": "PROCESSING",
-                "vnfInstanceId": identifier,
-                "startTime": "2030",
-            }
+            start_operation(tacker, "PROCESSING")
             raise build_conflict()
 
     tacker.before_write.append(start_other_operation)
     assert run_command_line(["apply", "-auto-approve", "p.nfplan"]) == 1
     assert "Another operation of the VNF is in progress in Tacker" in read_output(capfd)
     assert tacker.changes == []
+
+
+def start_operation(tacker: Tacker, state: str) -> None:
+    """Start an operation as another client of Tacker."""
+    (identifier,) = tacker.instances
+    tacker.operations["other"] = {
+        "id": "other",
+        "operation": "SCALE",
+        "operationState": state,
+        "vnfInstanceId": identifier,
+        "startTime": "2030",
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [
+        ("STARTING", "Plan again once"),
+        ("PROCESSING", "Plan again once"),
+        ("FAILED_TEMP", "Retry it, roll it back or fail it in Tacker. Plan again once"),
+        ("ROLLING_BACK", "Plan again once"),
+    ],
+)
+def test_vnf_in_an_operation_of_others_is_not_read_as_unchanged(
+    tacker: Tacker, capfd: Capture, state: str, advice: str
+) -> None:
+    assert apply() == 0
+    start_operation(tacker, state)
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 1
+    output = read_output(capfd)
+    expected = "tacker_vnf.v: Another operation of the VNF is in progress in Tacker: SCALE"
+    assert f"{expected} ({state}), id other. {advice} it has ended." in output
+    tacker.operations["other"]["operationState"] = "COMPLETED"
+    assert run_command_line(["plan"]) == 0
 
 
 def test_level_changed_between_check_and_request_is_reported(
