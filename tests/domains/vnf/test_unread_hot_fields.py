@@ -122,6 +122,15 @@ def test_new_field_of_a_server_is_unread_with_its_position(
             "count",
             "existence",
         ),
+        (
+            (
+                "{type: OS::Heat::AutoScalingGroup, properties: {min_size: {get_param: n}, "
+                "max_size: 4, resource: "
+                "{type: OS::Nova::Server, properties: {flavor: worker.large, image: plain}}}}"
+            ),
+            "count",
+            "existence",
+        ),
         ("{type: OS::Neutron::Port, properties: {qos_policy: q}}", "qos_policy", "placement"),
     ],
 )
@@ -243,6 +252,20 @@ def test_existing_server_is_not_created(capfd: pytest.CaptureFixture[str]) -> No
     write_hot(resources=resources)
     document, _ = plan(capfd)
     assert [row["object"] for row in document["placement_changes"]] == ["v-a-0"]
+
+
+def test_existing_server_group_is_unread(capfd: pytest.CaptureFixture[str]) -> None:
+    resources = """resources:
+  group:
+    type: OS::Nova::ServerGroup
+    external_id: 0b7b1a2e-4c5d-4a4e-9a5f-6ac5bbd2bd1f"""
+    write_hot("scheduler_hints: { group: { get_resource: group } }", resources)
+    document, text = plan(capfd)
+    assert [(fact["field"], fact["may_change"]) for fact in document["unread"]] == [
+        ("external_id", ["placement"])
+    ]
+    assert "is not a server group" not in text
+    assert document["placement_changes"][0]["certainty"] is None
 
 
 def test_every_field_of_heat_is_in_a_list_or_unread() -> None:

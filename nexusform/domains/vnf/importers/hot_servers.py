@@ -78,6 +78,21 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     )
 
 
+def parse_existing_group(name: str, body: Node, template: Template) -> ServerGroup:
+    """Return the group of an OS::Nova::ServerGroup with an external_id.
+
+    It exists in the cloud: its policy and its members are unread.
+    """
+    template.notes.add_unread_fact(
+        body.get_node("external_id"),
+        ("server group", name),
+        "external_id",
+        Influence.PLACEMENT,
+        reason="the policy and the members of an existing server group are unknown",
+    )
+    return ServerGroup(name, "", "", 1, body, template.notes, template.is_repeated)
+
+
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
     """Return the policy of a server group.
 
@@ -375,7 +390,8 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     """
     name, body = resource
     properties = get_resource_properties(body)
-    min_size = _parse_count(template, find_first_field(properties, "min_size", "MinSize"))
+    min_node = find_first_field(properties, "min_size", "MinSize")
+    min_size = _parse_count(template, min_node)
     maximum = _parse_count(template, find_first_field(properties, "max_size", "MaxSize"))
     desired_node = find_first_field(properties, "desired_capacity", "DesiredCapacity", "size")
     desired = _parse_count(template, desired_node)
@@ -387,7 +403,9 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
         )
     # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
-    return _ScalingGroupSizes(minimum, maximum, initial, is_explicit, desired_node)
+    # Of the initial number.
+    node = min_node if desired_node.is_absent else desired_node
+    return _ScalingGroupSizes(minimum, maximum, initial, is_explicit, node)
 
 
 def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:

@@ -41,6 +41,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
     check_sriov_port,
     compute_group_repetition,
     get_resource_properties,
+    parse_existing_group,
     parse_server_group,
 )
 from nexusform.domains.vnf.importers.hot_values import (
@@ -73,6 +74,7 @@ _REPEATED_TYPES: Final = (
     "AWS::AutoScaling::AutoScalingGroup",
     "OS::Heat::ResourceGroup",
 )
+_SERVER_GROUP: Final = "OS::Nova::ServerGroup"
 _SERVERS: Final = ("OS::Nova::Server", "AWS::EC2::Instance")
 _MAX_DEPTH: Final = 8
 # Maximum number of resources; nested templates count on each use.
@@ -182,9 +184,12 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
     groups, scaling policies and nested templates. Others have no influence, or are unread.
     """
     template = context.template
-    if not _is_created(template, name, body):
-        return
     kind = get_declared_type(body)
+    reference = ResourceReference(template.scope, name)
+    if not _is_created(template, name, body):
+        if kind == _SERVER_GROUP and not body.get_node("external_id").is_absent:
+            reading.groups[reference] = parse_existing_group(name, body, template)
+        return
     properties = get_resource_properties(body)
     _add_unread_facts(reading, template, name, body)
     if kind in _SERVERS:
@@ -193,10 +198,8 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
         _add_scaling_group(reading, context, name, body)
     elif kind == "OS::Neutron::Port":
         check_sriov_port(name, properties, template)
-    elif kind == "OS::Nova::ServerGroup":
-        reading.groups[ResourceReference(template.scope, name)] = parse_server_group(
-            name, body, template
-        )
+    elif kind == _SERVER_GROUP:
+        reading.groups[reference] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
         _add_scaling_policy(reading, template, name, properties)
     elif _is_template_type(kind, reading.nested):
