@@ -29,12 +29,16 @@ class DiagnosticTraits(Struct, frozen=True):
     can cause it, a word of planning/conclusion/existing_findings.py; "" if every plan that reports
     it counts as the cause. `is_placement_advice`: advice on placements, dropped if the plan has
     errors. `hides_capacity`: data is missing, and the capacity of unknown VMs counts as free.
+    `hides_changes`: data is missing, so changes there are not detected. `hides_placements`: so is
+    data that decides on placements, so no changed binding is certain.
     """
 
     level: str = "warning"
     cause: str = ""
     is_placement_advice: bool = False
     hides_capacity: bool = False
+    hides_changes: bool = False
+    hides_placements: bool = False
 
 
 class DomainDeclaration(Struct, frozen=True, kw_only=True):
@@ -126,6 +130,7 @@ class LazyTable(Mapping[str, T]):
 
 _ADVICE: Final = DiagnosticTraits("advice")
 _NOTE: Final = DiagnosticTraits("note")
+_HIDES_PLACEMENTS: Final = DiagnosticTraits(hides_changes=True, hides_placements=True)
 _ARM_WHAT_IF: Final = (
     "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if "
     "--no-pretty-print"
@@ -257,7 +262,10 @@ _ALL: Final = (
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
             "hub-behaviour-differs": DiagnosticTraits("advice", "block"),
-            "unknown-member-health": _NOTE,
+            **dict.fromkeys(("not-captured", "unread-fleet-objects"), _HIDES_PLACEMENTS),
+            "unknown-member-health": replace(_HIDES_PLACEMENTS, level="note"),
+            # Content of clusters, by which no placement is decided.
+            "missing-snapshot": DiagnosticTraits(hides_changes=True),
             "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-elsewhere": _NOTE,
             "placement-members-share-machines": DiagnosticTraits(
@@ -315,7 +323,10 @@ _ALL: Final = (
         providers={"fleet": "providers.fleet:PROVIDER"},
         imports={"hub": "workflow.hub_import:import_hub"},
         reconcilers={"hub": "cli.hub_comparison:reconcile_with_hub"},
-        diagnostic_traits={"fields-owned-by-others": _NOTE},
+        diagnostic_traits={
+            "fields-owned-by-others": _NOTE,
+            "unknown-heartbeat-age": _HIDES_PLACEMENTS,
+        },
     ),
     DomainDeclaration(
         name="whatif",

@@ -12,7 +12,7 @@ PUBLIC = {
     ),
     "levels": (
         "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS "
-        "MISSING_VALUE VMS_WITHOUT_MACHINE"
+        "UNKNOWN_CHANGES_IDS UNKNOWN_PLACEMENTS_IDS MISSING_VALUE VMS_WITHOUT_MACHINE"
     ),
     "names": "escape_name escape_control_characters format_code_point INVISIBLE_PATTERN",
     "phrases": (

@@ -86,6 +86,14 @@ MISSING_VALUE: Final = "no-value-for-required-variable"
 UNKNOWN_CAPACITY_IDS: Final = frozenset(
     [VMS_WITHOUT_MACHINE, *(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)]
 )
+# Diagnostics about missing data, in which changes are not detected.
+UNKNOWN_CHANGES_IDS: Final = frozenset(
+    kind for kind, traits in _TRAITS.items() if traits.hides_changes
+)
+# Those of them about data that decides on placements.
+UNKNOWN_PLACEMENTS_IDS: Final = frozenset(
+    kind for kind, traits in _TRAITS.items() if traits.hides_placements
+)
 
 
 def get_diagnostic_level(diagnostic: Diagnostic) -> Level:

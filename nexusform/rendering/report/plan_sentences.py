@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
+from nexusform.diagnostics.levels import UNKNOWN_CHANGES_IDS
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
@@ -222,10 +223,6 @@ _WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configura
 _MISSING_DATA: Final = (
     "The data read is incomplete (see the warnings); changes there are not detected."
 )
-# Findings about data of a hub that decide on placements.
-_MISSING_HUB_DATA_IDS: Final = frozenset(
-    {"not-captured", "unknown-heartbeat-age", "unknown-member-health", "unread-fleet-objects"}
-)
 _NO_CHANGES_OF_LISTED_SITE: Final = (
     "No changes. Azure lists differences that no apply changes.",
     "They are below. Everything else that was read matches the configuration.",
@@ -348,9 +345,8 @@ def format_age(seconds: float) -> str:
 def _describe_missing_data(plan: Plan) -> str:
     """Return sentences on missing data and unread facts, "" for a plan that read everything."""
     ledger = plan.ledger
-    ids = {diagnostic.id for diagnostic in plan.diagnostics}
-    lacks_hub_data = not _MISSING_HUB_DATA_IDS.isdisjoint(ids)
-    is_missing = ledger.lacks_capacity_data or plan.has_unread_objects or lacks_hub_data
+    hides_changes = any(finding.id in UNKNOWN_CHANGES_IDS for finding in plan.diagnostics)
+    is_missing = ledger.lacks_capacity_data or plan.has_unread_objects or hides_changes
     unread = enclose("Not read: ", ledger.describe(), ".")
     return join_texts((_MISSING_DATA if is_missing else "", unread), " ")
 

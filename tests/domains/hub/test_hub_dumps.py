@@ -229,6 +229,11 @@ def test_unneeded_kinds_may_be_forbidden(hub: HubServer, run_command: CommandRun
         "stagedupdateruns"
     ) in said
     assert "conflicts with other placements are unknown" in said
+    # Everything that the configuration needs was read.
+    assert "The data read is incomplete" not in said
+    assert (
+        "data of the hub that were not read" not in run_command("plan", "-destroy", "-details")[1]
+    )
     forbid_paths(hub, lambda path: path.endswith("/clusterresourcebindings"))
     assert run_command("plan")[0] == 1
 

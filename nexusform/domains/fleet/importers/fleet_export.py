@@ -400,15 +400,18 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         if kind in reported_kinds:
             # One warning covers a kind without any snapshot.
             continue
+        is_pruned = False
         if kind not in uncaptured_kinds:
             text = f"{spec_field} {name} was not captured, so its content is unknown. {subject} it."
+            # A hub deletes old content that a cluster still has; policies of picks are the latest.
+            is_pruned = kind in _RESOURCE_SNAPSHOT_KINDS
         else:
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
             reported_kinds.add(kind)
         yield build_problem(
             first.file,
             first.find_position("spec", spec_field),
-            "not-captured",
+            "missing-snapshot" if is_pruned else "not-captured",
             text,
             Severity.WARNING,
         )
@@ -463,6 +466,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         (manifest.kind, format_object_key(manifest.namespace, manifest.name))
         for manifest in manifests
     }
+    uncaptured_kinds = find_uncaptured_kinds(manifests)
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
@@ -478,7 +482,8 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
                 f"{binding.title} uses it."
             )
             location = binding.find_position("spec", _OVERRIDE_LISTS[is_namespaced])
-            yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)
+            problem_id = "not-captured" if kind in uncaptured_kinds else "missing-snapshot"
+            yield build_problem(binding.file, location, problem_id, text, Severity.WARNING)
 
 
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:

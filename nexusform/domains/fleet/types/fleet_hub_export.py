@@ -5,7 +5,7 @@ Plans start from its bindings.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -13,9 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
+from nexusform.diagnostics.levels import UNKNOWN_PLACEMENTS_IDS
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import format_time
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
@@ -26,7 +28,6 @@ from nexusform.domains.fleet.importers.fleet_export import (
     check_observed_bindings,
     check_repeated_objects,
     find_external_manager,
-    find_uncaptured_kinds,
     list_conditions,
     read_placements,
     select_fleet_objects,
@@ -90,8 +91,6 @@ _TYPES: Final = {
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
 }
 _MAX_NAMES: Final = 4
-# Problems that leave out something that decides on placements.
-_INCOMPLETE_IDS: Final = frozenset({"unknown-member-health", "unread-fleet-objects"})
 # Attributes of observed bindings in addition to those in state.
 _OBSERVED_FIELDS: Final = make_object_type(
     "readiness failure apply", deleting=BOOL, overrides=ListType(STRING)
@@ -197,9 +196,8 @@ def build_hub_attributes(
     """
     manifests = reader.manifests
     unread = tuple(list_unread_facts(manifests))
-    missing_parts = list(build_missing_part_warnings(manifests))
     missing = [
-        *missing_parts,
+        *build_missing_part_warnings(manifests),
         *build_missing_snapshot_warnings(manifests),
         *build_missing_override_warnings(manifests),
     ]
@@ -228,13 +226,7 @@ def build_hub_attributes(
         for key, placement in sorted(placements.items())
     }
     hub_values = {
-        "is_complete": not (
-            unread
-            or missing_parts
-            or find_uncaptured_kinds(manifests)
-            or _INCOMPLETE_IDS.intersection(problem.id for problem in reader.problems)
-            or lacks_members
-        ),
+        "is_complete": is_complete(unread, problems),
         "placements": placement_values,
         "override_snapshots": dict(sorted(overrides.items())),
         "evictions": {
@@ -246,6 +238,11 @@ def build_hub_attributes(
         "managed_by": managers,
     }
     return DataResult({**hub_values, **values}, problems, unread_of_pods=unread)
+
+
+def is_complete(unread: Collection[UnreadFact], problems: Iterable[Problem]) -> bool:
+    """Return whether everything of a hub that decides on placements was read."""
+    return not unread and all(problem.id not in UNKNOWN_PLACEMENTS_IDS for problem in problems)
 
 
 def _select_user_objects(

@@ -11,7 +11,11 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
-from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_attributes
+from nexusform.domains.fleet.types.fleet_hub_export import (
+    FLEET_HUB_EXPORT,
+    build_hub_attributes,
+    is_complete,
+)
 from nexusform.domains.fleet.types.fleet_schemas import make_computed
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
@@ -110,12 +114,11 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return answer  # problems only
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
     attributes_read = {**answer.attributes, "id": dump["server"], "read_at": dump["read_at"]}
-    if dump.get("unlisted") or is_heartbeat_age_unknown(dump):
-        attributes_read["is_complete"] = False
     if "namespaces" in arguments and not attributes_read["member_clusters"]:
         # Unknown, not without members.
         attributes_read["member_clusters"] = None
         answer = replace(answer, problems=(*answer.problems, _UNKNOWN_MEMBERS))
+    attributes_read["is_complete"] = is_complete(answer.unread_of_pods, answer.problems)
     return replace(answer, attributes=attributes_read)
 
 
@@ -187,7 +190,7 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
             "them, but conflicts "
             "with other placements are unknown. Allow get and list of these kinds to see them."
         )
-        yield Problem((), "not-captured", detail, Severity.WARNING)
+        yield Problem((), "unread-conflicts", detail, Severity.WARNING)
 
 
 def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:

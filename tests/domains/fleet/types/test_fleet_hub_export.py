@@ -360,6 +360,22 @@ def test_change_is_certain_only_if_everything_was_read(
         assert ("data of the hub that were not read" in out) is bool(missing)
 
 
+def test_deleted_snapshot_of_a_cluster_leaves_changes_certain(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A hub deletes old content that a cluster still has. No placement is decided by it."""
+    items = build_healthy_hub()
+    items[-1]["spec"]["resourceSnapshotName"] = "web-9-snapshot"
+    write_hub(items)
+    run_command(capsys, "apply", "-auto-approve")
+    write_edited_configuration(
+        "manifest = each.value",
+        r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")',
+    )
+    _, out = run_command(capsys, "plan")
+    assert "exact unless members change" in out
+
+
 @pytest.mark.parametrize("name", ["uid", "resourceVersion"])
 def test_files_of_several_dumps_are_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     items = build_healthy_hub()
