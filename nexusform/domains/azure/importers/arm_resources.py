@@ -252,15 +252,25 @@ def iterate_unique_items(items: Iterable[ArmItem], noun: str) -> Iterator[tuple[
 
     Add a finding for an item without a name, or with the name of an earlier item.
     """
-    names: set[str] = set()
+    first_items: dict[str, ArmItem] = {}
     for name, item in iterate_named_items(items):
-        if name in names:
-            item.report(
-                "name", f"duplicate-{noun.lower()}", f'the {noun} "{name}" is listed twice.'
-            )
-        else:
-            names.add(name)
+        first_item = first_items.setdefault(name, item)
+        if first_item is item:
             yield name, item
+        else:
+            report_duplicate(item, first_item, noun, name)
+
+
+def report_duplicate(item: ArmItem, first_item: ArmItem, noun: str, name: str) -> None:
+    """Report an item with the name of an earlier one."""
+    first_id, second_id = (str(entry.read_value("id") or "") for entry in (first_item, item))
+    detail = f'the {noun} "{name}" is listed twice, with different values. Capture the list again.'
+    if normalize_id(first_id) != normalize_id(second_id):
+        detail = (
+            f'two resources are the {noun} "{name}": {first_id} and {second_id}. Names must differ '
+            "on a site, also in two resource groups."
+        )
+    item.report("name", f"duplicate-{noun.lower().replace(' ', '-')}", detail)
 
 
 def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem]]:

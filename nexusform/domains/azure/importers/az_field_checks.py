@@ -169,7 +169,7 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
     enum = KNOWN_VALUES.get(full_name) or read_azure_schema()["enums"].get(kind)
     if enum is None or value.casefold() in {known.casefold() for known in enum}:
         return ""
-    return f'the value "{value}" is not known'
+    return f'the effect of the value "{value}" is not known'
 
 
 def find_wrong_kinds(kind: str, items: Iterable[ArmItem]) -> Iterator[WrongKind]:

@@ -594,6 +594,7 @@ FAILED: Final = "platform-reports-failure"
 _BROKEN: Final = frozenset({"failed", "canceled", "cancelled"})
 _ERROR: Final = frozenset({"error", "failed"})
 _KIND_NAMES: Final = {
+    "racks": "rack",
     "bare_metal_machines": "machine",
     "kubernetes_clusters": "Kubernetes cluster",
     "agent_pools": "agent pool",

@@ -21,6 +21,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     normalize_id,
 )
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
+from nexusform.domains.azure.importers.azure_fields import read_enum
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE, MachineSku
@@ -264,9 +265,10 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine by name.
+    """Read the facts of a machine by name, in Azure's spelling.
 
-    Report absent ones: the machine then takes no new VM.
+    An absent or unknown value is UNKNOWN_STATE: the machine then takes no new VM. Report absent
+    ones; unknown ones are unread facts.
     """
     facts = dict(get_default_facts())
     absent: list[str] = []
@@ -276,7 +278,8 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
             facts["roles"] = list(parse_machine_roles(item.read_texts(fact.export_field)))
             continue
         text = item.read_text(fact.export_field)
-        facts[fact.name] = text or UNKNOWN_STATE
+        spellings = read_enum(f"BareMetalMachineProperties.{fact.export_field}")
+        facts[fact.name] = spellings.get((text or "").casefold(), UNKNOWN_STATE)
         if not text:
             absent.append(fact.export_field)
     if absent:

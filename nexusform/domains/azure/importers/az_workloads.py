@@ -31,6 +31,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     iterate_named_items,
     iterate_unique_items,
     normalize_id,
+    report_duplicate,
 )
 from nexusform.domains.azure.importers.az_records import (
     AzCluster,
@@ -458,11 +459,12 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
 
 
 def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
-    """Read the agent pools by lower-case cluster id.
+    """Read the agent pools by lower-case cluster id; report a second pool of the same id.
 
     Each list is sorted by creation time, then name.
     """
     by_cluster: dict[str, list[AzPool]] = {}
+    first_items: dict[str, ArmItem] = {}
     for item in items:
         pool_id = item.read_required_text("id")
         count = item.read_required_number("count")
@@ -473,6 +475,11 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
         cluster_id = owner.rpartition("/")[0]  # without /agentPools
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
+            continue
+        first_item = first_items.setdefault(normalize_id(pool_id), item)
+        if first_item is not item:
+            title = f"{extract_name(cluster_id)}/{name}"
+            report_duplicate(item, first_item, "agent pool", title)
             continue
         by_cluster.setdefault(normalize_id(cluster_id), []).append(
             _build_pool(item, name, pool_id, count, sku)

@@ -314,7 +314,11 @@ FIELDS: Final[Mapping[str, FieldList]] = {
     "KubernetesVersionValue": build_field_list("description version", {}, default=_ORDER),
 }
 
-# Values that nexusform knows, of fields with more values in the SDK.
+_FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled"})
+_RUNNING_STATUSES: Final = frozenset(
+    {"Available", "Error", "Provisioning", "Running", "Scheduling", "Stopped", "Unknown"}
+)
+# Values whose effect nexusform knows, of fields with more values in the SDK.
 KNOWN_VALUES: Final[Mapping[str, frozenset[str]]] = {
     "BareMetalMachineProperties.machineRoles": frozenset(
         f"{prefix}{role}{flag}"
@@ -322,6 +326,13 @@ KNOWN_VALUES: Final[Mapping[str, frozenset[str]]] = {
         for role in ("compute-plane", "control-plane", "management-plane")
         for flag in ("", "=true", "=false")
     ),
+    # An operation in progress may add, move or delete VMs.
+    "KubernetesClusterProperties.provisioningState": _FINAL_STATES | {"Created"},
+    "AgentPoolProperties.provisioningState": _FINAL_STATES,
+    "VirtualMachineProperties.provisioningState": _FINAL_STATES,
+    # A VM that ends leaves its machine.
+    "VirtualMachineProperties.detailedStatus": _RUNNING_STATUSES,
+    "KubernetesClusterNode.detailedStatus": _RUNNING_STATUSES,
     # A VM that is off may start on another machine.
     "VirtualMachineProperties.powerState": frozenset({"On"}),
     "KubernetesClusterNode.powerState": frozenset({"On"}),
@@ -356,3 +367,14 @@ def read_azure_schema() -> Mapping[str, Any]:
     path = resources.files(package).joinpath("assets", "azure_fields.json")
     schema: Mapping[str, Any] = json.loads(path.read_bytes())
     return schema
+
+
+def read_enum(field_name: str) -> Mapping[str, str]:
+    """Read the known values of a field such as `BareMetalMachineProperties.powerState`.
+
+    By the value without case.
+    """
+    type_name, _, name = field_name.partition(".")
+    schema = read_azure_schema()
+    values = schema["enums"].get(schema["types"][type_name].get(name), ())
+    return {value.casefold(): value for value in values}

@@ -56,7 +56,7 @@ from nexusform.language.evaluation_run import FileProblem
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Plan
-from nexusform.resource_types.machine_facts import CORDONED_STATUS
+from nexusform.resource_types.machine_facts import UNCORDONED
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.state import state_codec
@@ -347,11 +347,11 @@ def _convert_for_simulation(
 ) -> ImportedSiteObject:
     """Return the object with scheduler settings for a site.
 
-    An observed cordon becomes the argument `cordoned`.
+    An observed or unknown cordon becomes the argument `cordoned`.
     """
     if item.type == "nexus_site":
         return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
-    if item.attributes.get("cordon_status") == CORDONED_STATUS:
+    if item.attributes.get("cordon_status", UNCORDONED) != UNCORDONED:
         return replace(item, attributes={**item.attributes, "cordoned": True})
     return item
 

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_duration, parse_time
+from nexusform.documents.unread_facts import Influence
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_capture_commands import NOT_CAPTURED, VMS_NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
-from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
+from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory, read_sites
 from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_machine_roles
 from nexusform.domains.azure.importers.az_records import AzInventory
 from nexusform.domains.azure.importers.azure_fields import read_azure_schema
+from nexusform.resource_types.machine_facts import describe_unschedulable_reasons
 from tests.kill_points import scale_count
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
@@ -599,3 +601,75 @@ def test_single_rack_of_a_planned_site_is_read_before_the_others() -> None:
 def test_id_without_a_resource_group_is_read() -> None:
     assert extract_resource_group("/subscriptions/s/resourceGroups") == ""
     assert extract_resource_group("/subscriptions/s/resourcegroups/Lab/providers") == "Lab"
+
+
+@pytest.mark.parametrize("name", ["powerState", "readyState", "cordonStatus", "detailedStatus"])
+def test_unknown_status_of_a_machine_is_unknown_and_closes_it(name: str) -> None:
+    machine = {**build_machine(), name: "Strange"}
+    inventory, findings = read_documents(bare_metal_machines=[machine])
+    assert {f.id for f in findings} == {"not-read-for-placement"}
+    facts = inventory.machines[0].facts
+    assert describe_unschedulable_reasons(facts) == "in an unknown state"
+    assert "Strange" not in facts.values()
+    assert {fact.field for fact in inventory.unread} == {name}
+
+
+def test_status_of_a_machine_in_another_case_is_the_same_status() -> None:
+    statuses = {"powerState": "on", "readyState": "true", "detailedStatus": "PROVISIONED"}
+    machine = {**build_machine(cordonStatus="uncordoned"), **statuses}
+    read = read_documents(bare_metal_machines=[machine])
+    assert read[0].machines[0].facts == read_documents()[0].machines[0].facts
+    inventory, _ = read_documents(bare_metal_machines=[build_machine(cordonStatus="CORDONED")])
+    assert describe_unschedulable_reasons(inventory.machines[0].facts) == "cordoned"
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "is_final"),
+    [
+        ("kubernetes_clusters", "provisioningState", "Deleting", False),
+        ("kubernetes_clusters", "provisioningState", "Updating", False),
+        ("kubernetes_clusters", "provisioningState", "Succeeded", True),
+        ("agent_pools", "provisioningState", "Accepted", False),
+        ("agent_pools", "provisioningState", "Failed", True),
+        ("virtual_machines", "provisioningState", "Provisioning", False),
+        ("virtual_machines", "detailedStatus", "Terminating", False),
+        ("virtual_machines", "detailedStatus", "Running", True),
+    ],
+)
+def test_object_with_an_operation_in_progress_makes_hosts_uncertain(
+    kind: str, field: str, value: str, *, is_final: bool
+) -> None:
+    pool = {"id": f"{POOLS}/np1", "name": "np1", "count": 1, "vmSkuName": "NC_P22_112_v1"}
+    kinds = {
+        "kubernetes_clusters": [build_cluster(build_node("n", "m1"))],
+        "agent_pools": [pool],
+        "virtual_machines": [build_vm("v", "m1")],
+    }
+    kinds[kind][0][field] = value
+    inventory, _ = read_documents(**kinds)
+    facts = [(fact.field, fact.may_change) for fact in inventory.unread]
+    assert facts == ([] if is_final else [(field, Influence.PLACEMENT)])
+
+
+def test_failed_rack_is_reported() -> None:
+    _, findings = read_sites(build_documents(racks=[build_rack(provisioningState="Failed")]))
+    assert any("1 rack of site is Failed (reported by Azure): r1" in f.detail for f in findings)
+
+
+def test_agent_pool_listed_twice_is_an_error() -> None:
+    pool = {"id": f"{POOLS}/np1", "name": "np1", "count": 1, "vmSkuName": "NC_P22_112_v1"}
+    clusters = [build_cluster(build_node("n", "m1"))]
+    second = {**pool, "id": f"{POOLS.upper()}/NP1", "count": 6}
+    _, findings = read_documents(kubernetes_clusters=clusters, agent_pools=[pool, second])
+    assert [(f.id, f.severity, f.position_text) for f in findings] == [
+        ("duplicate-agent-pool", Severity.ERROR, "[1].name")
+    ]
+    assert 'the agent pool "K/NP1" is listed twice, with different values' in findings[0].detail
+
+
+def test_vms_of_one_name_in_two_groups_are_named_by_their_ids() -> None:
+    first = build_vm("v", "m1")
+    second = {**first, "id": first["id"].replace("Managed", "Other")}
+    _, findings = read_documents(virtual_machines=[first, second])
+    assert [f.id for f in findings] == ["duplicate-vm"]
+    assert f"{first['id']} and {second['id']}. Names must differ on a site" in findings[0].detail
