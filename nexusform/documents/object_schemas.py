@@ -66,16 +66,23 @@ def _has_field(_type_name: str, _field: str) -> str:
     return ""
 
 
+def _is_known_value(_type_name: str, _field: str, _kind: str, _value: Any) -> str:
+    """Return no reason: every value of the right kind is read."""
+    return ""
+
+
 class ObjectSchema(Struct, frozen=True):
     """Schema of objects: the fields of a type, and its closed list.
 
     A type without a list (None) may have further fields. `explain_absence` returns why the version
-    of an object has no such field of a type, "" if it has one.
+    of an object has no such field of a type, "" if it has one. `explain_unknown_value` returns why
+    a scalar of a field and kind is not read, "" if it is.
     """
 
     get_fields: Callable[[str], Mapping[str, str]]
     get_list: Callable[[str], FieldList | None]
     explain_absence: Callable[[str, str], str] = _has_field
+    explain_unknown_value: Callable[[str, str, str, Any], str] = _is_known_value
 
     def list_unread_parts(
         self,
@@ -103,13 +110,16 @@ class ObjectSchema(Struct, frozen=True):
         for name, part in present.items():
             if name in types and name not in unread_names:
                 yield from self._list_parts_of_value(
-                    part, types[name], (*path, name), f"{prefix}{name}"
+                    part, types[name], (*path, name), f"{prefix}{name}", (type_name, name)
                 )
 
     def _list_parts_of_value(
-        self, value: Any, kind: str, path: Path, name: str
+        self, value: Any, kind: str, path: Path, name: str, field: tuple[str, str]
     ) -> Iterator[UnreadPart]:
-        """List the unread parts of a value of a kind, or the value itself if it is of another."""
+        """List the unread parts of a value of a kind, or the value itself if it is of another.
+
+        `field` is the one that holds the value, after its type.
+        """
         expected = CONTAINERS.get(kind[0]) or SCALARS.get(kind, FieldKind.OBJECT)
         if value is None:
             return
@@ -118,12 +128,18 @@ class ObjectSchema(Struct, frozen=True):
             yield UnreadPart(path, name, reason=reason)
         elif kind[0] == "[":
             for index, item in enumerate(value):
-                yield from self._list_parts_of_value(item, kind[1:], (*path, index), name)
+                yield from self._list_parts_of_value(item, kind[1:], (*path, index), name, field)
         elif kind[0] == "{":
             for key, item in value.items():
-                yield from self._list_parts_of_value(item, kind[1:], (*path, key), f"{name}.{key}")
+                yield from self._list_parts_of_value(
+                    item, kind[1:], (*path, key), f"{name}.{key}", field
+                )
         elif kind not in SCALARS:
             yield from self.list_unread_parts(value, kind, path=path, prefix=f"{name}.")
+        else:
+            reason = self.explain_unknown_value(*field, kind, value)
+            if reason:
+                yield UnreadPart(path, name, reason=reason)
 
 
 def build_unread_fact(

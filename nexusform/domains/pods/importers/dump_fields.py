@@ -16,12 +16,13 @@ from nexusform.documents.object_schemas import ObjectSchema, UnreadPart, build_u
 from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
 from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.pods.importers.kubernetes_schemas import (
+    explain_unknown_value,
     find_kind_type,
     get_type_fields,
     list_kind_names,
     list_unread_parts,
 )
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 
 _ON_NODE: Final = "the containers, on the node of their pod"
 _CONTAINER: Final = build_field_list(
@@ -141,13 +142,41 @@ def _list_unread_parts(
     yield from list_unread_parts(body, cluster_version, _get_list)
     yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
     yield from list_wrong_server_values(body, "status", f"{type_name}Status")
+    if body["kind"] == "Node":
+        amounts = get_mapping(body, "status", "allocatable")
+        for name in ("cpu", "memory", "pods"):
+            if amounts.get(name) in (None, ""):
+                field = f"status.allocatable.{name}"
+                yield UnreadPart(("status",), field, reason="the node does not report it")
+
+
+@cache
+def _list_builtin_groups() -> Mapping[str, frozenset[str]]:
+    """List the API groups of Kubernetes' own kinds, by kind."""
+    groups: dict[str, set[str]] = {}
+    for version, kind in list_kind_names():
+        groups.setdefault(kind, set()).add(version.rpartition("/")[0])
+    return {kind: frozenset(names) for kind, names in groups.items()}
+
+
+def is_custom_namesake(body: Mapping[str, Any]) -> bool:
+    """Return whether an object is a custom one with the kind of a built-in object.
+
+    An example is the Node of longhorn.io.
+    """
+    group = str(body.get("apiVersion") or "v1").rpartition("/")[0]
+    builtin_groups = _list_builtin_groups().get(str(body.get("kind")))
+    # Groups of custom kinds are domains. `extensions` had built-in kinds.
+    return "." in group and builtin_groups is not None and group not in builtin_groups
 
 
 def list_wrong_server_values(
     body: Mapping[str, Any], name: str, type_name: str
 ) -> Iterator[UnreadPart]:
     """List the values of a wrong kind in a part that servers set, and may add fields to."""
-    schema = ObjectSchema(_get_server_fields, lambda _: None)
+    schema = ObjectSchema(
+        _get_server_fields, lambda _: None, explain_unknown_value=explain_unknown_value
+    )
     yield from schema.list_unread_parts({name: body.get(name)}, "", {name: type_name})
 
 

@@ -17,7 +17,7 @@ from nexusform.documents.unread_facts import UnreadFact
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
-from nexusform.domains.pods.importers.dump_fields import list_unread_facts
+from nexusform.domains.pods.importers.dump_fields import is_custom_namesake, list_unread_facts
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities
 from nexusform.domains.pods.importers.kubernetes_volumes import (
     Storage,
@@ -185,7 +185,8 @@ class ObservedNode(Struct, frozen=True):
     Sizes of images are in bytes. The version is () if unknown.
 
     `ready` is the status of its Ready condition ("" without one), `heartbeat` its newest heartbeat
-    in seconds since 1970. `declared_features` are those of its kubelet.
+    in seconds since 1970. `coming_taints` are the keys of those that its conditions lead to.
+    `declared_features` are those of its kubelet.
     """
 
     name: str
@@ -200,6 +201,8 @@ class ObservedNode(Struct, frozen=True):
     version: tuple[int, ...] = ()
     ready: str = ""
     heartbeat: int = 0
+    coming_taints: tuple[str, ...] = ()
+    is_terminating: bool = False
     declared_features: tuple[str, ...] = ()
 
 
@@ -252,6 +255,15 @@ class KubectlSnapshot(Struct, frozen=True):
     def observation_time(self) -> int:
         """Newest heartbeat of a node in seconds since 1970, 0 if unknown."""
         return max((node.heartbeat for node in self.nodes), default=0)
+
+    @property
+    def oldest_ready_node(self) -> ObservedNode | None:
+        """Ready node with the oldest heartbeat, None if unknown.
+
+        A ready node reports at least every five minutes.
+        """
+        nodes = (node for node in self.nodes if node.ready == "True" and node.heartbeat)
+        return min(nodes, key=lambda node: node.heartbeat, default=None)
 
     @property
     def is_complete(self) -> bool:
@@ -385,7 +397,7 @@ def list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator
 def _list_located_objects(
     name: str, content: bytes, findings: list[Problem]
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the objects of a `kubectl get` output with their paths.
+    """Yield the objects of a `kubectl get` output with their paths, but no custom namesakes.
 
     Any other text gives one finding.
     """
@@ -402,7 +414,8 @@ def _list_located_objects(
             listed = [((*start, "items", index), item) for index, item in enumerate(items)]
         for path, body in listed:
             if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
-                yield path, body
+                if not is_custom_namesake(body):
+                    yield path, body
                 continue
             place = enclose(" (", format_path(path), ")")
             detail = (
@@ -623,6 +636,8 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         version=parse_version(get_text(body, "version")),
         ready=get_text(body, "ready"),
         heartbeat=int(body.get("heartbeat", 0)),
+        coming_taints=tuple(get_list(body, "coming_taints")),
+        is_terminating=body.get("terminating") is True,
         declared_features=tuple(map(str, get_list(body, "declaredFeatures"))),
     )
 

@@ -117,8 +117,21 @@ def list_unread_parts(
         )
         return
     fields = {name: part for name, part in body.items() if name not in ("metadata", "status")}
-    schema = ObjectSchema(get_type_fields, get_list, partial(_explain_absence, version))
+    schema = ObjectSchema(
+        get_type_fields, get_list, partial(_explain_absence, version), explain_unknown_value
+    )
     yield from schema.list_unread_parts(fields, _load_schemas().kinds[kind].type)
+
+
+def explain_unknown_value(type_name: str, field: str, kind: str, value: Any) -> str:
+    """Return why a value of a field is unknown: a word of a newer version, or no quantity.
+
+    The result is "" for a known value.
+    """
+    if kind == "q" and value != "":
+        return check_quantity(value)
+    choices = parse_field_rules().get(type_name, {}).get(field, _NO_RULE).choices
+    return "" if not choices or value in (*choices, "") else f"its value {value} is unknown"
 
 
 def list_kind_names() -> list[tuple[str, str]]:
@@ -405,6 +418,7 @@ core_v1.ReplicationController spec!
 core_v1.ReplicationControllerSpec template! replicas0.. minReadySeconds0..
 core_v1.ResourceFieldSelector resource!
 core_v1.ResourceQuotaSpec hard:amount
+    scopes=Terminating|NotTerminating|BestEffort|NotBestEffort|PriorityClass|CrossNamespacePodAffinity|VolumeAttributesClass
 core_v1.ResourceRequirements limits:amount requests:amount
 core_v1.SecretEnvSource name!
 core_v1.SecretKeySelector key!:datakey

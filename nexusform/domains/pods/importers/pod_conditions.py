@@ -18,6 +18,13 @@ _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 CONTAINERS: Final = ("containers", "initContainers")
 _STATUSES: Final = {"initContainers": "initContainerStatuses", "containers": "containerStatuses"}
 NOT_READY: Final = "NotReady"
+# Taints by the conditions of nodes that lead to them (pkg/controller/nodelifecycle).
+_CONDITION_TAINTS: Final = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
 
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +86,8 @@ def parse_time(text: Any) -> int:
 def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a node's Ready condition ("" without one), and its newest heartbeat.
 
-    Seconds since 1970.
+    In seconds since 1970. `coming_taints` are those that the node gets by its conditions.
+    `is_terminating`: it is being deleted.
     """
     status = get_mapping(body, "status")
     ready = get_text(_find_condition(status, "Ready"), "status")
@@ -87,7 +95,17 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         (parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")),
         default=0,
     )
-    return {"ready": ready, "heartbeat": newest}
+    coming_taints = [
+        taint
+        for condition, taint in _CONDITION_TAINTS.items()
+        if get_text(_find_condition(status, condition), "status") == "True"
+    ]
+    return {
+        "ready": ready,
+        "heartbeat": newest,
+        "coming_taints": coming_taints,
+        "terminating": get_value_at_path(body, "metadata", "deletionTimestamp") is not None,
+    }
 
 
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:

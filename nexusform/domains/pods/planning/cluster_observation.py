@@ -84,8 +84,8 @@ class ObservedCluster(Struct, frozen=True):
     re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
     `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has
     predicted since. `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing
-    in the snapshot. `plan_names` are those of the nodes by their names in the snapshot,
-    `attributes` those of the data block that read it.
+    in the snapshot. `unmatched_vms` have no listed node. `plan_names` are those of the nodes
+    by their names in the snapshot, `attributes` those of the data block that read it.
     """
 
     cluster: NodeCluster
@@ -99,6 +99,7 @@ class ObservedCluster(Struct, frozen=True):
     waiting_pods: tuple[ExistingPod, ...] = ()
     snapshot: KubectlSnapshot = KubectlSnapshot()
     unready_nodes: frozenset[str] = frozenset()
+    unmatched_vms: tuple[str, ...] = ()
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
     unlisted_usage: _UsageByQuota = MappingProxyType({})
     plan_names: Mapping[str, str] = MappingProxyType({})
@@ -190,11 +191,10 @@ def match_cluster_snapshot(
         # "": they have no node.
         waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
         snapshot=snapshot,
-        unready_nodes=frozenset(
-            name for name, node in registered if _is_unready_without_taint(node)
-        ),
+        unready_nodes=frozenset(name for name, node in registered if _has_coming_taint(node)),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
         unlisted_usage=_find_unlisted_usage(snapshot),
+        unmatched_vms=tuple(name for name in cluster.node_by_name if name not in registered_names),
         plan_names=plan_names,
     )
 
@@ -227,11 +227,16 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
     return manifest
 
 
-def _is_unready_without_taint(node: ObservedNode) -> bool:
-    """Return True for a node that is not ready, but has no taint for it yet."""
+def _has_coming_taint(node: ObservedNode) -> bool:
+    """Return whether a node is being deleted, or lacks a taint that its conditions lead to."""
+    taint_keys = {taint.key for taint in node.taints}
     # "": it has no Ready condition.
     is_unready = node.ready not in ("", "True")
-    return is_unready and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints)
+    return (
+        node.is_terminating
+        or (is_unready and _UNREADY_TAINTS.isdisjoint(taint_keys))
+        or not taint_keys.issuperset(node.coming_taints)
+    )
 
 
 def _resolve_vm_name(
@@ -447,6 +452,8 @@ def _warn_mismatches(
             "or provider id. "
             "Pods may run there; only a label can name the machine."
         )
+        if not observed_cluster.plan_names.keys() - set(observed_cluster.unknown_nodes):
+            detail += " No node matches: the files may show another cluster."
         yield build_warning("node-without-vm", detail, block.header_span, block=block.header)
     if observed_cluster.lost_pod_count:
         count = observed_cluster.lost_pod_count

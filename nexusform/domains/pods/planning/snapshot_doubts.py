@@ -82,16 +82,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
     if not snapshot.nodes:
         return  # no snapshot
     yield from _list_unlisted_pods(snapshot)
-    observed = snapshot.observation_time
-    # seconds, 0 if unknown.
-    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0
-    if age > _HOUR:
-        time = datetime.fromtimestamp(observed, UTC)
-        detail = (
-            f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them "
-            "again."
-        )
-        yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
+    yield from _list_wrong_times(snapshot, int(datetime.fromisoformat(now).timestamp()))
     if all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
         yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
@@ -128,6 +119,35 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
                 if effect in _SCALED
                 else doubt
             )
+
+
+def _list_wrong_times(snapshot: KubectlSnapshot, now: int) -> Iterator[SnapshotUncertainty]:
+    """Yield the doubt if the files are old, of several times, or of the future."""
+    newest = snapshot.observation_time
+    node = snapshot.oldest_ready_node
+    # 0 if unknown.
+    oldest = newest if node is None else node.heartbeat
+    if not oldest:
+        return
+    if newest - now > _HOUR:
+        detail = (
+            f"The files show the cluster as of {_format_time(newest)}, after this plan. Check the "
+            "clocks."
+        )
+        yield SnapshotUncertainty("files of the future", "old-cluster-files", detail)
+    elif node is not None and newest - oldest > _HOUR:
+        detail = (
+            f"The files show node {node.name} as of {_format_time(oldest)}, and another one as of "
+            f"{_format_time(newest)}. Create all files again, at one time."
+        )
+        yield SnapshotUncertainty("files of several times", "old-cluster-files", detail)
+    elif now - oldest > _HOUR:
+        detail = f"The files show the cluster as of {_format_time(newest)}. Create them again."
+        yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
+
+
+def _format_time(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M on %Y-%m-%d} (UTC)"
 
 
 def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
@@ -173,11 +193,17 @@ def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
     assumption, warning_id = "fields that were not read", "fields-not-read"
     if other_fields:
         names = format_first_items(other_fields, 4)
-        detail = f"nexusform does not read these fields: {names}. They may change every placement."
+        detail = (
+            f"nexusform does not read these fields, or their values: {names}. They "
+            "may change every placement."
+        )
         yield SnapshotUncertainty(assumption, warning_id, detail)
     if claim_fields:
         names = format_first_items(list(claim_fields), 4)
-        detail = f"nexusform does not read these fields: {names}. They may move pods with claims."
+        detail = (
+            f"nexusform does not read these fields, or their values: {names}. They "
+            "may move pods with claims."
+        )
         is_affected = partial(_is_dependent, kinds=frozenset().union(*claim_fields.values()))
         yield SnapshotUncertainty(assumption, warning_id, detail, is_affected)
 
@@ -233,7 +259,7 @@ def find_pods_in_doubt(
     included; `now` is the time of planning (ISO 8601).
     """
     outcomes = list(outcomes)
-    snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
+    snapshot_doubts = tuple(_list_doubts(observed, now))
     all_hooks = _list_admission_hooks(manifests)
     observed_hooks = _list_admission_hooks(observed.objects)
     new_hooks = [item for item in all_hooks if item not in observed_hooks]
@@ -282,6 +308,15 @@ def find_pods_in_doubt(
         if assumption:
             doubts.setdefault(outcome.key, PodDoubt(assumption))
     return doubts
+
+
+def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncertainty]:
+    """Yield the doubts about a snapshot, and about its nodes beside the VMs of the plan."""
+    yield from list_snapshot_doubts(observed.snapshot, now)
+    if observed.unknown_nodes and observed.unmatched_vms:
+        # A node may be listed under another name, and then counts twice.
+        detail = "Nodes match no VM, and VMs match no node."
+        yield SnapshotUncertainty("nodes that match no VM", "node-without-vm", detail)
 
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:

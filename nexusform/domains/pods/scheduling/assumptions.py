@@ -77,7 +77,7 @@ _PERMANENT_REASONS: Final = (
 class PredictionScenario(Struct, frozen=True):
     """Input of a prediction.
 
-    `waiting_pods` are Pending pods of others, `unready_nodes` have no taint for it yet.
+    `waiting_pods` are Pending pods of others, `unready_nodes` will get a taint, or leave.
     """
 
     cluster: Cluster
@@ -581,7 +581,7 @@ def _list_scenarios_with_other_timing(
 
 
 def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
-    """Yield the scene with the coming taints of unready nodes."""
+    """Yield the scene with the coming taints of unready and leaving nodes."""
     if not scene.unready_nodes:
         # No taint is coming.
         return
@@ -594,7 +594,7 @@ def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Ite
         nodes.append(replace(node, taints=node.taints + coming_taints) if is_unready else node)
     name = min(scene.unready_nodes)
     yield (
-        f"once {name} has its taint",
+        f"once {name} takes no pods",
         replace(scene, cluster=replace(scene.cluster, nodes=tuple(nodes))),
     )
 

@@ -523,3 +523,70 @@ def test_cost_of_certainty_grows_with_the_number_of_workloads(
     small = count_calls_of_certainty(20, monkeypatch)
     large = count_calls_of_certainty(40, monkeypatch)
     assert 0 < large < 2.4 * small
+
+
+def change_node(section: str, **fields: Any) -> dict[str, Any]:
+    body = build_node("a-np-1", "16")
+    return {**body, section: {**body[section], **fields}}
+
+
+@pytest.mark.parametrize(
+    ("node", "assumption"),
+    [
+        (
+            change_node("metadata", deletionTimestamp="2026-01-01T00:00:00Z"),
+            "nodes that are not ready",
+        ),
+        (
+            change_node("status", conditions=[{"type": "DiskPressure", "status": "True"}]),
+            "nodes that are not ready",
+        ),
+        (
+            change_node("spec", taints=[{"key": "a", "effect": "NoScheduleLater"}]),
+            "fields that were not read",
+        ),
+        (change_node("status", allocatable={"cpu": "16 cores"}), "fields that were not read"),
+        (change_node("status", allocatable=None), "fields that were not read"),
+    ],
+)
+def test_node_that_may_leave_or_is_partly_unknown(node: dict[str, Any], assumption: str) -> None:
+    result = require_success(plan_observed(ONE, *add_standard_objects(BIG[0], node)))
+    assert list_certainties(result) == {"web-0": (False, assumption)}
+
+
+def test_amount_of_a_pod_that_is_no_quantity_is_not_zero() -> None:
+    pod = build_pod("other", "a-np-1", "lots")
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, pod)))
+    assert list_certainties(result) == {"web-0": (False, "fields that were not read")}
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "assumption"),
+    [
+        ("2025-06-01T00:00:00Z", "files of several times"),
+        ("2026-06-01T00:00:00Z", "files of the future"),
+    ],
+)
+def test_files_of_several_times_are_not_certain(heartbeat: str, assumption: str) -> None:
+    nodes = (set_ready_condition(BIG[0], "True"), set_ready_condition(BIG[1], "True", heartbeat))
+    result = require_success(plan_observed(ONE, *add_standard_objects(*nodes)))
+    assert list_certainties(result) == {"web-0": (False, assumption)}
+    assert "old-cluster-files" in list_warning_ids(result)
+
+
+def test_custom_object_with_the_name_of_a_built_in_kind_is_another_object() -> None:
+    metadata = {"name": "a-np-1", "namespace": "longhorn-system"}
+    node = {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": metadata}
+    pod = {**build_pod("other", "a-np-1", "15"), "apiVersion": "example.com/v1"}
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, node, pod)))
+    assert list_certainties(result) == {"web-0": (True, None)}
+    assert "pending-pods" not in list_warning_ids(result)
+
+
+def test_nodes_of_another_cluster_are_not_certain() -> None:
+    result = require_success(
+        plan_observed(ONE, *add_standard_objects(build_node("x-0", "16"), build_node("x-1")))
+    )
+    assert list_certainties(result) == {"web-0": (False, "nodes that match no VM")}
+    (warning,) = [item for item in result.plan.diagnostics if item.id == "node-without-vm"]
+    assert "may show another cluster" in warning.detail
