@@ -22,5 +22,6 @@ PUBLIC = {
     ),
     "memory": "MemoryBackend",
     "local_file": "is_local_state",
+    "local_lock": "is_process_dead",
     "state_files": "JournalFile",
 }

@@ -55,15 +55,10 @@ class WebRequest(Struct, frozen=True):
 
 
 class WebResponse(Struct, frozen=True):
-    """Complete response.
-
-    `is_empty`: the server declared no content, by length or status. `headers` have names in lower
-    case.
-    """
+    """Complete response; `headers` have names in lower case."""
 
     status: int
     content: bytes
-    is_empty: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -207,7 +202,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     status = int(answer.status)
     # They have no content.
     if status in (204, 304):
-        return WebResponse(status, b"", is_empty=True)
+        return WebResponse(status, b"")
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
         raise WebError(
@@ -229,8 +224,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
             raise WebError("the answer is empty")
     elif len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
-    # Declared as empty.
-    return WebResponse(status, content, is_empty=length == 0)
+    return WebResponse(status, content)
 
 
 def _read_declared_length(answer: Any) -> int | None:

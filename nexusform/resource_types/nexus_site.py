@@ -14,10 +14,16 @@ from nexusform.resource_types.shared_arguments import (
     check_whole_numbers,
     get_known_blocks,
 )
-from nexusform.scheduling.listing.site_listing import LISTING_KEY, read_listing
+from nexusform.scheduling.listing.site_listing import LISTING_KEY, LISTING_TYPE, read_listing
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInventory, SiteSettings
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    make_private_entry,
+)
 from nexusform.schemas.value_types import NUMBER, STRING
 
 _MAXIMUM_PERCENTAGE: Final = 100
@@ -88,6 +94,7 @@ _SCHEMA: Final = BlockSchema(
     {"id": build_id_attribute("<site>"), "name": build_name_attribute("site")},
     {"scheduler": _SCHEDULER, "update_strategy": _UPDATE_STRATEGY},
     "An Operator Nexus instance: one or more racks of bare-metal machines.",
+    private={LISTING_KEY: make_private_entry(LISTING_TYPE, "Racks and machines as listed.")},
 )
 build_id: Final = build_id_builder("name")
 

@@ -95,6 +95,8 @@ class AttributeSchema(Struct, frozen=True):
     `required_members`: members that objects in the value have in every state, as dotted names
     without list positions and keys of maps. The readers of other members have a default.
     `optional_elements`: number of the last elements of its tuples that may be absent in state.
+    `fractional_elements`: positions of numbers in its tuples that may have a fraction; the others
+    are whole.
     """
 
     type: Type
@@ -125,6 +127,7 @@ class AttributeSchema(Struct, frozen=True):
     member_choices: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     required_members: tuple[str, ...] = ()
     optional_elements: int = 0
+    fractional_elements: tuple[int, ...] = ()
 
     @property
     def is_configurable(self) -> bool:
@@ -226,19 +229,35 @@ def find_schema(
 
 
 def make_private_entry(
-    kind: ListType | MapType | ObjectType, description: str, *, optional_elements: int = 0
+    kind: ListType | MapType | ObjectType,
+    description: str,
+    *,
+    optional_elements: int = 0,
+    fractional_elements: tuple[int, ...] = (),
 ) -> AttributeSchema:
-    """Return the schema of an entry; `optional_elements` are the last ones of its rows."""
-    return AttributeSchema(kind, description, computed=True, optional_elements=optional_elements)
+    """Return the schema of an entry; the elements are those of its rows (see AttributeSchema)."""
+    return AttributeSchema(
+        kind,
+        description,
+        computed=True,
+        optional_elements=optional_elements,
+        fractional_elements=fractional_elements,
+    )
 
 
 # Machine, name, cores, memory, disk, number of cells; then the numbers of the cells, if known.
 _VM_ROWS: Final = ListType(
     TupleType((STRING, STRING, NUMBER, NUMBER, NUMBER, NUMBER, ListType(NUMBER)))
 )
+# The memory.
+_FRACTIONAL: Final = (3,)
 COMMON_PRIVATE: Final[Mapping[str, AttributeSchema]] = {
-    UNMANAGED_KEY: make_private_entry(_VM_ROWS, "Unmanaged VMs.", optional_elements=1),
-    FORGOTTEN_KEY: make_private_entry(_VM_ROWS, "Forgotten VMs.", optional_elements=1),
+    UNMANAGED_KEY: make_private_entry(
+        _VM_ROWS, "Unmanaged VMs.", optional_elements=1, fractional_elements=_FRACTIONAL
+    ),
+    FORGOTTEN_KEY: make_private_entry(
+        _VM_ROWS, "Forgotten VMs.", optional_elements=1, fractional_elements=_FRACTIONAL
+    ),
     UNREAD_KEY: make_private_entry(
         ListType(TupleType((STRING, STRING, STRING, STRING, NUMBER, STRING, STRING))),
         "Unread facts: kind, name, field, file, line, influence, reason.",

@@ -104,7 +104,10 @@ def _build_body_check(schema: BlockSchema) -> _Check:
 def _build_attribute_check(attribute: AttributeSchema) -> _Check:
     """Build the check of an attribute: its type, choices, bounds and members."""
     check = _build_type_check(
-        attribute.type, attribute.required_members, attribute.optional_elements
+        attribute.type,
+        attribute.required_members,
+        attribute.optional_elements,
+        attribute.fractional_elements,
     )
     has_limits = attribute.minimum is not None or bool(attribute.choices)
     if has_limits and attribute.type.__class__ is PrimitiveType:
@@ -189,12 +192,16 @@ def _build_block_check(block: NestedBlock) -> _Check:
 
 @lru_cache(maxsize=1024)
 def _build_type_check(
-    value_type: Type, required_members: tuple[str, ...] = (), optional_elements: int = 0
+    value_type: Type,
+    required_members: tuple[str, ...] = (),
+    optional_elements: int = 0,
+    fractional_elements: tuple[int, ...] = (),
 ) -> _Check:
     """Build the check of all values of a type.
 
     `required_members` are dotted names of members of its objects, `optional_elements` the number of
-    the last elements that its tuples may lack.
+    the last elements that its tuples may lack, `fractional_elements` the positions of numbers in
+    its tuples that may have a fraction.
     """
     if value_type is DYNAMIC:
         return lambda _value, _path: iter(())
@@ -224,17 +231,35 @@ def _build_type_check(
         check_element = _build_type_check(value_type.element, required_members)
         return partial(_check_map, check_element, rejects_null)
     if isinstance(value_type, TupleType):
-        return partial(
-            _check_tuple, tuple(map(_build_element_check, value_type.elements)), optional_elements
+        checks_by_position = tuple(
+            _check_number_from_zero
+            if element == NUMBER and position in fractional_elements
+            else _build_element_check(element)
+            for position, element in enumerate(value_type.elements)
         )
-    return partial(
-        _check_list, _build_type_check(value_type.element, required_members, optional_elements)
+        return partial(_check_tuple, checks_by_position, optional_elements)
+    check_element = _build_type_check(
+        value_type.element, required_members, optional_elements, fractional_elements
     )
+    return partial(_check_list, check_element)
 
 
 def _build_element_check(element: Type) -> _Check:
-    """Build the check of an element of a tuple; a number is at least 0."""
-    return _check_number_from_zero if element == NUMBER else _build_type_check(element)
+    """Build the check of an element of a tuple.
+
+    A number, alone or in a list, is whole and at least 0. A tuple may be null.
+    """
+    if element == NUMBER:
+        return _check_count_from_zero
+    if element == ListType(NUMBER):
+        return partial(_check_list, _check_count_from_zero)
+    check = _build_type_check(element)
+    return partial(_check_unless_null, check) if isinstance(element, TupleType) else check
+
+
+def _check_unless_null(check: _Check, value: Any, path: Path) -> Iterator[Problem]:
+    if value is not None:
+        yield from check(value, path)
 
 
 def _select_below(name: str, members: tuple[str, ...]) -> tuple[str, ...]:

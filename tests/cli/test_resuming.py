@@ -151,6 +151,36 @@ def test_next_apply_completes_a_killed_apply_first(nf: Shell) -> None:
     assert nf("plan", "-detailed-exitcode")[0] == 0
 
 
+def test_run_without_lock_beside_a_running_apply_does_not_call_it_interrupted(nf: Shell) -> None:
+    interrupt_apply(nf)
+    journal = STATE.with_name("nexusform.nfstate.journal")
+    (lock_file,) = Path("state").glob("*.lock*")
+    dead_lock = lock_file.read_text()
+    assert "Apply interrupted" in nf("plan", "-lock=false")[1]
+    # The holder lives: it is this process.
+    lock = json.loads(dead_lock) | {"Pid": os.getpid(), "Start": ""}
+    lock_file.write_text(json.dumps(lock))
+    before = (STATE.read_bytes() if STATE.exists() else b"", journal.read_bytes())
+    code, told = nf("plan", "-lock=false")
+    assert code == 0, told
+    assert "Apply interrupted" not in told
+    assert "An apply of " in told
+    assert f"is in progress (lock {lock['ID']})" in told
+    for words in (
+        ["apply", "-auto-approve", "-lock=false"],
+        ["apply", "-resume", "-lock=false"],
+        ["state", "rm", "-lock=false", "nexus_site.lab"],
+    ):
+        code, told = nf(*words)
+        assert code == 1, words
+        assert "is in progress" in told, (words, told)
+        assert "nterrupted" not in told, (words, told)
+    assert (STATE.read_bytes() if STATE.exists() else b"", journal.read_bytes()) == before
+    # A plan writes nothing: the apply was interrupted before it.
+    lock_file.write_text(json.dumps(lock | {"Operation": "OperationTypePlan"}))
+    assert "Apply interrupted" in nf("plan", "-lock=false")[1]
+
+
 def test_changed_configuration_is_not_mixed_with_killed_apply(nf: Shell) -> None:
     interrupt_apply(nf)
     write_configuration(workers=4)

@@ -862,3 +862,34 @@ def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_pat
     assert theirs.read_lock() == build_lock_info("theirs")
     theirs.write(b"{}")
     theirs.unlock("theirs")
+
+
+@pytest.mark.of_domains("remote_state")
+def test_lock_of_a_workspace_that_is_deleted_meanwhile_is_of_a_new_one(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Directories(str(tmp_path), str(tmp_path))
+    settings = build_postgres_settings(postgres, uuid.uuid4().hex)
+    former = BACKENDS["postgres"].open_backend(settings, place).select_workspace("w")
+    former.lock(build_lock_info("former"))
+    former.write(b"{}")
+    backend = BACKENDS["postgres"].open_backend(settings, place).select_workspace("w")
+    inner = backend.inner  # type: ignore[attr-defined]
+    find_row = type(inner)._get_or_create_row_id
+    deletions: list[int] = []
+
+    def delete_after_find(self: Any, connection: Any) -> int:
+        row = int(find_row(self, connection))
+        if self is inner and not deletions:
+            deletions.append(row)
+            former.delete_workspace("w")
+        return row
+
+    monkeypatch.setattr(type(inner), "_get_or_create_row_id", delete_after_find)
+    assert backend.lock(build_lock_info("ours")) == []
+    backend.write(b"[]")
+    assert backend.read() == b"[]"
+    holder = backend.read_lock()
+    assert holder is not None
+    assert holder.id == "ours"
+    backend.unlock("ours")

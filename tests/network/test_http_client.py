@@ -48,7 +48,6 @@ def test_invalid_answers_are_not_treated_as_missing_state(name: str, tmp_path: P
     [
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 204 No Content\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     ],
 )
 def test_missing_state_is_recognized(answer: bytes, tmp_path: Path) -> None:

@@ -6,6 +6,15 @@ from typing import Any
 import pytest
 
 from nexusform.resource_types.registry import build_registries
+from nexusform.scheduling.listing.site_listing import (
+    ListedMachine,
+    ListedVm,
+    MachineSize,
+    SiteListing,
+    SiteMaintenance,
+    build_listing_note,
+    read_listing,
+)
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import (
     NUMBER,
@@ -202,14 +211,34 @@ def test_private_data_is_checked_where_the_schema_has_it() -> None:
     [
         ({"forgotten": [["bm1", "vm"]]}, ("forgotten", 0), "have 6 to 7 values, not 2."),
         ({"forgotten": 7}, ("forgotten",), '"forgotten" must be a list.'),
-        ({"unmanaged": [["bm1", "vm", None, 1, 0, 1]]}, ("unmanaged", 0, 2), "a number, not null."),
+        (
+            {"unmanaged": [["bm1", "vm", None, 1, 0, 1]]},
+            ("unmanaged", 0, 2),
+            "number from 0, not null.",
+        ),
         ({"unmanaged": [["bm1", "vm", 1, 1, 0, 1, 5]]}, ("unmanaged", 0, 6), "must be a list."),
-        ({"unmanaged": [["bm1", "vm", -4, 1, 0, 1]]}, ("unmanaged", 0, 2), "a number from 0."),
+        (
+            {"unmanaged": [["bm1", "vm", -4, 1, 0, 1]]},
+            ("unmanaged", 0, 2),
+            "a whole number from 0.",
+        ),
+        ({"unmanaged": [["bm1", "vm", 1.5, 1, 0, 1]]}, ("unmanaged", 0, 2), "whole number from 0."),
+        ({"forgotten": [["bm1", "vm", 1, 1, 0, 1.5]]}, ("forgotten", 0, 5), "whole number from 0."),
+        (
+            {"unmanaged": [["bm1", "vm", 1, 1, 0, 1, [-1]]]},
+            ("unmanaged", 0, 6, 0),
+            "whole number from 0.",
+        ),
+        (
+            {"unmanaged": [["bm1", "vm", 1, 1, 0, 1, [0.5]]]},
+            ("unmanaged", 0, 6, 0),
+            "whole number from 0.",
+        ),
         ({"unread": [["server", "a"]]}, ("unread", 0), "have 7 values, not 2."),
         ({"unfinished": "x"}, ("unfinished",), '"unfinished" must be an object.'),
         ({"unfinished": {"message": 5}}, ("unfinished", "message"), "must be a string."),
         ({"placed": [[1, "new"]]}, ("placed", 0), "have 3 values, not 2."),
-        ({"placed": [["a", "new", []]]}, ("placed", 0, 0), "must be a number."),
+        ({"placed": [["a", "new", []]]}, ("placed", 0, 0), "a whole number from 0."),
         ({"previous_machines": {"vm": 5}}, ("previous_machines", "vm"), "must be a string."),
     ],
 )
@@ -234,6 +263,46 @@ def test_common_entries_of_private_data_may_be_absent_or_sound() -> None:
         "observed": {"bm1": {"power_state": "On", "since": None, "later": 1}},
     }
     assert validate_private_data(schema, sound) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "path"),
+    [
+        ([], ()),
+        ({"racks": 5}, ("racks",)),
+        ({"machines": [["bm1", "r1"]]}, ("machines", 0)),
+        ({"machines": [["bm1", "r1", "x", "", "", None, [], []]]}, ("machines", 0, 2)),
+        ({"machines": [["bm1", "r1", 1, "", "", [1, 2], [], []]]}, ("machines", 0, 5)),
+        (
+            {"machines": [["bm1", "r1", 1, "", "", None, [], [["vm", 1, 1, 1, -1]]]]},
+            ("machines", 0, 7, 0, 4),
+        ),
+        ({"is_complete": "no"}, ("is_complete",)),
+        ({"maintenance": "Updating"}, ("maintenance",)),
+    ],
+)
+def test_the_listing_of_a_site_is_checked(listed: Any, path: tuple[str | int, ...]) -> None:
+    schema = build_registries().resource_types["nexus_site"].schema
+    (problem,) = validate_private_data(schema, {"listed": listed})
+    assert problem.path == ("private", "listed", *path)
+
+
+def test_a_sound_listing_of_a_site_is_read() -> None:
+    schema = build_registries().resource_types["nexus_site"].schema
+    machine = ListedMachine("bm1", "r1", 1, vms=(ListedVm("vm", 1, 2, 3, 1),))
+    sized = ListedMachine("bm2", "r1", 2, "x", "y", MachineSize(2, 1, 1, 1), ("compute-plane",))
+    for listing in (
+        SiteListing(),
+        SiteListing({"r1": "zone1"}, (machine, sized), False, ("r2",), SiteMaintenance("Updating")),
+    ):
+        note = build_listing_note(listing)
+        assert validate_private_data(schema, note) == []
+        assert read_listing(note["listed"]) == listing
+    edited = {"racks": {"r1": None}, "machines": [["bm1", "r1", 2.0, "", "", None, [], []]]}
+    assert validate_private_data(schema, {"listed": {**edited, "maintenance": None}}) == []
+    listing = read_listing({**edited, "maintenance": None})
+    assert listing is not None
+    assert listing.machines[0].slot == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct, ValidationError, convert, field, json
+from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import (
@@ -25,6 +25,15 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.scheduling.racks.vms import Machine, UnschedulableReason
+from nexusform.schemas.value_types import (
+    BOOL,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    TupleType,
+)
 
 # Key of the list in the note of a site.
 LISTING_KEY: Final = "listed"
@@ -94,7 +103,7 @@ class SiteListing(Struct, frozen=True, omit_defaults=True, dict=True):
     `incomplete_racks`.
     """
 
-    racks: Mapping[str, str] = field(default_factory=dict)
+    racks: Mapping[str, str | None] = field(default_factory=dict)
     machines: tuple[ListedMachine, ...] = ()
     is_complete: bool = True
     incomplete_racks: tuple[str, ...] = ()
@@ -111,6 +120,31 @@ class SiteListing(Struct, frozen=True, omit_defaults=True, dict=True):
         return frozenset(machine.name for machine in self.machines)
 
 
+_LISTED_VM: Final = TupleType((STRING, *[NUMBER] * 4))
+_LISTED_MACHINE: Final = TupleType(
+    (
+        STRING,
+        STRING,
+        NUMBER,
+        STRING,
+        STRING,
+        TupleType((NUMBER,) * 4),
+        ListType(STRING),
+        ListType(_LISTED_VM),
+    )
+)
+# Of a SiteListing in a note.
+LISTING_TYPE: Final = ObjectType.create(
+    {
+        "racks": MapType(STRING),
+        "machines": ListType(_LISTED_MACHINE),
+        "is_complete": BOOL,
+        "incomplete_racks": ListType(STRING),
+        "maintenance": TupleType((STRING, STRING, ListType(STRING), ListType(STRING))),
+    }
+)
+
+
 def build_listing_note(listing: SiteListing) -> Mapping[str, Any]:
     """Build the entry of a listing in the note of a site."""
     # Lists instead of tuples, as in a state.
@@ -118,13 +152,12 @@ def build_listing_note(listing: SiteListing) -> Mapping[str, Any]:
 
 
 def read_listing(recorded: Any) -> SiteListing | None:
-    """Read the listing in the note of a site; None without one, or from an unknown version."""
-    if not isinstance(recorded, Mapping):
+    """Read the listing in the note of a site, which has the type LISTING_TYPE; None without one."""
+    if recorded is None:
         return None
-    try:
-        return convert(recorded, SiteListing)
-    except ValidationError:
-        return None
+    members = {name: member for name, member in recorded.items() if member is not None}
+    # False: a whole number may be 2.0.
+    return convert(members, SiteListing, strict=False)
 
 
 class DifferenceKind(StrEnum):

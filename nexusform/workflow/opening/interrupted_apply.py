@@ -1,18 +1,69 @@
 """Recovery after an interrupted apply: lookup of the changes that it began."""
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.applying.apply_recorder import recover_step_outcomes
+from nexusform.backends.local_lock import is_process_dead
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
-from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from nexusform.state import journal, state_codec
 from nexusform.state.journal import OpenStepIntent
 from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+
+PLAN_OPERATION: Final = "OperationTypePlan"
+
+
+def find_running_apply(stored: StoredState, backend: StateBackend) -> LockInfo | None:
+    """Return the holder of the lock if it is applying now, for a run that has no lock.
+
+    None without a journal of an apply, or if that apply ended or was interrupted. A run that plans
+    writes no journal.
+    """
+    has_ended = stored.remaining is not None and stored.remaining.has_ended
+    if has_ended or not (stored.has_journal or stored.remaining is not None):
+        return None
+    try:
+        holder = backend.read_lock()
+    except BackendProblem:
+        # Such as missing permissions.
+        return None
+    if holder is None or holder.operation == PLAN_OPERATION:
+        return None
+    is_here = holder.host == os.uname().nodename
+    return None if is_here and is_process_dead(holder.pid, "") else holder
+
+
+def build_running_apply_error(holder: LockInfo) -> Diagnostic:
+    """Build the error of a run that would change the state of an apply in progress."""
+    return build_error(
+        "apply-in-progress",
+        f"{_describe_running_apply(holder)} A second run would change the same objects and lose "
+        "changes in the state, so -lock=false is not possible now. No changes were made. Wait for "
+        "that run to end. If it is dead, break its lock with `nexusform force-unlock "
+        f"{shlex.quote(holder.id)}`.",
+    )
+
+
+def build_running_apply_warning(holder: LockInfo) -> Diagnostic:
+    """Build the warning of a plan made from the state of an apply in progress."""
+    return build_warning(
+        "apply-in-progress",
+        f"{_describe_running_apply(holder)} This plan starts from the changes that it has made so "
+        "far, and includes the others. Plan again when it has ended.",
+    )
+
+
+def _describe_running_apply(holder: LockInfo) -> str:
+    who = holder.who or "another process"
+    return f"An apply of {who} is in progress (lock {holder.id})."
 
 
 def recover_interrupted_apply(

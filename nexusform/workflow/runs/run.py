@@ -39,7 +39,12 @@ from nexusform.interfaces.plugins import (
     ServerQuery,
     ServerReader,
 )
-from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend, StateBackend
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    EncryptingBackend,
+    LockInfo,
+    StateBackend,
+)
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
@@ -820,6 +825,12 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
     had_stale_lock = any(diagnostic.id == STALE_LOCK_TAKEN for diagnostic in run.diagnostics)
     run.has_unfinished_apply = stored.has_journal or had_stale_lock
     log_event("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
+    running_apply = None if run.lock is not None else _find_running_apply(run, stored)
+    if running_apply is not None and records_recovery:
+        from nexusform.workflow.opening.interrupted_apply import build_running_apply_error
+
+        run.diagnostics.append(build_running_apply_error(running_apply))
+        return
     try:
         if isinstance(run.project.backend, EncryptingBackend):
             # raises BackendProblem if a later write would fail.
@@ -839,20 +850,45 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
     run.providers = providers
     run.stored = stored
     # No interrupted run.
-    if not stored.has_journal:
+    if not stored.has_journal and running_apply is None:
         return
+    _recover_interrupted_run(run, running_apply, write=records_recovery and run.lock is not None)
+
+
+def _find_running_apply(run: Run, stored: StoredState) -> LockInfo | None:
+    """Return the holder of the lock if it is applying now; the run has no lock."""
+    # Most states have no journal.
+    if not stored.has_journal and stored.remaining is None:
+        return None
+    from nexusform.workflow.opening.interrupted_apply import find_running_apply
+
+    return find_running_apply(stored, run.project.backend)
+
+
+def _recover_interrupted_run(run: Run, running_apply: LockInfo | None, *, write: bool) -> None:
+    """Recover the begun steps of an interrupted run, or read those of `running_apply`.
+
+    With `write`, also write their outcomes.
+    """
     run.diagnostics += run.check_identities()
     if not run.is_ready:
         return
-    stored = run.stored  # with identities
-    from nexusform.workflow.opening.interrupted_apply import recover_interrupted_apply
-
-    write = records_recovery and run.lock is not None
-    resolved, problems = recover_interrupted_apply(
-        stored, providers, run.project.backend, write=write
+    # With identities.
+    stored = run.stored
+    from nexusform.workflow.opening.interrupted_apply import (
+        build_running_apply_warning,
+        recover_interrupted_apply,
     )
-    run.diagnostics += problems
+
+    resolved, problems = recover_interrupted_apply(
+        stored, run.providers, run.project.backend, write=write
+    )
     run.stored = resolved or stored
+    if running_apply is not None:
+        # It is not interrupted, and its steps are not to be resumed.
+        problems = [build_running_apply_warning(running_apply), *select_errors(problems)]
+        run.stored = replace(run.stored, remaining=None)
+    run.diagnostics += problems
 
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:

@@ -159,7 +159,9 @@ def change_state(
     if has_errors(problems):
         return StateChangeResult(None, None, tuple(diagnostics), sources)
     try:
-        result = change_locked_state(backend, change, force=force, rescued=rescued)
+        result = change_locked_state(
+            backend, change, force=force, rescued=rescued, is_locked=lock is not None
+        )
     finally:
         release_problems = lock.release() if lock is not None else []  # None: -lock=false
     return replace(
@@ -168,13 +170,18 @@ def change_state(
 
 
 def change_locked_state(
-    backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
+    backend: StateBackend,
+    change: StateChange,
+    *,
+    force: bool,
+    rescued: State | None,
+    is_locked: bool = True,
 ) -> StateChangeResult:
     """Change the state, and write it with the next serial.
 
-    The caller holds the lock. `rescued` is a state that an apply could not save. If the journal is
-    of this apply, write `rescued` instead of a change. With `force`, open steps of an interrupted
-    apply, or an invalid document, do not prevent the change.
+    The caller holds the lock, unless not `is_locked` (-lock=false). `rescued` is a state that an
+    apply could not save. If the journal is of this apply, write `rescued` instead of a change. With
+    `force`, open steps of an interrupted apply, or an invalid document, do not prevent the change.
     """
     stored, problems = read_stored_state(backend, checks_objects=False)
     # Only `state push` has -force.
@@ -187,6 +194,16 @@ def change_locked_state(
         problems = [build_warning("state-is-not-valid-json", detail)]
     if stored is None:
         return StateChangeResult(before=None, after=None, diagnostics=tuple(problems))
+    if not is_locked:
+        from nexusform.workflow.opening.interrupted_apply import (
+            build_running_apply_error,
+            find_running_apply,
+        )
+
+        running_apply = find_running_apply(stored, backend)
+        if running_apply is not None:
+            problems.append(build_running_apply_error(running_apply))
+            return StateChangeResult(stored.state, after=None, diagnostics=tuple(problems))
     if rescued is not None and _is_result_of_journal(backend, stored, rescued):
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:

@@ -36,6 +36,8 @@ from nexusform.network.web_errors import WebError
 _WORKSPACE_MARK: Final = "{workspace}"
 # The document with the list of workspaces, stored like a workspace.
 _INDEX: Final = "nexusform-workspaces"
+# A cache may have an older document.
+_UNCACHED: Final[Mapping[str, str]] = {"Cache-Control": "no-cache"}
 _LOCKED_STATUSES: Final = frozenset({409, 423})
 _MISSING_STATUSES: Final = frozenset({204, 404})
 _RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
@@ -352,8 +354,19 @@ class HttpBackend:
 
         Raises BackendProblem.
         """
-        answer = self._send_request("GET", address, operation, accepted=_MISSING_STATUSES)
-        return None if answer.status in _MISSING_STATUSES or answer.is_empty else answer.content
+        answer = self._send_request(
+            "GET", address, operation, headers=_UNCACHED, accepted=_MISSING_STATUSES
+        )
+        if answer.status in _MISSING_STATUSES:
+            return None
+        # A proxy may answer so: taken for no state, every object would be created again.
+        if not answer.content:
+            raise BackendProblem(
+                f"Cannot {operation} at {self.describe()}: the server answered {answer.status} "
+                "without content, so whether it has a state is unknown. A server without a state "
+                "must answer 204 or 404. Check the address."
+            )
+        return answer.content
 
     def _add_to_workspace_index(self) -> None:
         """Add this workspace to the list of workspaces; the default one is never in it."""

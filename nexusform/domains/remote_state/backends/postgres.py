@@ -144,13 +144,16 @@ class PostgresBackend(LineJournalBackend):
         with self._convert_errors("lock the state"):
             connection = self._database.connect(idle_seconds=seconds)
             try:
-                row = self._get_or_create_row_id(connection)
-                lock_key = (self._database.lock_space, row)
-                if not _fetch_first_value(
-                    connection, "SELECT pg_try_advisory_lock(%s, %s)", lock_key
-                ):
-                    raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
-                previous_holder, fencing = self._swap_holder(connection, row, info)
+                fencing = None
+                # The former holder may delete the workspace after its row was found.
+                while fencing is None:
+                    row = self._get_or_create_row_id(connection)
+                    lock_key = (self._database.lock_space, row)
+                    if not _fetch_first_value(
+                        connection, "SELECT pg_try_advisory_lock(%s, %s)", lock_key
+                    ):
+                        raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
+                    previous_holder, fencing = self._swap_holder(connection, row, info)
             except BaseException:
                 connection.close()
                 raise
@@ -437,10 +440,11 @@ class PostgresBackend(LineJournalBackend):
 
     def _swap_holder(
         self, connection: Connection[Any], row: int, info: LockInfo
-    ) -> tuple[LockInfo | None, int]:
+    ) -> tuple[LockInfo | None, int | None]:
         """Record the holder; return the previous one and the new fencing number.
 
-        The previous one is returned if it did not release the lock.
+        The previous one is returned if it did not release the lock. The number is None if the row
+        was deleted.
         """
         sql = self._database.format_sql
         query = "SELECT {holder} FROM {schema}.workspaces WHERE id = %s"
@@ -449,7 +453,7 @@ class PostgresBackend(LineJournalBackend):
             "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 WHERE id = %s "
             "RETURNING fencing"
         )
-        fencing = int(_fetch_first_value(connection, sql(take), (locks.format_lock(info), row)))
+        fencing = _fetch_first_value(connection, sql(take), (locks.format_lock(info), row))
         return (
             locks.parse_lock(bytes(previous_holder)) if previous_holder is not None else None
         ), fencing

@@ -67,6 +67,8 @@ _SIGN_IN_VARIABLES: Final = (
 )
 # A bare 404 may be from a proxy.
 _MISSING_CODE: Final = "NoSuchKey"
+_MISSING_CODES: Final = (_MISSING_CODE, "NotFound", "404")
+_CONFLICT_CODES: Final = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class S3Backend(LineJournalBackend):
@@ -213,9 +215,15 @@ class S3Backend(LineJournalBackend):
         with self._convert_errors("unlock the state"):
             current = self._read_lock()
             holder = current.holder if current is not None else None
-            if lease is None or holder is None or holder.id != lock_id:
+            if lease is None or current is None or holder is None or holder.id != lock_id:
                 raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
-            self._objects.delete(self._lock_key)
+            try:
+                self._objects.delete(self._lock_key, current.etag)
+            except _WriteConflict:
+                # The lease expired, and another run holds the lock now.
+                raise BackendProblem(
+                    locks.format_unlock_failure(lock_id, self.read_lock())
+                ) from None
 
     def read_lock(self) -> LockInfo | None:
         """Return the current holder of the lock; None without one, or if its lease has expired."""
@@ -225,10 +233,13 @@ class S3Backend(LineJournalBackend):
 
     def force_unlock(self, lock_id: str) -> None:
         """Delete the lock object with this id; its holder cannot write any more."""
-        locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
+            current = self._read_lock()
+            is_held = current is not None and current.age < current.seconds
+            locks.check_breakable(lock_id, current.holder if current and is_held else None)
+            assert current is not None
             self._block_former_holder(f"broken {lock_id}")
-            self._objects.delete(self._lock_key)
+            self._objects.delete(self._lock_key, current.etag)
 
     def list_workspaces(self) -> list[str]:
         """Return the default workspace and those with a state."""
@@ -433,9 +444,7 @@ class _BucketObjects:
         try:
             answer = self._client.put_object(Bucket=self.bucket, Key=key, Body=content, **condition)
         except ClientError as problem:
-            conflict_codes = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
-            missing_codes = (_MISSING_CODE, "NotFound", "404")
-            if _get_error_code(problem) not in (*conflict_codes, *missing_codes):
+            if _get_error_code(problem) not in (*_CONFLICT_CODES, *_MISSING_CODES):
                 raise
             # The response to an earlier attempt may be lost: then the object has this content.
             current, current_etag = self.get_content(key)
@@ -444,8 +453,25 @@ class _BucketObjects:
             return current_etag
         return str(answer["ETag"])
 
-    def delete(self, key: str) -> None:
-        """Delete an object; a missing one is no error."""
+    def delete(self, key: str, etag: str = "") -> None:
+        """Delete an object, if it has this ETag or for "" in any version.
+
+        A missing one is no error. Raises _WriteConflict.
+        """
+        from botocore.exceptions import ClientError
+
+        if etag:
+            try:
+                self._client.delete_object(Bucket=self.bucket, Key=key, IfMatch=etag)
+            except ClientError as problem:
+                code = _get_error_code(problem)
+                if code in _CONFLICT_CODES:
+                    raise _WriteConflict from None
+                # The server has no conditional deletion.
+                if code != "NotImplemented":
+                    raise
+            else:
+                return
         self._client.delete_object(Bucket=self.bucket, Key=key)
 
     def list_keys(self, prefix: str) -> list[str]:

@@ -20,7 +20,7 @@ from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettin
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from tests.certificates import create_certificate
 from tests.contracts.bad_answers import build_document, run_bad_server
-from tests.contracts.http_state_server import ServerContent, run_state_server
+from tests.contracts.http_state_server import ServerContent, StoredState, run_state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
 
@@ -71,6 +71,19 @@ def test_unreachable_server_is_named_without_credentials(tmp_path: Path) -> None
     assert "http://127.0.0.1:9/x" in str(refused.value)
     assert "secret" not in str(refused.value)
     assert "token" not in str(refused.value)
+
+
+def test_empty_answer_is_no_missing_state(
+    server: tuple[str, ServerContent], tmp_path: Path
+) -> None:
+    address, store = server
+    backend = open_http_backend(address, tmp_path)
+    assert backend.read() is None
+    store.places["/lon1"] = StoredState(document=b"")
+    with pytest.raises(BackendProblem) as told:
+        backend.read()
+    assert "the server answered 200 without content" in str(told.value)
+    assert "must answer 204 or 404" in str(told.value)
 
 
 def test_workspace_requires_placeholder_in_address(

@@ -1,16 +1,24 @@
-"""Tests of an S3 service in another region."""
+"""Tests of an S3 service in another region, and of a lock replaced while it is released."""
 
 from __future__ import annotations
 
+import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("boto3")
-from nexusform.domains.remote_state.backends.s3 import open_s3
-from nexusform.interfaces.state_storage import BackendProblem
+from botocore.exceptions import ClientError
+
+from nexusform.backends import locks
+from nexusform.domains.remote_state.backends.s3 import S3Backend, open_s3
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 
 BODY = b"<Error><Code>PermanentRedirect</Code><Message>another endpoint</Message></Error>"
 
@@ -61,3 +69,65 @@ def test_bucket_in_another_region_is_reported(redirecting_service: tuple[str, st
     assert 'the server answered 301 (redirect). The bucket "b" is in' in words
     assert 'not in "us-east-1"' in words
     assert f'region = "{region or "REGION"}"' in words
+
+
+class MemoryClient:
+    """S3 client with objects in memory; `before_delete` is called before each deletion."""
+
+    meta = SimpleNamespace(endpoint_url="https://s3.amazonaws.com")
+
+    def __init__(self, *, conditional_deletes: bool = True) -> None:
+        self.objects: dict[str, tuple[bytes, str]] = {}
+        self.before_delete: Callable[[], None] = lambda: None
+        self.conditional_deletes = conditional_deletes
+
+    def get_object(self, **members: Any) -> dict[str, Any]:
+        if members["Key"] not in self.objects:
+            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+        content, etag = self.objects[members["Key"]]
+        now = datetime.now(UTC)
+        return {
+            "Body": io.BytesIO(content),
+            "ContentLength": len(content),
+            "ETag": etag,
+            "LastModified": now,
+            "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
+        }
+
+    def put_object(self, **members: Any) -> dict[str, Any]:
+        etag = str(hash(members["Body"]))
+        self.objects[members["Key"]] = (members["Body"], etag)
+        return {"ETag": etag}
+
+    def delete_object(self, **members: Any) -> None:
+        self.before_delete()
+        key, etag = members["Key"], members.get("IfMatch")
+        if etag and not self.conditional_deletes:
+            raise ClientError({"Error": {"Code": "NotImplemented"}}, "DeleteObject")
+        if etag and self.objects[key][1] != etag:
+            raise ClientError({"Error": {"Code": "PreconditionFailed"}}, "DeleteObject")
+        self.objects.pop(key, None)
+
+
+def build_holder(lock_id: str) -> LockInfo:
+    return LockInfo(lock_id, "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
+
+
+def test_lock_that_another_run_took_meanwhile_is_not_removed() -> None:
+    client = MemoryClient()
+    backend = S3Backend(client, "b", "k")
+    backend.lock(build_holder("ours"))
+    # The lease expires between the look at the lock and its deletion.
+    other = locks.format_lock(build_holder("other"), Lease="60", Renewed="0")
+    client.before_delete = lambda: client.objects.update({"k.lock": (other, "etag of other")})
+    with pytest.raises(BackendProblem, match="other"):
+        backend.unlock("ours")
+    assert client.objects["k.lock"] == (other, "etag of other")
+
+
+def test_lock_is_released_on_a_server_without_conditional_deletion() -> None:
+    client = MemoryClient(conditional_deletes=False)
+    backend = S3Backend(client, "b", "k")
+    backend.lock(build_holder("ours"))
+    backend.unlock("ours")
+    assert "k.lock" not in client.objects
