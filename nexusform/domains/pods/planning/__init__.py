@@ -18,7 +18,7 @@ PUBLIC = {
         "apply_observed_usage match_cluster_snapshot ExternalClusters ObservedCluster "
         "merge_observed_pods check_unknown_clusters"
     ),
-    "snapshot_doubts": "list_snapshot_doubts",
+    "snapshot_uncertainty": "list_snapshot_doubts",
     "pod_phase": "CheckablePrediction PlannedPod PodPhase list_unlocated_pods",
     "pod_rows": "parse_pod_record REASONS",
     "template_matching": "assign_template_specs",

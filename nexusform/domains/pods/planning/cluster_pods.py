@@ -38,7 +38,7 @@ from nexusform.domains.pods.planning.object_pods import (
     add_previous_maximums,
     build_prior_workloads,
 )
-from nexusform.domains.pods.planning.snapshot_doubts import describe_unlisted_pods
+from nexusform.domains.pods.planning.snapshot_uncertainty import describe_unlisted_pods
 from nexusform.domains.pods.planning.template_matching import (
     create_replacement_check,
     estimate_replicas,

@@ -34,7 +34,7 @@ from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.pod_phase import OBJECT_REPLACED, PodPhase
 from nexusform.domains.pods.planning.pod_rows import parse_pod_record
-from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
+from nexusform.domains.pods.planning.snapshot_uncertainty import warn_snapshot_doubts
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries

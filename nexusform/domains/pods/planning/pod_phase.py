@@ -33,7 +33,7 @@ from nexusform.domains.pods.planning.object_pods import (
     PriorPods,
 )
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
-from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
+from nexusform.domains.pods.planning.snapshot_uncertainty import find_pods_in_doubt
 from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.domains.pods.scheduling import assumptions, decision_kinds, pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
