@@ -262,7 +262,9 @@ _ALL: Final = (
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
             "hub-behaviour-differs": DiagnosticTraits("advice", "block"),
-            **dict.fromkeys(("not-captured", "unread-fleet-objects"), _HIDES_PLACEMENTS),
+            **dict.fromkeys(
+                ("not-captured", "repeated-binding", "unread-fleet-objects"), _HIDES_PLACEMENTS
+            ),
             "unknown-member-health": replace(_HIDES_PLACEMENTS, level="note"),
             # Content of clusters, by which no placement is decided.
             "missing-snapshot": DiagnosticTraits(hides_changes=True),

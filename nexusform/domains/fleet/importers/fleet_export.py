@@ -417,12 +417,51 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         )
 
 
-def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield a warning for each resource snapshot of which some parts were not captured.
+def check_repeated_bindings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each binding of a placement with another one on its cluster.
 
-    The first part has the number of all parts in an annotation.
+    A hub has one, besides those in deletion. Which of them it follows is unknown.
+    """
+    placements = {
+        (manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)
+    }
+    first_by_cluster: dict[tuple[str, str], Manifest] = {}
+    for binding in _select_active_bindings(manifests):
+        key = format_object_key(binding.namespace, _find_parent(binding, placements))
+        cluster = get_text(binding.body, "spec", "targetCluster")
+        first = first_by_cluster.setdefault((key, cluster), binding)
+        if first.name != binding.name:
+            text = (
+                f"{binding.title}: {first.title} is a binding of placement {key} on {cluster}, "
+                "too, so it is unknown which of them counts. Delete the wrong one on the hub, or "
+                "keep the dump of one hub."
+            )
+            position = binding.find_position("spec", "targetCluster")
+            yield build_problem(binding.file, position, "repeated-binding", text, Severity.WARNING)
+
+
+_REQUIRED_NAMES: Final = (("apiVersion",), ("kind",), ("metadata", "name"))
+
+
+def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each resource snapshot of which some content was not read.
+
+    Some parts were not captured: the first part has the number of all parts in an annotation. Or an
+    object lacks its apiVersion, kind or name.
     """
     snapshots = select_fleet_objects(manifests, _RESOURCE_SNAPSHOT_KINDS)
+    for snapshot in snapshots:
+        entries = get_list(snapshot.body, "spec", "selectedResources")
+        for number, entry in enumerate(entries):
+            if not all(get_text(entry, *path) for path in _REQUIRED_NAMES):
+                text = (
+                    f"{snapshot.title}: spec.selectedResources[{number}] is not an object with "
+                    "apiVersion, kind and name, so it is not read."
+                )
+                position = snapshot.find_position("spec", "selectedResources", number)
+                yield build_problem(
+                    snapshot.file, position, "unread-fleet-objects", text, Severity.WARNING
+                )
     parts = group_by(
         snapshots,
         lambda item: (item.kind, item.namespace, *map(item.labels.get, (_PARENT, _RESOURCE_INDEX))),

@@ -12,6 +12,7 @@ from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import build_manifests
 from nexusform.domains.fleet.importers.fleet_records import (
@@ -355,17 +356,30 @@ def _lacks_members(read: object) -> bool:
     return has_placements and not get_mapping(read, "member_clusters")
 
 
+_MAX_NAMES: Final = 4
+
+
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
     """Return an error if the configuration reaches several hubs, since a plan knows one fleet.
 
-    Hubs differ by their URL.
+    Hubs differ by their URL, dumps by their members and placements.
     """
-    # By reader: a data block, or a provider.
-    urls: dict[str, str] = {}
+    # By reader, a data block or a provider: its hub.
+    hubs: dict[str, str] = {}
+    dumps: list[tuple[object, object]] = []
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
-        # A live hub.
+        reader = f'data "{block.type}" "{block.name}"'
+        members = get_mapping(attributes, "member_clusters")
+        dump = (members, attributes.get("placements"))
         if attributes.get("read_at"):
-            urls[f'data "{block.type}" "{block.name}"'] = str(attributes["id"])
+            hubs[reader] = f"reaches {attributes['id']}"
+        elif members and dump not in dumps:
+            dumps.append(dump)
+            # With for_each, several dumps have one block.
+            names = format_first_items(sorted(members), _MAX_NAMES)
+            reader += f" (dump {len(dumps)})"
+            hubs[reader] = f"reads the members {names}"
+    has_several_dumps = len(hubs) > 1 and bool(dumps)
     resources = chain.from_iterable(
         module.resources.values() for module in iterate_modules(request.configuration.root)
     )
@@ -373,17 +387,17 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
         identity = get_mapping(request.systems.get(name, {}), "identity")
         # A provider of a hub.
         if "uids" in identity:
-            urls[f'provider "{name}"'] = str(identity.get("url"))
-    if len(set(urls.values())) < 2:
+            hubs[f'provider "{name}"'] = f"reaches {identity.get('url')}"
+    # One dump may replace a read of the provider's hub.
+    live_hubs = {hub for hub in hubs.values() if hub.startswith("reaches ")}
+    if len(live_hubs) < 2 and not has_several_dumps:
         return []
-    readers = "; ".join(f"{reader} reaches {url}" for reader, url in urls.items())
+    readers = "; ".join(f"{reader} {hub}" for reader, hub in hubs.items())
     detail = (
         f"{readers}. A plan predicts the placements of one hub. With several, members of one "
-        "would be predicted for "
-        "placements of another. Use one configuration and state per hub. If it is the same hub, "
-        "write the same "
-        "kubeconfig and context in all these blocks, or set NF_FLEET_KUBECONFIG and "
-        "NF_FLEET_CONTEXT."
+        "would be predicted for placements of another. Use one configuration, state and dump per "
+        "hub. If it is the same hub, write the same kubeconfig and context in all these blocks, or "
+        "set NF_FLEET_KUBECONFIG and NF_FLEET_CONTEXT."
     )
     return [build_error("several-hubs", detail)]
 

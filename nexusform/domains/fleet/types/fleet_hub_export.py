@@ -26,6 +26,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     build_missing_part_warnings,
     build_missing_snapshot_warnings,
     check_observed_bindings,
+    check_repeated_bindings,
     check_repeated_objects,
     find_external_manager,
     list_conditions,
@@ -201,7 +202,8 @@ def build_hub_attributes(
         *build_missing_snapshot_warnings(manifests),
         *build_missing_override_warnings(manifests),
     ]
-    reader.report_findings([*check_observed_bindings(manifests), *missing], argument)
+    repeated = check_repeated_bindings(manifests)
+    reader.report_findings([*check_observed_bindings(manifests), *repeated, *missing], argument)
     placements = read_placements(manifests)
     # The objects for all below.
     reader.manifests = _select_user_objects(manifests, placements)

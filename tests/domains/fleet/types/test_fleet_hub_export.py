@@ -320,7 +320,8 @@ def build_healthy_hub() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "missing", ["", "status", "field", "members", "snapshots", "parts", "version", "bindings"]
+    "missing",
+    ["", "status", "field", "members", "snapshots", "parts", "content", "version", "bindings"],
 )
 def test_change_is_certain_only_if_everything_was_read(
     missing: str, capsys: pytest.CaptureFixture[str]
@@ -338,11 +339,29 @@ def test_change_is_certain_only_if_everything_was_read(
         items.remove(snapshot)
     elif missing == "parts":
         snapshot["metadata"]["annotations"] = {f"{FLEET}/number-of-resource-snapshots": "2"}
+    elif missing == "content":
+        snapshot["spec"]["selectedResources"].append({"kind": "Namespace", "metadata": {}})
     elif missing == "bindings":
         items[-1]["apiVersion"] = "placement.kubernetes-fleet.io/v2"
     elif missing == "version":
         for item in items[:4]:
             item["apiVersion"] = "cluster.kubernetes-fleet.io/v2"
+    assert_certainty(items, missing, capsys)
+
+
+def test_change_is_uncertain_with_two_bindings_on_a_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    items = build_healthy_hub()
+    metadata = {**items[-1]["metadata"], "name": "web-east1-2"}
+    assert_certainty([*items, {**items[-1], "metadata": metadata}], "bindings", capsys)
+    assert "web-east1-2: ClusterResourceBinding web-east1" in run_command(capsys, "plan")[1]
+
+
+def assert_certainty(
+    items: list[dict[str, Any]], missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check that a change of this hub is certain only if nothing is `missing`."""
     write_hub(items)
     run_command(capsys, "apply", "-auto-approve")
     _, out = run_command(capsys, "plan")
@@ -374,6 +393,24 @@ def test_deleted_snapshot_of_a_cluster_leaves_changes_certain(
     )
     _, out = run_command(capsys, "plan")
     assert "exact unless members change" in out
+
+
+def test_dumps_of_several_hubs_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    """Members of one hub would be predicted for placements of the other."""
+    items = build_healthy_hub()
+    write_hub(items)
+    other = json.loads(json.dumps(items).replace("east1", "north1").replace('"web', '"shop'))
+    body = {"apiVersion": "v1", "kind": "List", "items": other}
+    Path("other.json").write_text(json.dumps(body))
+    text = Path("main.nf.hcl").read_text()
+    block = 'data "fleet_hub_export" "{}" {{\n  files = ["{}"]\n}}\n'
+    # The same dump twice is one hub.
+    Path("main.nf.hcl").write_text(text + block.format("again", "hub.json"))
+    assert run_command(capsys, "plan")[0] == 0
+    Path("main.nf.hcl").write_text(text + block.format("other", "other.json"))
+    code, out = run_command(capsys, "plan")
+    assert (code, "A plan predicts the placements of one hub." in out) == (1, True), out
+    assert 'data "fleet_hub_export" "other" (dump 2) reads the members east2, north1' in out
 
 
 @pytest.mark.parametrize("name", ["uid", "resourceVersion"])
