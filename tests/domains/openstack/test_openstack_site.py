@@ -188,6 +188,50 @@ def test_allocations_without_a_listed_server_take_capacity(
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
 
+def test_servers_of_other_projects_are_unknown(capfd: pytest.CaptureFixture[str]) -> None:
+    """A list without --all-projects looks complete. Placement counts the servers of all."""
+    assert "Not read:" not in read_plan(capfd)
+    Path("export/servers.json").write_text("[]")
+    output = read_plan(capfd)
+    assert "Not read: servers of host compute01 (servers.json); hosts of VMs are unc" in output
+    assert "Placement counts more on these hosts than the servers in servers.json use: " in output
+    assert "exact machines: 0 of 2" in output
+
+
+@pytest.mark.parametrize(
+    ("stats", "fact"),
+    [
+        ({"failed_builds": "2", "io_workload": "0"}, "stats.failed_builds"),
+        ('{"failed_builds": "0", "io_workload": "1"}', "stats.io_workload"),
+        ('{"failed_builds": "0", "num_instances": "1"}', ""),
+        (None, ""),
+    ],
+)
+def test_host_with_failed_builds_is_uncertain(
+    stats: Any, fact: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nova prefers the other hosts, whatever their other weights are."""
+    describe_hosts()
+    change_row("compute_nodes", 1, stats=stats)
+    output = read_plan(capfd)
+    assert (f"Not read: {fact} of hypervisor compute02 (compute_nodes.json)" in output) is bool(
+        fact
+    )
+    assert ("Hosts have failed builds or operations in progress" in output) is bool(fact)
+
+
+def test_server_groups_of_one_name_are_kept() -> None:
+    contents = {path.stem: path.read_bytes() for path in Path("export").glob("*.json")}
+    groups = [
+        {"ID": identifier, "Name": name, "Policy": "affinity", "Members": member}
+        for identifier, name, member in (("1", "g", "a"), ("2", "g", "b"), ("3", "h", "c"))
+    ]
+    text = json.dumps([*groups, groups[2]]).encode()
+    reading = parse_openstack_files({**contents, "server_groups": text})
+    members = {name: group["members"] for name, group in reading.server_groups.items()}
+    assert members == {"g (1)": ["a"], "g (2)": ["b"], "h": ["c"]}
+
+
 def read_output(capfd: pytest.CaptureFixture[str]) -> str:
     captured = capfd.readouterr()
     return " ".join((captured.out + captured.err).replace("│", " ").split())
@@ -1147,7 +1191,8 @@ def test_host_that_placement_forbids_gets_no_server(
         ({"Status": "SOFT_DELETED"}, ""),
         ({"Status": "ACTIVE", "Host": None}, "host of list servers"),
         ({"Status": "UNKNOWN", "Host": ""}, "host of list servers"),
-        ({"Status": "ERROR", "Host": None}, ""),
+        # Placement still counts it on its former host.
+        ({"Status": "ERROR", "Host": None}, "servers of host compute01"),
     ],
 )
 def test_state_of_a_server_decides_what_is_known(

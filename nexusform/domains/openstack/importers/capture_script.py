@@ -26,7 +26,7 @@ _NAMES_OF_OBJECTS: Final = (INVENTORY, TRAITS, IMAGE, TOPOLOGY, HYPERVISOR)
 COMPUTE_NODES: Final = "compute_nodes"
 _QUERY: Final = """SELECT JSON_OBJECT(
     'hypervisor_hostname', hypervisor_hostname, 'numa_topology', numa_topology,
-    'pci_stats', pci_stats, 'supported_instances', supported_instances
+    'pci_stats', pci_stats, 'supported_instances', supported_instances, 'stats', stats
 ) FROM compute_nodes WHERE deleted = 0;"""
 
 

@@ -169,11 +169,11 @@ _LISTS_OF_DETAILS: Final[Mapping[str, tuple[str, FieldList]]] = {
     "compute_nodes": (
         "compute node",
         build_field_list(
-            "hypervisor_hostname numa_topology pci_stats supported_instances",
+            "hypervisor_hostname numa_topology pci_stats supported_instances stats",
             {
                 _LABEL: "id uuid host host_ip service_id mapped",
                 _TIME: "created_at updated_at deleted_at deleted",
-                _USAGE: f"{_SHOWN_USAGE} stats",
+                _USAGE: _SHOWN_USAGE,
                 "Placement has it": (
                     "ram_allocation_ratio cpu_allocation_ratio disk_allocation_ratio"
                 ),
@@ -211,7 +211,9 @@ _LISTS_OF_DETAILS: Final[Mapping[str, tuple[str, FieldList]]] = {
 }
 LISTS: Final = {**_LISTS_OF_TABLES, **_LISTS_OF_DETAILS}
 # Columns with JSON, often in a text; its parts are escaped after parsing.
-JSON_COLUMNS: Final = frozenset({"numa_topology", "pci_stats", "supported_instances", "topology"})
+JSON_COLUMNS: Final = frozenset(
+    {"numa_topology", "pci_stats", "supported_instances", "stats", "topology"}
+)
 # Key of the parts in a column with JSON, and their list. All fields of PCI devices are read.
 _LISTS_OF_PARTS: Final[Mapping[str, tuple[str, FieldList]]] = {
     "numa_topology": (

@@ -8,7 +8,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -209,25 +210,23 @@ def _index_services(tables: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
     return {str(row["host"]): row for row in _select_nova_compute(tables["compute_services"])}
 
 
-def _list_cut_lists(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> Iterator[UnreadFact]:
-    """Yield the facts of lists that may end at the limit of a page, and report them."""
+class _UnknownParts(NamedTuple):
+    """Unread facts of one kind, and the names of their subjects for a message."""
+
+    names: Sequence[str]
+    facts: Sequence[UnreadFact]
+
+
+def _find_cut_lists(_reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the lists that may end at the limit of a page."""
     cut = [name for name in COMMANDS if len(tables.get(name, [])) == _PAGE_LIMIT]
-    for name in cut:
-        reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
-        yield from _build_facts(("list", name), "next page", name, reason)
-    if cut:
-        files = format_list([f"{name}.json" for name in cut])
-        detail = (
-            f"Lists have exactly {_PAGE_LIMIT:,} rows, and may end at the limit of a page: "
-            f"{files}. Capture them again with a client that reads all pages, or with --limit -1."
-        )
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
+    facts = [_build_facts(("list", name), "next page", name, reason) for name in cut]
+    return _UnknownParts([f"{name}.json" for name in cut], list(chain(*facts)))
 
 
-def _list_unlisted_hosts(
-    reading: OpenstackFiles, tables: Mapping[str, Rows]
-) -> Iterator[UnreadFact]:
-    """Yield the facts of hosts that take or have servers without a hypervisor, and report them."""
+def _find_unlisted_hosts(_reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the hosts that take or have servers, without a hypervisor."""
     services = _index_services(tables)
     names = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
     listed = names | {_find_service_host(name, services) for name in names}
@@ -240,15 +239,11 @@ def _list_unlisted_hosts(
         if _takes_capacity(row):
             files_by_host[_read_first_text(row, "host")] = "servers"
     unlisted = sorted(files_by_host.keys() - listed)
-    for host in unlisted:
-        reason = "hypervisors.json does not list it"
-        yield from _build_facts(("host", host), "hypervisor", files_by_host[host], reason)
-    if unlisted:
-        detail = (
-            "Hosts are not in hypervisors.json, and their capacity and servers are left out: "
-            f"{format_first_items(unlisted, 4)}. Capture the files again."
-        )
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    reason = "hypervisors.json does not list it"
+    facts = [
+        _build_facts(("host", host), "hypervisor", files_by_host[host], reason) for host in unlisted
+    ]
+    return _UnknownParts(unlisted, list(chain(*facts)))
 
 
 def _takes_capacity(row: Mapping[str, Any]) -> bool:
@@ -287,65 +282,77 @@ def _find_operation(row: Mapping[str, Any]) -> str:
     return _get_status(row) if _get_status(row) in _CHANGING else ""
 
 
-def _list_unknown_servers(
-    reading: OpenstackFiles, tables: Mapping[str, Rows]
-) -> Iterator[UnreadFact]:
-    """Yield the facts of servers without a known host or in an operation, and report them.
+def _find_hostless_servers(_reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the servers without a known host.
 
-    Only administrators see hosts, and a cell that is down does not report them. Nova counts
-    operations as load, and Placement counts a server on both hosts while it moves.
+    Only administrators see hosts, and a cell that is down does not report them.
     """
-    hostless = []
-    changing = []
-    for row in tables["servers"]:
-        operation = _find_operation(row)
-        if operation:
-            changing.append((str(row["name"]), operation))
-        elif not _read_first_text(row, "host") and _get_status(row) not in _HOSTLESS:
-            hostless.append(str(row["name"]))
-    if hostless:
-        reason = f"servers have none: {format_first_items(hostless, 4)}"
-        yield from _build_facts(("list", "servers"), "host", "servers", reason)
-        detail = (
-            f"Servers have no host in servers.json: {format_first_items(hostless, 4)}. List the "
-            "servers as an administrator, while all cells of Nova are up."
-        )
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
-    if changing:
-        names = format_first_items([f"{name} ({state})" for name, state in changing], 4)
-        reason = f"operations are in progress: {names}"
-        yield from _build_facts(("list", "servers"), "task_state", "servers", reason)
-        detail = (
-            f"Operations on servers are in progress: {names}. Hosts and capacity change with "
-            "them. Capture the files again after their end."
-        )
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    names = [
+        str(row["name"])
+        for row in tables["servers"]
+        if not _find_operation(row)
+        and not _read_first_text(row, "host")
+        and _get_status(row) not in _HOSTLESS
+    ]
+    reason = f"servers have none: {format_first_items(names, 4)}"
+    facts = _build_facts(("list", "servers"), "host", "servers", reason) if names else []
+    return _UnknownParts(names, facts)
 
 
-def _list_unknown_services(
-    reading: OpenstackFiles, tables: Mapping[str, Rows]
-) -> Iterator[UnreadFact]:
-    """Yield the facts of compute services without a known state, and report them.
+def _find_changing_servers(_reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the servers in an operation.
+
+    Nova counts operations as load, and Placement counts a server on both hosts while it moves.
+    """
+    names = [
+        f"{row['name']} ({operation})"
+        for row in tables["servers"]
+        if (operation := _find_operation(row))
+    ]
+    reason = f"operations are in progress: {format_first_items(names, 4)}"
+    facts = _build_facts(("list", "servers"), "task_state", "servers", reason) if names else []
+    return _UnknownParts(names, facts)
+
+
+def _find_unknown_services(_reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the compute services without a known state.
 
     Nova reports the status UNKNOWN for services of a cell that is down.
     """
-    unknown = []
+    facts = []
     for host, row in _index_services(tables).items():
         for column, known in (("status", ("enabled", "disabled")), ("state", ("up", "down"))):
             value = str(row[column])
             if value.lower() not in known:
-                unknown.append(host)
-                reason = f'it is "{value}"'
-                yield from _build_facts(
-                    ("compute service", host), column, "compute_services", reason
+                subject = ("compute service", host)
+                facts += _build_facts(subject, column, "compute_services", f'it is "{value}"')
+    return _UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+
+
+# Statistics of a host in Nova's table compute_nodes that weigh it, with their meaning.
+_STATISTICS: Final = {
+    "failed_builds": "builds of servers failed on it",
+    "io_workload": "operations on its servers were in progress",
+}
+
+
+def _find_weighed_hosts(_reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the hosts with failed builds or operations: Nova weighs them less.
+
+    Their number changes with each build.
+    """
+    facts = []
+    for row in tables.get(COMPUTE_NODES, []):
+        statistics = get_mapping(parse_json_column(row.get("stats")))
+        for name, meaning in _STATISTICS.items():
+            count = _read_count(statistics, name)
+            if count:
+                subject = ("hypervisor", str(row["hypervisor_hostname"]))
+                reason = f"{count:,} {meaning}"
+                facts += _build_facts(
+                    subject, f"stats.{name}", COMPUTE_NODES, reason, (Influence.PLACEMENT,)
                 )
-    if unknown:
-        names = format_first_items(list(dict.fromkeys(unknown)), 4)
-        detail = (
-            f"The state of compute services is unknown: {names}. Capture the files again while "
-            "all cells of Nova are up."
-        )
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    return _UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
@@ -357,14 +364,17 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         _check_duplicate_rows(name, rows)
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = _index_images(tables)
-    for row in tables.get("server_groups", []):
+    groups = tables.get("server_groups", [])
+    names_and_ids = {(str(row["name"]), str(row.get("id"))) for row in groups}
+    numbers_by_name = Counter(name for name, _ in names_and_ids)
+    for row in groups:
         # clients name it differently.
         policies = _split_names(row.get("policy") or row.get("policies"))
         members = sorted(_split_names(row.get("members")))
-        reading.server_groups[str(row["name"])] = {
-            "policy": next(iter(policies), ""),
-            "members": members,
-        }
+        name = str(row["name"])
+        # Groups of several projects may have one name.
+        key = f"{name} ({row.get('id')})" if numbers_by_name[name] > 1 else name
+        reading.server_groups[key] = {"policy": next(iter(policies), ""), "members": members}
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
     # A host may differ from its hostname.
     services = _index_services(tables)
@@ -402,21 +412,15 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         reading.problems.append(
             _build_problem("No compute host has a service and an inventory in Placement.")
         )
-    reading.unread += _list_missing_files(reading, tables)
-    reading.unread += _list_unknown_usage(reading, tables)
-    reading.unread += _list_cut_lists(reading, tables)
-    reading.unread += _list_unlisted_hosts(reading, tables)
-    reading.unread += _list_unknown_services(reading, tables)
-    reading.unread += _list_unknown_servers(reading, tables)
+    for search, message in _SEARCHES:
+        _add_unknown_parts(reading, search(reading, tables), message)
     reading.other_resource_classes = _list_other_classes(reading, tables, providers)
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
 
 
-def _list_missing_files(
-    reading: OpenstackFiles, tables: Mapping[str, Rows]
-) -> Iterator[UnreadFact]:
-    """Yield the facts of files that the export lacks, and report them. An empty list is none.
+def _find_missing_files(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the files that the export lacks. An empty list is none.
 
     A missing image, topology or row of compute_nodes is reported where a VM needs it.
     """
@@ -439,23 +443,21 @@ def _list_missing_files(
         if _find_service_host(name, services) in reading.hosts:
             files.append((kind, name, "traits", f"{TRAITS}-{uuid}", filtering))
     missing = [item for item in files if item[3] not in tables]
-    for kind, name, attribute, file, influences in missing:
-        yield from _build_facts((kind, name), attribute, file, "the file is missing", influences)
-    if missing:
-        names = format_first_items([f"{item[3]}.json" for item in missing], 4)
-        detail = f"Files are missing, and their content is unknown: {names}. Capture them again."
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    facts = [
+        _build_facts((kind, name), attribute, file, "the file is missing", influences)
+        for kind, name, attribute, file, influences in missing
+    ]
+    return _UnknownParts([f"{item[3]}.json" for item in missing], list(chain(*facts)))
 
 
-def _list_unknown_usage(
-    reading: OpenstackFiles, tables: Mapping[str, Rows]
-) -> Iterator[UnreadFact]:
-    """Yield the facts of hosts with an inventory that has no used amounts, and report them.
+def _find_unknown_usage(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> _UnknownParts:
+    """Return the inventories of hosts that have no used amounts.
 
     Placement counts more than the listed servers: resizes, migrations, and servers left out.
     """
     services = _index_services(tables)
     files = []
+    facts = []
     for provider in tables["resource_providers"]:
         name = str(provider["name"])
         file = f"{INVENTORY}-{provider['uuid']}"
@@ -463,12 +465,73 @@ def _list_unknown_usage(
         if is_known or _find_service_host(name, services) not in reading.hosts:
             continue
         files.append(f"{file}.json")
-        yield from _build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
-    if files:
-        detail = (
-            "Files have no column used, and the use of their hosts is unknown: "
-            f"{format_first_items(files, 4)}. Upgrade osc-placement, and capture the files again."
-        )
+        facts += _build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
+    return _UnknownParts(files, facts)
+
+
+# Each search for unknown parts, with its message for their names.
+_SEARCHES: Final = (
+    (
+        _find_missing_files,
+        "Files are missing, and their content is unknown: {names}. Capture them again.",
+    ),
+    (
+        _find_unknown_usage,
+        (
+            "Files have no column used, and the use of their hosts is unknown: {names}. Upgrade "
+            "osc-placement, and capture the files again."
+        ),
+    ),
+    (
+        _find_cut_lists,
+        (
+            f"Lists have exactly {_PAGE_LIMIT:,} rows, and may end at the limit of a page: "
+            "{names}. Capture them again with a client that reads all pages, or with --limit -1."
+        ),
+    ),
+    (
+        _find_unlisted_hosts,
+        (
+            "Hosts are not in hypervisors.json, and their capacity and servers are left out: "
+            "{names}. Capture the files again."
+        ),
+    ),
+    (
+        _find_unknown_services,
+        (
+            "The state of compute services is unknown: {names}. Capture the files again while all "
+            "cells of Nova are up."
+        ),
+    ),
+    (
+        _find_hostless_servers,
+        (
+            "Servers have no host in servers.json: {names}. List the servers as an administrator, "
+            "while all cells of Nova are up."
+        ),
+    ),
+    (
+        _find_changing_servers,
+        (
+            "Operations on servers are in progress: {names}. Hosts and capacity change with them. "
+            "Capture the files again after their end."
+        ),
+    ),
+    (
+        _find_weighed_hosts,
+        (
+            "Hosts have failed builds or operations in progress, and Nova weighs them less: "
+            "{names}. Capture the files again after a successful build on each."
+        ),
+    ),
+)
+
+
+def _add_unknown_parts(reading: OpenstackFiles, parts: _UnknownParts, message: str) -> None:
+    """Add unread facts, and one warning about all of them."""
+    reading.unread += parts.facts
+    if parts.names:
+        detail = message.format(names=format_first_items(parts.names, 4))
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
@@ -728,6 +791,9 @@ def _add_usage_without_server(
     inventory has the used amounts. Listed servers that use more have other requests than read.
     """
     excesses = []
+    excess_facts: list[UnreadFact] = []
+    hosts = []
+    facts = []
     classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
@@ -754,13 +820,22 @@ def _add_usage_without_server(
             listed_amount = f"{listed_amounts[excess]:,} {excess}"
             reason = f"listed servers have {listed_amount}, Placement {used[excess]:,}"
             subject = ("resource provider", hostname)
-            reading.unread += _build_facts(subject, "used", f"{INVENTORY}-{uuid}", reason)
+            excess_facts += _build_facts(subject, "used", f"{INVENTORY}-{uuid}", reason)
         other_resources = {
             name: amount - listed_amounts[name]
             for name, amount in used.items()
             if name not in classes.values() and amount > listed_amounts[name]
         }
         if any(hidden.values()) or other_resources:
+            hosts.append(host)
+            # Their number and their operations weigh the host. A leaked allocation does not.
+            facts += _build_facts(
+                ("host", host),
+                "servers",
+                "servers",
+                "Placement counts more than the listed servers use",
+                (Influence.PLACEMENT,),
+            )
             name = f"allocations on {host}"
             reading.servers[name] = {
                 "name": name,
@@ -770,14 +845,21 @@ def _add_usage_without_server(
                 "numa_cells": [],
                 **({"other_resources": other_resources} if other_resources else {}),
             }
-    if excesses:
-        detail = (
-            "Servers on these hosts use less in Placement than their flavors and images say: "
-            f"{format_first_items(excesses, 4)}. The image of a boot volume is not read, a flavor "
-            "may have changed, or servers moved during the capture. If they moved, capture the "
-            "files again."
-        )
-        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    _add_unknown_parts(
+        reading,
+        _UnknownParts(excesses, excess_facts),
+        "Servers on these hosts use less in Placement than their flavors and images say: {names}. "
+        "The image of a boot volume is not read, a flavor may have changed, or servers moved "
+        "during the capture. If they moved, capture the files again.",
+    )
+    _add_unknown_parts(
+        reading,
+        _UnknownParts(hosts, facts),
+        "Placement counts more on these hosts than the servers in servers.json use: {names}. The "
+        "capacity is taken, but the servers that weigh them are unknown. List the servers of all "
+        "projects (--all-projects) and all flavors (--all), end resizes, and capture the files "
+        "again.",
+    )
 
 
 def _split_names(value: Any) -> Sequence[str]:
