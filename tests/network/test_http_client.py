@@ -45,10 +45,7 @@ def test_invalid_answers_are_not_treated_as_missing_state(name: str, tmp_path: P
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 204 No Content\r\n\r\n",
-    ],
+    [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"],
 )
 def test_missing_state_is_recognized(answer: bytes, tmp_path: Path) -> None:
     with run_bad_server(build_raw_answer(answer)) as server:

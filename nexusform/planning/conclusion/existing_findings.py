@@ -29,7 +29,9 @@ class _PlanActions(Struct, frozen=True):
 
     A finding may be about either. Changed ones, those with changed texts (documents), with added
     bindings or pods, with newly waiting pods, and with any changed pod. `adds_vms` and
-    `removes_vms` cover all sites. `has_predecessor`: an earlier apply wrote the state.
+    `removes_vms` cover all sites, `clusters_with_added_vms` and `clusters_with_changed_vms` have
+    one (site id, name). `clusters_of_pods` are the clusters with pods of a resource.
+    `has_predecessor`: an earlier apply wrote the state.
     """
 
     has_predecessor: bool
@@ -41,6 +43,23 @@ class _PlanActions(Struct, frozen=True):
     resources_with_changed_pods: AbstractSet[str]
     adds_vms: bool
     removes_vms: bool
+    clusters_with_added_vms: AbstractSet[tuple[str, str]]
+    clusters_with_changed_vms: AbstractSet[tuple[str, str]]
+    clusters_of_pods: Mapping[str, AbstractSet[tuple[str, str]]]
+
+    def adds_nodes(self, address: str) -> bool:
+        """Return whether a cluster with pods of a resource gets other nodes, any if unknown."""
+        clusters = self.clusters_of_pods.get(address)
+        if clusters is None:
+            return self.adds_vms
+        return not clusters.isdisjoint(self.clusters_with_added_vms)
+
+    def changes_nodes(self, address: str) -> bool:
+        """Return whether nodes of a cluster with pods of a resource change, any if unknown."""
+        clusters = self.clusters_of_pods.get(address)
+        if clusters is None:
+            return self.adds_vms or self.removes_vms
+        return not clusters.isdisjoint(self.clusters_with_changed_vms)
 
 
 def mark_existing_findings(plan: Plan) -> Plan:
@@ -106,7 +125,17 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         for row in plan.placements
         for address in _list_addresses(row.address)
     ]
-    vm_effects = {effect for row, effect, _ in rows if row.kind == VM}
+    vm_effects: dict[Effect, set[tuple[str, str]]] = {}
+    clusters_of_pods: dict[str, set[tuple[str, str]]] = {}
+    for row, effect, address in rows:
+        if row.kind == VM:
+            vm_effects.setdefault(effect, set()).add((row.site_id, row.cluster))
+        elif KINDS[row.kind].runs_on_vms:
+            # The pool of a pod: `CLUSTER/WORKLOAD`.
+            cluster = row.pool.partition("/")[0]
+            clusters_of_pods.setdefault(address, set()).add((row.site_id, cluster))
+    added_vms = set().union(*(vm_effects.get(effect, ()) for effect in _ADDING_EFFECTS))
+    removed_vms = set().union(*(vm_effects.get(effect, ()) for effect in _REMOVING_EFFECTS))
     bindings = [
         (effect, address) for row, effect, address in rows if KINDS[row.kind].by_resource
     ]  # of KubeFleet
@@ -146,8 +175,11 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         resources_with_changed_pods={
             address for action, _, address in pods if action is not PlacementAction.KEEP
         },
-        adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
-        removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
+        adds_vms=bool(added_vms),
+        removes_vms=bool(removed_vms),
+        clusters_with_added_vms=added_vms,
+        clusters_with_changed_vms=added_vms | removed_vms,
+        clusters_of_pods=clusters_of_pods,
     )
 
 
@@ -188,12 +220,11 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
     "waiting": lambda actions, address: address in actions.resources_with_waiting_pods,
     # Pods may newly share a host: a pod is added, or the machine of their node changes.
     "company": lambda actions, address: (
-        actions.adds_vms or address in actions.resources_with_added_pods
+        actions.adds_nodes(address) or address in actions.resources_with_added_pods
     ),
     # The workload of a blocked rollout changed, or its nodes.
     "rollout": lambda actions, address: (
-        actions.adds_vms
-        or actions.removes_vms
+        actions.changes_nodes(address)
         or address in actions.resources_with_changed_pods
         or address in actions.changed_resources
     ),

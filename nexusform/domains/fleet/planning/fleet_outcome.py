@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field, json
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import (
@@ -272,6 +272,9 @@ def build_placement_warnings(
         namespaces = _collect_planned_namespaces_by_cluster(placements, members, iterations)
         _add_observed_namespaces(namespaces, observed)
     members_change = any(member.previous != member.planned for member in members.values())
+    previous_members = MemberList(
+        member.previous for member in members.values() if member.previous is not None
+    )
     for placement in placements:
         yield from _warn_empty_selectors(placement, unselected_manifests)
         yield from _warn_missing_namespace(placement, namespaces)
@@ -302,7 +305,7 @@ def build_placement_warnings(
             yield _build_warning(placement, kind, text)
         # Else this plan causes no difference.
         if members_change:
-            yield from _warn_scheduling_drift(placement, iterations)
+            yield from _warn_scheduling_drift(placement, iterations.member_list, previous_members)
 
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -700,17 +703,17 @@ def _warn_shared_machines(
 
 
 def _warn_scheduling_drift(
-    placement: PlacementPlan, iterations: PlacementIterations
+    placement: PlacementPlan, member_list: MemberList, previous_members: MemberList
 ) -> Iterator[Diagnostic]:
     """Warn if a fresh scheduling would pick other clusters after this plan's changes of members.
 
-    No binding moves.
+    No binding moves. A plan that changes nothing of the difference has not caused it.
     """
     # just scheduled, or reported already.
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
     difference = compute_policy_drift(
-        placement.bindings, *placement.build_scheduling_arguments(iterations.member_list)
+        placement.bindings, *placement.build_scheduling_arguments(member_list)
     )
     verbs = []
     if difference.gained_clusters:
@@ -725,7 +728,11 @@ def _warn_scheduling_drift(
         f"{shlex.quote(str(placement.address))}` shows the verdict on every cluster."
     )
     summary = f"fresh scheduling would {' and '.join(verbs)}; the plan moves no binding for it"
-    yield _build_warning(placement, "schedule-drift", text, summary=summary)
+    previous_difference = compute_policy_drift(
+        placement.spec.prior_bindings, *placement.build_scheduling_arguments(previous_members)
+    )
+    warning = _build_warning(placement, "schedule-drift", text, summary=summary)
+    yield replace(warning, is_preexisting=difference == previous_difference)
 
 
 _LOCATION: Final = "fleet.azure.com/location"

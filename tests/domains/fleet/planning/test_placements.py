@@ -235,6 +235,13 @@ def test_fresh_schedule_difference_is_informational() -> None:
     told = [w for w in list_warnings(result) if w.summary == "Schedule drift"]
     assert len(told) == 1
     assert "would pick z and drop b" in told[0].detail
+    assert not told[0].is_preexisting
+    # Another change of a member leaves the difference as it was.
+    fleet = build_member("a", {"tier": "x"}) + build_fleet("b", "z")
+    labelled = fleet + build_placement(build_pick_n(1))
+    after = build_state_after(result, state)
+    (kept,) = (w for w in list_warnings(plan(labelled, after)) if w.summary == "Schedule drift")
+    assert kept.is_preexisting
     assert list_warnings(plan(wider, build_state_after(result, state))) == []
 
 

@@ -85,6 +85,20 @@ def test_warning_is_caused_by_relevant_changes_only(row: PlacementChange, caused
     assert _list_caused_warnings(Plan(placements=(row,))) == caused
 
 
+def test_warning_about_pods_is_caused_by_their_own_nodes_only() -> None:
+    kept = replace(_row("pod", "keep", NODE, NODE), pool="east/default/Deployment/web", site_id="s")
+    added = replace(_row("vm", "place", None, HERE), address=OTHER, cluster="west", site_id="s")
+    assert _list_caused_warnings(Plan(placements=(kept, added))) == {SHARED_MEMBERS}
+    own = replace(added, cluster="east")
+    assert _list_caused_warnings(Plan(placements=(kept, own))) == {
+        "rollout-deadlock",
+        "pods-share-machine",
+        SHARED_MEMBERS,
+    }
+    other_site = replace(own, site_id="t")
+    assert _list_caused_warnings(Plan(placements=(kept, other_site))) == {SHARED_MEMBERS}
+
+
 def test_block_warnings_are_caused_by_their_own_block() -> None:
     change = Change(OTHER, Action.UPDATE, {}, {}, "simulated", 1, 1)
     assert not _list_caused_warnings(Plan(changes=(change,)))
