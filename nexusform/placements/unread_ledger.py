@@ -45,7 +45,7 @@ class UnreadLedger(Struct, frozen=True, dict=True):
     lacks_hardware: bool = False
 
     def has_certain_hosts(self, pool: PlacedPool) -> bool:
-        """Return whether no unread fact, and no other hardware, may change the hosts of a pool."""
+        """Return whether no unread fact, VM or other hardware may change the hosts of a pool."""
         return not self.explain_uncertain_hosts(pool)
 
     def explain_uncertain_hosts(self, pool: PlacedPool) -> str:
@@ -55,6 +55,8 @@ class UnreadLedger(Struct, frozen=True, dict=True):
             return fact.cause
         if not pool.is_decided and pool.site_id in self.differing_sites:
             return "the site is listed with differences"
+        if not pool.is_decided and self.lacks_capacity_data:
+            return "a source lacks VMs (see the warnings)"
         if not pool.is_decided and pool.site_id in self.uncertain_sites:
             return "the host of another VM of the site is uncertain"
         return ""

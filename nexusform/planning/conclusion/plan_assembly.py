@@ -179,10 +179,14 @@ def build_plan(
     machine_actions, action_order, order_problems = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     listed = _compare_listed_sites(outcome.sites, request.state)
-    ledger = _build_ledger(outcome, listed, request.state.unread if request.keeps_objects else ())
+    recorded_facts = request.state.unread if request.keeps_objects else ()
+    ledger = _build_ledger(outcome, listed, recorded_facts, request.finding_ids)
     validation = _validate_plan(
         blocks, outcome, all_diagnostics, certainty if has_separation_rules else None, ledger
     )
+    # The validation finds VMs without a machine.
+    finding_ids = request.finding_ids.union(problem.id for problem in validation.diagnostics)
+    ledger = _build_ledger(outcome, listed, recorded_facts, finding_ids)
     numa_sampling, numa_warnings = _sample_numa_cells(
         outcome, certainty, request.split_choice, samples
     )
@@ -268,8 +272,9 @@ def _build_ledger(
     outcome: PlacementPhasesResult,
     listed: Sequence[ListedSite],
     recorded_facts: Iterable[UnreadFact],
+    finding_ids: Iterable[str],
 ) -> UnreadLedger:
-    """Build the ledger of the unread facts about the sites and VMs of a plan."""
+    """Build the ledger of the unread facts about the sites and VMs of a plan, and its findings."""
     objects = outcome.objects.values()
     facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
     facts_of_vms = chain.from_iterable(vm_object.request.demand.unread for vm_object in objects)
@@ -277,7 +282,7 @@ def _build_ledger(
     # state reads none again.
     facts_of_data = [*outcome.evaluation.settings.reads.unread, *recorded_facts]
     facts = [*facts_of_sites, *facts_of_vms, *facts_of_data]
-    return build_ledger(facts, list_placed_pools(objects), listed=listed)
+    return build_ledger(facts, list_placed_pools(objects), finding_ids, listed)
 
 
 def _sample_numa_cells(

@@ -571,7 +571,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     # Fewer samples may miss a rack or machine.
     drawn = f"; {plan.samples:,} samples" if has_default_of_fewer_samples(plan) else ""
     if not rack_known:
-        yield f"low; {chooser} rack and machine{drawn}"
+        missing = "; data is missing" if plan.ledger.lacks_capacity_data else ""
+        yield f"low; {chooser} rack and machine{missing}{drawn}"
     else:
         # Never `all 1` or `all 2`.
         is_all = rack_known == placed and placed > 2

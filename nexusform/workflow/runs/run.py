@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -111,6 +112,7 @@ class PlanOptions(Struct, frozen=True):
     user wrote them, or `edits` of a question, make the plan a hypothetical one. With both, the
     assumptions are the texts of the edits. Questions share
     the plan without edits, `before`. `after_merge` is what a merge does, for the reports.
+    `finding_ids` are those of the findings about sources that were read before.
     """
 
     mode: Mode = Mode.NORMAL
@@ -135,6 +137,7 @@ class PlanOptions(Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
     before: PlanResult | None = None
     after_merge: str = ""
+    finding_ids: frozenset[str] = frozenset()
 
 
 class Run(Struct):
@@ -261,7 +264,15 @@ class Run(Struct):
         if has_errors(refresh_diagnostics):
             return self.build_failed_plan(options, refresh_diagnostics)
         diagnostics += refresh_diagnostics
-        request = replace(request, imports={**request.imports, **imported, **options.imports})
+        # What the sources lack decides certainty.
+        warnings = chain.from_iterable(
+            provider.list_warnings() for provider in self.providers.values()
+        )
+        request = replace(
+            request,
+            imports={**request.imports, **imported, **options.imports},
+            finding_ids=request.finding_ids.union(warning.id for warning in warnings),
+        )
         if options.assumptions or options.edits:
             return self._plan_under_assumptions(request, options, diagnostics)
         # Planning adds the responses of servers that data sources read.
@@ -595,6 +606,7 @@ class Run(Struct):
             includes_remedies=options.includes_remedies,
             verifies_certainty=options.verifies_certainty,
             explain=options.explain,
+            finding_ids=options.finding_ids,
             systems=self.identities.observed if self.identities is not None else {},
             now=options.now or read_clock(self.project.context.environment),
         )
@@ -623,6 +635,7 @@ def get_plan_options(plan: Plan) -> PlanOptions:
         now=plan.timestamp,
         allows_older_export=plan.basis.allows_older_export,
         after_merge=plan.basis.after_merge,
+        finding_ids=frozenset(problem.id for problem in plan.diagnostics),
     )
 
 

@@ -466,7 +466,13 @@ def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredi
 
     The plan has the diagnostics of the prediction, and the age of the export.
     """
-    plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
+    options = replace(
+        options,
+        refresh=False,
+        replaces=prediction.recreated_addresses,
+        finding_ids=frozenset(problem.id for problem in prediction.diagnostics),
+    )
+    plan = run.plan(options).plan
     inventories = tuple(
         build_inventory_read(site, time, plan.timestamp) for site, time in prediction.export_times
     )

@@ -54,7 +54,9 @@ def test_missing_list_is_unknown_and_fails(
         ("unknown", None)
     ]
     assert [row["after"] for row in decision["capacity"]] == [None]
+    confidence = decision["confidence"]
+    assert (confidence["exact_rack_counts"], confidence["exact_machines"]) == (0, 0)
     assert {upgrade["result"] for upgrade in decision["upgrades"]} == {"unknown"}
     text = capsys.readouterr().out
     assert "Capacity:    lab at most 32 -> 17 x " in text
-    assert "data is missing" in text
+    assert "Confidence:  low; Azure picks rack and machine; data is missing" in text

@@ -221,13 +221,29 @@ def test_deletion_waits_for_what_the_export_shows(capsys: pytest.CaptureFixture[
     )
 
 
-def test_certainty_is_unknown_without_all_vms(capsys: pytest.CaptureFixture[str]) -> None:
-    import_site(capsys)
-    VMS.unlink()
+def add_node() -> None:
     text = Path("site.nf.hcl").read_text()
     changed = re.sub(r'("sys-pool1" \{\s+count += )2', r"\g<1>3", text)
     assert changed != text
     Path("site.nf.hcl").write_text(changed)
+
+
+def test_no_host_is_exact_while_a_vm_is_on_no_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    add_node()
+    assert "rack counts exact for 1 of 1 VM" in run_command(capsys, "plan")[1]
+    (vm,) = json.loads(VMS.read_text())
+    VMS.write_text(json.dumps([{**vm, "bareMetalMachineId": None}]))
+    _, out = run_command(capsys, "plan", "-out=plan.nfplan", "-report=json:plan.json")
+    assert "Confidence: low; Azure picks rack and machine; data is missing" in out
+    confidence = json.loads(Path("plan.json").read_text())["decision"]["confidence"]
+    assert (confidence["exact_rack_counts"], confidence["exact_machines"]) == (0, 0)
+
+
+def test_certainty_is_unknown_without_all_vms(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    VMS.unlink()
+    add_node()
     code, out = run_command(capsys, "plan", "-fail-on=certainty:0,moved:0", "-samples=20")
     assert code == 1, out
     assert (
@@ -235,6 +251,7 @@ def test_certainty_is_unknown_without_all_vms(capsys: pytest.CaptureFixture[str]
         in out
     )
     assert "passed moved:0" in out
+    assert "Confidence: low; Azure picks rack and machine; data is missing" in out
 
 
 @pytest.mark.parametrize("path", [VMS, CLUSTERS])
