@@ -14,7 +14,7 @@ Flags appear in the order of the fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 from msgspec import Struct
@@ -163,12 +163,38 @@ class PositionalArgument(click.Argument):
         return list_argument_completions(ctx, str(self.name), incomplete)
 
 
+# As Go reads them.
+_SWITCH_VALUES: Final = {
+    **dict.fromkeys(("true", "True", "TRUE", "t", "T", "1"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "f", "F", "0"), False),
+}
+
+
+# Not generic in click 8.1.
+class _SwitchType(click.ParamType):  # type: ignore[type-arg]
+    """Value of a switch; an empty one, such as `-lock=$UNSET`, is an error."""
+
+    name = "boolean"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        """Return the value, True or False; raise a usage error for another text."""
+        if isinstance(value, bool):
+            return value
+        if value not in _SWITCH_VALUES:
+            subject = f'"{value}" is' if value else "an empty value is"
+            self.fail(f"{subject} neither true nor false.", param, ctx)
+        return _SWITCH_VALUES[value]
+
+
+_SWITCH: Final = _SwitchType()
+
+
 def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") -> bool:
     """Declare a record field as a switch: `-name` or `-name=false`.
 
     `flag` replaces the name of the field.
     """
-    options = {"is_switch": True, "type": click.BOOL, "default": default, "help": meaning}
+    options = {"is_switch": True, "type": _SWITCH, "default": default, "help": meaning}
     return cast("bool", _FlagDeclaration(options, default, flag))
 
 
@@ -283,7 +309,7 @@ def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | 
 
 def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
     """Return a flag of Terraform that a command accepts, ignores and does not show in its help."""
-    kind = click.BOOL if switch else click.INT
+    kind = _SWITCH if switch else click.INT
     return Flag([f"-{name}"], is_switch=switch, type=kind, hidden=True, expose_value=False)
 
 

@@ -352,6 +352,8 @@ def test_vm_without_required_argument(nf: Callable[..., tuple[int, str]], tmp_pa
         (["state", "list", "-chdir", "lab"], "nexusform -chdir=DIR state list ..."),
         (["plan", "-confine", "true"], "Unexpected argument: true. Write -confine=true."),
         (["plan", "-lock", "false"], "Write -lock=false."),
+        (["plan", "-lock="], "-lock': an empty value is neither true nor false."),
+        (["plan", "-refresh=maybe"], '"maybe" is neither true nor false.'),
         (["plan", "lab"], "Unexpected argument: lab."),
         pytest.param(["simulate", "failure", "rack1"], "-rack=rack1", marks=WHATIF),
         pytest.param(["simulate", "runtime-upgrade", "lab"], "Write -site=lab.", marks=WHATIF),

@@ -42,6 +42,8 @@ from nexusform.workflow.runs.plan_origin import PlanRequirements
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
 
 _INSTANCE_KEY: Final = re.compile(r'\["(?:[^"\\]|\\.)*"\]')
+# Functions that look for files without reading them.
+_FILE_SEARCH: Final = re.compile(r"\b(fileexists|fileset)\s*\(")
 _MAX_NAMES: Final = 5
 _NO_REQUIREMENTS: Final = PlanRequirements()
 
@@ -162,7 +164,7 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
-            verdict = _compare_all_parts(plan, new_plan)
+            verdict = _compare_all_parts(saved, new_plan)
             moved_inputs = _list_moved_inputs(plan, new_plan) if verdict.plan is None else []
             return _compare_current_values(run, plan, moved_inputs) if moved_inputs else verdict
         first_error = select_errors(new_plan.diagnostics)[0]
@@ -194,18 +196,25 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     return CheckedPlan(plan=None, diagnostics=(not_reproducible_error,))
 
 
-def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
+def _compare_all_parts(saved: SavedPlan, new_plan: Plan) -> CheckedPlan:
     """Accept the plan if all of its parts equal those of a new plan.
 
     The figures of confidence need samples (schedules with random choices), so they are compared
     only if the new plan has them, too.
     """
+    plan = saved.plan
     if has_sampled_verdicts(plan):
         differing_parts = list_different_parts(plan, new_plan)
     else:
         differing_parts = list_different_parts(remove_confidence(plan), remove_confidence(new_plan))
     if differing_parts:
-        return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
+        problem = f"Its {format_list(differing_parts)} differ from a new plan."
+        searches = {
+            name
+            for text in saved.configuration_files.values()
+            for name in _FILE_SEARCH.findall(text)
+        }
+        return _reject_plan(problem, sorted(searches))
     return CheckedPlan(plan)
 
 
@@ -236,13 +245,20 @@ def _list_unread_inputs(run: Run, plan: Plan) -> list[str]:
     return names
 
 
-def _reject_plan(problem: str) -> CheckedPlan:
-    """Build the rejection of a plan not derived from its inputs; its file was modified."""
+def _reject_plan(problem: str, searches: Sequence[str] = ()) -> CheckedPlan:
+    """Build the rejection of a plan not derived from its inputs; its file was modified.
+
+    `searches` are the functions of the configuration that look for files: their answers are not
+    recorded, so they may be the cause.
+    """
+    cause = "A plan follows from its configuration and the state, so this file was modified."
+    if searches:
+        cause = (
+            f"Either a file that {format_list(searches, conjunction='or')} looks for was added or "
+            "removed since the plan, or the plan file was modified."
+        )
     rejection = build_error(
-        "saved-plan-contents-mismatch",
-        f"{problem} A plan follows from its configuration and the state, so this file was "
-        "modified. Plan "
-        "again and review the new plan.",
+        "saved-plan-contents-mismatch", f"{problem} {cause} Plan again and review the new plan."
     )
     return CheckedPlan(plan=None, diagnostics=(rejection,))
 
@@ -377,8 +393,9 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
 
 
 def _list_moved_inputs(plan: Plan, new_plan: Plan) -> list[str]:
-    """List the inventory files that a new plan reads and the plan did not, or the reverse."""
-    planned, current = plan.basis.data_files, new_plan.basis.data_files
+    """List the files that a new plan reads and the plan did not, or the reverse."""
+    planned = {**plan.basis.files, **plan.basis.data_files}
+    current = {**new_plan.basis.files, **new_plan.basis.data_files}
     added = [f'"{path.removeprefix("./")}" was added' for path in current if path not in planned]
     removed = [
         f'"{path.removeprefix("./")}" was removed' for path in planned if path not in current

@@ -207,6 +207,31 @@ def test_added_or_removed_inventory_file_is_no_modified_plan(
     assert f'"{other_pools}" was added since the plan. A new plan has the same changes' in told
 
 
+def test_file_that_appears_or_disappears_is_no_modified_plan(nf: Shell) -> None:
+    optional = Path("opt.txt")
+    Path("files.nf.hcl").write_text(
+        'output "tried" {\n  value = try(file("${path.module}/opt.txt"), "none")\n}\n'
+    )
+    assert nf("plan", "-out=p")[0] == 0
+    optional.write_text("new")
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert 'Since the plan, "opt.txt" was added, and a new plan differs: output.tried.' in told
+    assert nf("plan", "-out=p")[0] == 0
+    optional.unlink()
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert 'Since the plan, "opt.txt" was removed, and a new plan differs: output.tried.' in told
+    Path("files.nf.hcl").write_text(
+        'output "found" {\n  value = fileset(path.module, "*.txt")\n}\n'
+    )
+    assert nf("plan", "-out=p")[0] == 0
+    optional.write_text("new")
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "Either a file that fileset looks for was added or removed since the plan" in told
+
+
 def test_changed_remote_state_is_detected(nf: Shell) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
     # One work tree contains both.
