@@ -27,6 +27,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_e
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.files.external_files import PLAN_FILE
 from nexusform.placement_kinds.placement_kind import format_location_text
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.object_explanation import Explanations, VmExplanation
 from nexusform.workflow.object_explanation import explain_object as find_explanations
@@ -77,11 +78,24 @@ def explain(arguments: ExplainArguments) -> int:
 
 
 def _list_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:
-    """Yield the answers about objects of a domain, pools, and VMs, removed ones last."""
+    """Yield the answers about objects of a domain, pools, and VMs, removed ones last.
+
+    Their data has the times of the inventories.
+    """
+    from nexusform.rendering.json.json_placements import build_inventory_documents
+
+    times = omit_empty({"inventories": build_inventory_documents(answer.inventories)})
+    for item in _list_plain_answers(answer, arguments):
+        yield replace(item, document={**item.document, **times})
+
+
+def _list_plain_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:
+    """Yield the answers without the times of inventories in their data."""
     facts = (f"Inventory: {answer.inventory}.",) if answer.inventory else ()
 
     def add_age(report: Report) -> Report:
-        return replace(report, facts=(*report.facts, *facts))
+        # Before the other facts: the last one may introduce the sections.
+        return replace(report, facts=(*facts, *report.facts))
 
     for report, document in answer.domain_answer.answers:
         yield Answer("", "", add_age(report), document)

@@ -22,11 +22,12 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.planning.conclusion.plan_result import ExplainedVm, PlanResult
+from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
-from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.plans.plan import InventoryRead, PlacementAction, PlacementChange
 from nexusform.rendering.answers.explanation_text import (
     DomainAnswer,
     PoolPlacement,
@@ -103,8 +104,8 @@ class Explanations(Struct, frozen=True):
 
     Without an object name it has the `pools` of the resource, or else `objects`, the names to
     choose from. `removals` are the rows of removed VMs of that name, `domain_answer` that of a
-    domain about its object. `inventory` is the age of the oldest inventory in the state, "" without
-    one.
+    domain about its object. `inventories` are those behind the answer, `inventory` is the age of
+    the oldest one, "" without one.
     """
 
     reasons: tuple[VmExplanation, ...] = ()
@@ -113,6 +114,7 @@ class Explanations(Struct, frozen=True):
     removals: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()
     inventory: str = ""
+    inventories: tuple[InventoryRead, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
@@ -144,15 +146,25 @@ def explain_object(
     # Not an object with VMs: its domain explains it.
     if domain_answer is not None:
         answer = Explanations(
-            domain_answer=domain_answer, diagnostics=tuple(domain_answer.diagnostics)
+            domain_answer=domain_answer,
+            inventories=domain_answer.inventories,
+            diagnostics=tuple(domain_answer.diagnostics),
         )
     else:
         answer = _ExplanationQuery(request, pattern, name).explain()
     from nexusform.rendering.report.plan_sentences import describe_inventory_age
 
+    # Recorded times of inventories that no data block of the plan reads: those of providers.
+    recorded = {
+        address: build_inventory_read(address, time, request.now)
+        for address, time in request.state.exports.items()
+    }
+    read_now = {item.address: item for item in answer.inventories}
+    inventories = tuple((recorded | read_now).values())
     return replace(
         answer,
-        inventory=describe_inventory_age(request.state.exports.values(), request.now),
+        inventory=describe_inventory_age([read.exported_at for read in inventories], request.now),
+        inventories=inventories,
         diagnostics=(*problems, *answer.diagnostics),
         sources=sources,
     )
@@ -228,9 +240,13 @@ class _ExplanationQuery(Struct, frozen=True):
         A VM placed or removed by the plan is explained from it. An unchanged VM is planned again,
         as if new. The name of a VM on the platform is accepted, too.
         """
-        current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False)
         planned = make_plan(plain_request)
+        return replace(self._explain_planned(planned), inventories=planned.plan.inventories)
+
+    def _explain_planned(self, planned: PlanResult) -> Explanations:
+        """Explain from the plan, or plan an unchanged VM again."""
+        current_vms = self._index_current_vms()
         names = self._list_vm_names(planned, current_vms)
         names_by_platform_name = {
             vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()

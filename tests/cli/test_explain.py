@@ -8,6 +8,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
+from tests.domains.pods.importers.cluster_objects import build_node, print_objects
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -339,3 +340,25 @@ def test_every_unplaced_vm_is_explained(build_explain_runner: Any) -> None:
         text = build_explain_runner(A, f"a-p-{number}")
         assert text.startswith(f"a-p-{number} (NC_P46_224_v1")
         assert "Suggested fixes (tested)" in text
+
+
+def test_times_of_inventories_are_in_text_and_data(
+    tmp_path: Path, build_explain_runner: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = 'data "kubernetes_nodes" "a" {\n  files = ["n.json"]\n  cluster_id = "lab/a"\n}\n'
+    (tmp_path / "main.nf.hcl").write_text(MAIN + data)
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2020-01-01T00:00:00Z"}
+    node = build_node("a-p-0")
+    node["status"]["conditions"] = [ready]
+    (tmp_path / "n.json").write_bytes(print_objects(node))
+    times = [
+        {"address": "data.kubernetes_nodes.a", "exported_at": "2020-01-01T00:00:00Z", "stale": True}
+    ]
+    # Before the first apply, too: the plan reads the file.
+    for words in ((A, "a-p-0"), (A,)):
+        assert "Inventory: " in build_explain_runner(*words)
+        assert json.loads(build_explain_runner("-format=json", *words))["inventories"] == times
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+    capsys.readouterr()
+    assert run_command_line(["show", "-json", "p.nfplan"]) == 0
+    assert json.loads(capsys.readouterr().out)["decision"]["inventories"] == times

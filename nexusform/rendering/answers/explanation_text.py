@@ -26,7 +26,7 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells, join_location_parts
 from nexusform.placements.recreations import RecreatedVm
-from nexusform.plans.plan import PlacementChange, PlacementTable
+from nexusform.plans.plan import InventoryRead, PlacementChange, PlacementTable
 from nexusform.rendering.json.json_placements import REJECTION_FORM, TABLE_FORM
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM
 from nexusform.rendering.report.placement_rows import build_table_row
@@ -423,13 +423,14 @@ class DomainAnswer(Struct, frozen=True):
     """Reports with their JSON data, and diagnostics.
 
     `notes` are the diagnostics shown below the answer in text. `allows_errors`: a configuration
-    with errors is explained as far as possible.
+    with errors is explained as far as possible. `inventories` are those behind the answer.
     """
 
     answers: tuple[tuple[Report, dict[str, Any]], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
     allows_errors: bool = False
+    inventories: tuple[InventoryRead, ...] = ()
 
 
 def format_spans(numbers: Iterable[int]) -> str:

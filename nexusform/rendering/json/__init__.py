@@ -5,7 +5,10 @@ PUBLIC = {
     "json_configuration": "build_configuration_document build_providers_schema",
     "json_document": "encode_document build_plan_document build_state_document write_json",
     "json_diagnostics": "TERRAFORM_VERSION build_diagnostic_documents build_validation_document",
-    "json_placements": "REJECTION_FORM OTHER_CAPACITY_FORM FEASIBILITY_FORM LISTED_FORM RISK_FORM",
+    "json_placements": (
+        "REJECTION_FORM OTHER_CAPACITY_FORM FEASIBILITY_FORM LISTED_FORM RISK_FORM "
+        "build_inventory_documents"
+    ),
     "json_stream": (
         "create_apply_end_event create_apply_progress_event create_apply_start_event "
         "create_apply_summary_event "

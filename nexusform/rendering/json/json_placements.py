@@ -3,7 +3,7 @@
 Key `decision`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -37,6 +37,7 @@ from nexusform.plans.maintenance import (
 from nexusform.plans.plan import (
     ContentChange,
     Feasibility,
+    InventoryRead,
     LossEffect,
     MissingObject,
     PlacementChange,
@@ -347,8 +348,17 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "risks": list(map(RISK_FORM, assess_plan(plan))),
         "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),
+        **omit_empty({"inventories": build_inventory_documents(plan.inventories)}),
         **omit_empty({"after_merge": plan.basis.after_merge, "max_age_seconds": max_age}),
     }
+
+
+def build_inventory_documents(inventories: Iterable[InventoryRead]) -> list[dict[str, Any]]:
+    """Build the times of the inventories behind a plan or an answer, null if unknown."""
+    return list(map(_INVENTORY_FORM, inventories))
+
+
+_INVENTORY_FORM: Final = RecordForm(InventoryRead, "address exported_at? stale=is_stale")
 
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:

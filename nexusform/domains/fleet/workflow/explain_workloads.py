@@ -274,7 +274,9 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
         answers = tuple(
             (build_placement_report(item), build_placement_document(item)) for item in reasons
         )
-        return DomainAnswer(answers, tuple(errors), allows_errors=True)
+        return DomainAnswer(
+            answers, tuple(errors), allows_errors=True, inventories=planned.plan.inventories
+        )
     pods = explain_pods(planned, fleet, pattern, name) or _name_selecting_placements(
         planned, fleet, pattern
     )
@@ -283,4 +285,4 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     pod_answers, errors = pods
     answers = tuple((build_pod_report(item), POD_FORM(item)) for item in pod_answers)
     notes = tuple(item for item in errors if item.id == NODES_UNKNOWN)
-    return DomainAnswer(answers, tuple(errors), notes)
+    return DomainAnswer(answers, tuple(errors), notes, inventories=planned.plan.inventories)

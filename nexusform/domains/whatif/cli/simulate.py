@@ -94,10 +94,12 @@ def run_question(
     flags: SimulationFlags,
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
+    *,
+    uses_pods: bool = True,
 ) -> int:
     """Read the input, answer the question, and print the answer or diagnostics.
 
-    Return the exit code.
+    Return the exit code. `uses_pods`: the answer depends on pods.
     """
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables)
@@ -108,6 +110,10 @@ def run_question(
     except UnreadableInput as problem:
         screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_aside)
         return 1
+    if uses_pods and inputs.observations.clusters:
+        from nexusform.domains.whatif.workflow.observation_doubts import add_observation_doubts
+
+        inputs = add_observation_doubts(inputs)
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_aside)
     try:
         answer = build_answer(inputs.snapshot, inputs)
@@ -181,7 +187,7 @@ def capacity(arguments: CapacityArguments) -> int:
             plays=build_playbacks,
         )
 
-    return run_question(arguments.question, build_answer)
+    return run_question(arguments.question, build_answer, uses_pods=False)
 
 
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):

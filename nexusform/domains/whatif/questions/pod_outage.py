@@ -8,7 +8,7 @@ priority. Pods are not moved back afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from types import MappingProxyType
@@ -34,13 +34,15 @@ _MAX_NAMES: Final = 20
 class ClusterPods(Struct, frozen=True):
     """Pods of one cluster.
 
-    Nodes are named like the VMs; `existing` are the current pods.
+    Nodes are named like the VMs; `existing` are the current pods. `doubts` return whether a gap of
+    the snapshot may change the outcome of a pod.
     """
 
     cluster_id: str
     cluster: Cluster
     workloads: tuple[Workload, ...]
     existing: tuple[ExistingPod, ...]
+    doubts: tuple[Callable[[PodOutcome], bool], ...] = ()
 
 
 # Pods of a cluster without known pods.
@@ -50,7 +52,7 @@ NO_CLUSTER_PODS: Final = ClusterPods("", Cluster("", nodes=()), workloads=(), ex
 class PodMove(Struct, frozen=True):
     """Pod with a lost node, and its node meanwhile ("" = none, with `reason`).
 
-    `is_certain`: in every run.
+    `is_certain`: in every run, without a doubt about the snapshot.
     """
 
     pod: str
@@ -243,6 +245,7 @@ def simulate_nodes_down(
                     pod,
                     outcome_by_number.get(pod.number),
                     preempted.get((pod.workload, pod.number)),
+                    pods.doubts,
                 )
             )
             if pod.node in nodes_down:
@@ -307,7 +310,10 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
 
 
 def _build_move(
-    pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None
+    pod: ExistingPod,
+    outcome: PodOutcome | None,
+    preemption: PodOutcome | None,
+    doubts: Iterable[Callable[[PodOutcome], bool]],
 ) -> PodMove:
     """Build the move of a pod with a lost node, or of one with a `preemption`.
 
@@ -323,7 +329,8 @@ def _build_move(
         return PodMove(
             pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node"
         )
-    return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
+    is_certain = outcome.is_certain and not any(is_affected(outcome) for is_affected in doubts)
+    return PodMove(pod.name, pod.node, outcome.node, outcome.reason, is_certain)
 
 
 class NodeDrainEffects(Struct, frozen=True):

@@ -10,6 +10,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_word
 from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope
 from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
+    ONE_OUTCOME,
     POOL,
     build_pending_lines,
     build_pool_table,
@@ -315,11 +316,7 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
             for impact, move in moves
         )
         is_certain = all(move.is_certain for _, move in moves)
-        note = (
-            ()
-            if is_certain
-            else ("* One possible outcome: kube-scheduler picks randomly among equal nodes.",)
-        )
+        note = () if is_certain else (f"* {ONE_OUTCOME}",)
         sections.append(Section("Evicted pods", note, table=Table(_DRAIN_HEADS, rows)))
         table = build_workload_table(drain.workloads, is_drained=True)
         lines = build_pending_lines(drain.workloads)
@@ -335,9 +332,8 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
         )
         # Summarize the evicted pods, the losses, and the budgets in the way of the drain.
         placed_count = sum(bool(move.node) for _, move in moves)
-        clauses = [
-            f"{format_count(len(moves), 'pod')} to evict; {placed_count} of them get another node"
-        ]
+        placed_text = f"{placed_count} of them {select_word_form(placed_count, 'gets', 'get')}"
+        clauses = [f"{format_count(len(moves), 'pod')} to evict; {placed_text} another node"]
         names = [impact.workload for impact in drain.lost_workloads]
         clauses.append(
             f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity"

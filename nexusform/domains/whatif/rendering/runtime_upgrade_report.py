@@ -444,9 +444,7 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     table = Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
-        lines.append(
-            "* kube-scheduler picks randomly among equal nodes: this is one possible outcome."
-        )
+        lines.append(f"* {ONE_OUTCOME}")
     lines += [
         f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: "
         "drains time out, then "
@@ -459,6 +457,10 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     )
 
 
+ONE_OUTCOME: Final = (
+    "One possible outcome: kube-scheduler picks randomly among equal nodes, or a fact of the "
+    "cluster is not known."
+)
 _COLUMN_NOTE = (
     "Minimum over all waves. At once: pods running when the nodes go down; then: after "
     "replacements. "

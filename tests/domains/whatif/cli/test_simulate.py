@@ -480,12 +480,27 @@ def test_drain_places_pods_of_kubectl_cluster_again(drain: Any) -> None:
     daemon = cluster_objects.build_pod("agent-x", "n0", "1", owner=("DaemonSet", "agent"))
     objects = (*TWO_NODES, build_replica("web-5d-a", "n0"), build_replica("web-5d-b", "n1"), daemon)
     text = drain("n0", *objects)
-    assert "1 pod to evict; 1 of them get another node; no workload loses capacity." in text
+    assert "1 pod to evict; 1 of them gets another node; no workload loses capacity." in text
     assert "agent" not in text
     answer = parse_document(drain("m1/n0", *objects, flags=("-format=json",)))
     [workload] = answer["workloads"]
     assert (workload["workload"], workload["outcome"]) == ("default/Deployment/web", "kept")
     assert [(move["from"], move["to"]) for move in workload["pods"]] == [("n0", "n1")]
+
+
+def test_drain_names_the_doubts_about_the_files(drain: Any) -> None:
+    old = [dict(each) for each in TWO_NODES]
+    for body in old:
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2020-01-01T14:02:00Z"}
+        body["status"] = {**body["status"], "conditions": [ready]}
+    objects = (*old, build_replica("web-5d-a", "n0"), build_replica("web-5d-b", "n1"))
+    text = drain("n0", *objects)
+    assert "Cluster m1: The files show the cluster as of 14:02 on 2020-01-01" in text
+    assert "n1 *" in text
+    answer = parse_document(drain("n0", *objects, flags=("-format=json",)))
+    assert any("as of 14:02" in warning for warning in answer["warnings"])
+    [workload] = answer["workloads"]
+    assert [move["certain"] for move in workload["pods"]] == [False]
 
 
 def test_drain_without_capacity_elsewhere_is_a_finding(drain: Any) -> None:
