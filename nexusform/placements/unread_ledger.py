@@ -63,6 +63,8 @@ class UnreadLedger(Struct, frozen=True, dict=True):
 
     def find_fact_of_pool(self, pool: PlacedPool) -> UnreadFact | None:
         """Return the first fact that may change the hosts of a pool's VMs, None without any."""
+        if not self.facts:
+            return None
         addresses = dict.fromkeys(("", pool.address))
         positions = merge(*(self._positions_by_address.get(address, ()) for address in addresses))
         facts = (self.facts[position] for position in positions)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.placement_kinds.placement_kind import VM
@@ -293,13 +294,8 @@ def build_placement_tables(
     VMs without a cluster have one row per block, at the position of its first VM: the placement
     rule treats them as one pool.
     """
-    # By site id: the zones of racks with a schedulable machine, by rack.
-    open_racks = {
-        site_id: {
-            machine.rack: machine.availability_zone
-            for machine in site.machines.values()
-            if not machine.unschedulable_reason
-        }
+    zones = {
+        site_id: _build_site_zones(site, certainty.get(site_id, SiteCertainty()))
         for site_id, site in sites.items()
     }
     # By site id, owner (the block, for VMs without a cluster) and pool.
@@ -311,7 +307,10 @@ def build_placement_tables(
             members_by_row.setdefault(row_key, []).append((vm_object, pool))
     for (site_id, _, _), members in members_by_row.items():
         yield _build_table_row(
-            members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty()), ledger
+            members,
+            zones.get(site_id, _SiteZones()),
+            certainty.get(site_id, SiteCertainty()),
+            ledger,
         )
 
 
@@ -346,16 +345,36 @@ def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | Non
     return max(min(_count_prior_vms_per_rack(vm_object, pool).values()) - removed_count, 0)
 
 
+class _SiteZones(Struct, frozen=True):
+    """Zones of a site: the number of racks with a schedulable machine, by zone.
+
+    `with_unknown_cells` are the zones of racks with unknown NUMA cells, None that of another rack.
+    """
+
+    rack_counts: Mapping[str, int] = field(default_factory=dict)
+    with_unknown_cells: frozenset[str | None] = frozenset()
+
+
+def _build_site_zones(site: SitePlan, certainty: SiteCertainty) -> _SiteZones:
+    """Count the racks of a site by zone, once for all pools."""
+    zones = {
+        machine.rack: machine.availability_zone
+        for machine in site.machines.values()
+        if not machine.unschedulable_reason
+    }
+    return _SiteZones(Counter(zones.values()), frozenset(map(zones.get, certainty.uncertain_racks)))
+
+
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]],
-    racks: Mapping[str, str],
+    zones: _SiteZones,
     certainty: SiteCertainty,
     ledger: UnreadLedger,
 ) -> PlacementTable:
     """Build the row of one pool.
 
     `members` are its VM objects and pools: several for a block of plain VMs (without a cluster),
-    else one. `racks` are the zones of racks with a schedulable machine, by rack name.
+    else one. `zones` are those of its site.
     """
     # All members have its owner and site.
     vm_object, pool = members[0]
@@ -368,7 +387,9 @@ def _build_table_row(
         owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms
     )
     # racks in allowed zones.
-    allowed_count = sum(pool.is_zone_allowed(zone) for zone in racks.values())
+    allowed_count = sum(
+        count for zone, count in zones.rack_counts.items() if pool.is_zone_allowed(zone)
+    )
     # The platform spreads VMs evenly.
     expected_racks = min(len(keys), allowed_count)
     minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
@@ -376,9 +397,7 @@ def _build_table_row(
     rule_pool = pool.rule_pool or pool.pool
     sampled = certainty.pools.get((demand.owner, rule_pool), _NO_CERTAINTY)
     # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
-    has_unknown_cells = any(
-        pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks
-    )
+    has_unknown_cells = any(map(pool.is_zone_allowed, zones.with_unknown_cells))
     is_read = all(
         ledger.has_certain_hosts(build_placed_pool_of_object(owner, member_pool))
         for owner, member_pool in members

@@ -107,12 +107,13 @@ class _OwnerCounts:
         racks: dict[int, int],
         extra_large: dict[int, int],
         machine_bits: dict[int, int],
+        rack_bits: int,
     ) -> None:
         self.machines = machines
         self.racks = racks
         self.extra_large = extra_large
         self.machine_bits = machine_bits
-        self.rack_bits = _build_bits(racks)
+        self.rack_bits = rack_bits
 
     def copy(self) -> _OwnerCounts:
         """Return an independent copy."""
@@ -121,6 +122,7 @@ class _OwnerCounts:
             self.racks.copy(),
             self.extra_large.copy(),
             self.machine_bits.copy(),
+            self.rack_bits,
         )
 
 
@@ -129,14 +131,14 @@ class _PoolCounts:
 
     __slots__ = ("machines", "rack_bits", "racks")
 
-    def __init__(self, machines: dict[int, int], racks: dict[int, int]) -> None:
+    def __init__(self, machines: dict[int, int], racks: dict[int, int], rack_bits: int) -> None:
         self.machines = machines
         self.racks = racks
-        self.rack_bits = _build_bits(racks)
+        self.rack_bits = rack_bits
 
     def copy(self) -> _PoolCounts:
         """Return an independent copy."""
-        return _PoolCounts(self.machines.copy(), self.racks.copy())
+        return _PoolCounts(self.machines.copy(), self.racks.copy(), self.rack_bits)
 
 
 class PlainSamples:
@@ -232,21 +234,27 @@ class PlainSamples:
         """Count the existing VMs of a cluster."""
         existing = self.ledger.clusters.get(owner)
         if existing is None:
-            return _OwnerCounts({}, {}, {}, {})
+            return _OwnerCounts({}, {}, {}, {}, 0)
         machine_bits: dict[int, int] = {}
         for machine in existing.machines:
             rack = self.site.rack_by_machine[machine]
             machine_bits[rack] = machine_bits.get(rack, 0) | self.bits[machine]
         return _OwnerCounts(
-            dict(existing.machines), dict(existing.racks), dict(existing.extra_large), machine_bits
+            dict(existing.machines),
+            dict(existing.racks),
+            dict(existing.extra_large),
+            machine_bits,
+            _build_bits(existing.racks),
         )
 
     def _build_pool_counts(self, pool: _PoolId) -> _PoolCounts:
         """Count the existing VMs of a pool."""
         existing = self.ledger.pools.get(pool)
         if existing is None:
-            return _PoolCounts({}, {})
-        return _PoolCounts(dict(existing.machines), dict(existing.racks))
+            return _PoolCounts({}, {}, 0)
+        return _PoolCounts(
+            dict(existing.machines), dict(existing.racks), _build_bits(existing.racks)
+        )
 
     def run(self, seed: int) -> dict[Hashable, Placement | None]:
         """Return the placement of each VM in a sample, without cells; None if it does not fit."""
