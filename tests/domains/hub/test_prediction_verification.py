@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
-from nexusform.domains.fleet.planning.placement_records import AppliedResources
-from nexusform.domains.hub.providers.content_verification import find_wrong_works, verify_run
+from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot
+from nexusform.domains.hub.providers.content_verification import (
+    find_wrong_works,
+    select_reached_clusters,
+    verify_run,
+)
 from nexusform.domains.hub.providers.prediction_verification import (
     CHANGED_FIGURES,
     PredictionVerifier,
@@ -17,6 +23,7 @@ from nexusform.domains.hub.providers.prediction_verification import (
 )
 from nexusform.domains.hub.providers.rollout_progress import (
     ObservedPlacementObjects,
+    PlacementProgress,
     check_placement_progress,
     list_predicted_failures,
 )
@@ -107,9 +114,23 @@ def test_foreign_objects_on_a_cluster_are_not_compared() -> None:
         rendered = RenderedResources((manifest,), "changed", conflicting_objects=conflicts)
         found = find_wrong_works(AppliedResources((), {"lon1": rendered}), [work, leaving])
         assert [cluster for cluster, _ in found] == wrong
-    # The objects of before a change that waits for the member.
-    pending = RenderedResources((manifest,), "changed", is_pending=True)
-    assert not list(find_wrong_works(AppliedResources((), {"lon1": pending}), [work]))
+
+
+def test_clusters_that_wait_for_a_member_are_not_compared() -> None:
+    """Of an unreachable member and of later waves, the plan has the objects from before."""
+    snapshots = (ResourceSnapshot(0, "", ()), ResourceSnapshot(1, "", ()))
+    rendered = RenderedResources((), "changed", overrides=("o-1",))
+    waiting = {"lon1": replace(rendered, is_pending=True)}
+    on_cluster = dict.fromkeys(("ams1", "fra1", "par1"), rendered) | waiting
+    indexes = {"ams1": 1, "fra1": 0, "lon1": 1, "par1": 1}
+    bindings = {cluster: {"resource_snapshot": index} for cluster, index in indexes.items()}
+    # The rollout continued, and brought par1 a later override.
+    overrides = dict.fromkeys(indexes, frozenset({"o-1"})) | {"par1": frozenset({"o-2"})}
+    final = PlacementProgress(is_done=True, overrides=overrides)
+    planned = AppliedResources(snapshots, on_cluster)
+    assert list(select_reached_clusters(planned, bindings, final).on_cluster) == ["ams1"]
+    certain = AppliedResources(snapshots, {"ams1": rendered, "fra1": rendered})
+    assert select_reached_clusters(certain, bindings, final) is certain
 
 
 def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:

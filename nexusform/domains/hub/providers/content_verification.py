@@ -115,6 +115,9 @@ class ContentVerifier:
         latest_index = final.latest_snapshot
         # "": nothing is pending.
         is_rolled_out = not final.message and not self._is_run_managed
+        resources = select_reached_clusters(
+            resources, get_mapping(self._planned, "bindings"), final
+        )
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
         if is_rolled_out and latest_index is not None and has_overrides:
             # namespace and name.
@@ -327,15 +330,35 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     return AppliedResources(snapshots=(), on_cluster=on_cluster)
 
 
+def select_reached_clusters(
+    planned: AppliedResources, bindings: Mapping[str, Any], final: PlacementProgress
+) -> AppliedResources:
+    """Return the planned resources without clusters that wait for an unreachable member.
+
+    Of the member itself and of later waves, the plan has the objects from before. `bindings` are
+    the planned ones. A later wave has an older resource snapshot, or other overrides than in the
+    `final` progress: its rollout continued.
+    """
+    if not planned.pending_clusters:
+        return planned
+    latest = planned.latest
+    latest_index = latest.index if latest is not None else None
+    reached = {
+        cluster: rendered
+        for cluster, rendered in planned.on_cluster.items()
+        if not rendered.is_pending
+        and get_mapping(bindings, cluster).get("resource_snapshot") == latest_index
+        and final.overrides.get(cluster) == frozenset(rendered.overrides)
+    }
+    return replace(planned, on_cluster=reached)
+
+
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
     """Yield the clusters with other objects in their Works than planned, and the difference.
 
     Sent by the hub to a cluster. Left out are clusters without Works or with a predicted failure,
-    and objects with another owner there. If the plan expects a rollout to wait for an unreachable
-    member, its objects are those from before, so nothing can be compared.
+    and objects with another owner there.
     """
-    if planned.pending_clusters:
-        return
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
         objects = objects_by_cluster.get(cluster, {})

@@ -19,6 +19,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     build_manifests,
     is_deleting,
     list_conditions,
+    list_override_names,
     read_placements,
 )
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
@@ -56,7 +57,8 @@ NOT_AVAILABLE: Final = "not available yet"
 class PlacementProgress(Struct, frozen=True):
     """Progress of a placement: done or not, pending work as text, and the observed bindings.
 
-    `is_decided`: the hub has observed the change and picked clusters.
+    `is_decided`: the hub has observed the change and picked clusters. `overrides` are the names of
+    override snapshots by cluster.
     """
 
     is_done: bool
@@ -64,6 +66,7 @@ class PlacementProgress(Struct, frozen=True):
     bindings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     is_decided: bool = False
     latest_snapshot: int | None = None
+    overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class ObservedPlacementObjects(Struct, frozen=True):
@@ -210,6 +213,13 @@ def check_placement_progress(
         bindings=bindings,
         is_decided=True,
         latest_snapshot=latest_snapshot,
+        overrides={
+            get_target_cluster(binding): frozenset(
+                list_override_names(get_mapping(binding, "spec"))
+            )
+            for binding in placement_objects.bindings
+            if not is_deleting(binding)
+        },
     )
 
 
