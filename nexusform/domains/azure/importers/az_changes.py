@@ -75,6 +75,7 @@ _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     VMS: (("cpuCores",), ("memorySizeGB",)),
 }
 
+_NAMES_WITHOUT_CASE: Final = frozenset({"kubernetesVersion", "mode", "vmSkuName"})
 
 # Characters of a value in a message.
 _MAX_VALUE_LENGTH: Final = 120
@@ -375,8 +376,19 @@ class _ChangedSite:
         The inventory or the plan is then older than a change of the site. Compared are the values
         that decide placement or re-creation; warn if the plan has none of them.
         """
-        item = self.listed_bodies[change.kind].get(normalize_id(change.id))
-        if item is None or change.action is AzAction.CREATE:
+        if change.action is AzAction.CREATE:
+            return
+        key = normalize_id(change.id)
+        item = self.listed_bodies[change.kind].get(key)
+        if item is None:
+            cluster = self.listed_bodies[CLUSTERS].get(key.rpartition("/agentpools/")[0])
+            # Another missing object is reported as missing.
+            if cluster is not None and self._has_pool_in_cluster(cluster, key):
+                detail = (
+                    "the inventory has no agent pools of this cluster, so the pool was not "
+                    "compared with it. Capture the agent pools."
+                )
+                self._report(change, "not-compared", detail, severity=Severity.WARNING)
             return
         properties = get_mapping(change.previous_body, "properties")
         is_compared = False
@@ -387,7 +399,7 @@ class _ChangedSite:
                 continue
             is_compared = True
             listed = get_value_at_path(item.read_value(str(path[0])), *path[1:])
-            if has_requested_values(_normalize_ids(listed), _normalize_ids(planned)):
+            if has_requested_values(_normalize(listed, path), _normalize(planned, path)):
                 continue
             name = ".".join(map(str, path))
             current = "absent" if listed is None else _format_value(listed)
@@ -415,7 +427,7 @@ class _ChangedSite:
         nodes = list_mappings(cluster.read_value("nodes"))
         if any(normalize_id(get_text(node, "agentPoolId")) == pool_id for node in nodes):
             return True
-        if any(key.startswith(f"{cluster_id}/agentpools/") for key in self.bodies[POOLS]):
+        if any(key.startswith(f"{cluster_id}/agentpools/") for key in self.listed_bodies[POOLS]):
             return False
         pools = list_mappings(cluster.read_value(INITIAL_POOLS))
         return any(get_text(pool, "name").lower() == name for pool in pools)
@@ -673,8 +685,13 @@ class _ChangedSite:
         )
 
 
-def _normalize_ids(value: Any) -> Any:
-    """Return a value with its ARM ids in lower case."""
+def _normalize(value: Any, path: Path) -> Any:
+    """Return the value of a field as Azure compares it.
+
+    ARM ids, SKUs, modes and versions ignore case, and "v" before a version.
+    """
+    if path[-1] in _NAMES_WITHOUT_CASE:
+        return get_text(value).lower().removeprefix("v") or value
     return replace_scalars(
         value,
         lambda _, scalar: normalize_id(scalar) if get_text(scalar).startswith("/") else scalar,

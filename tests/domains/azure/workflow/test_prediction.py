@@ -786,6 +786,51 @@ def test_plan_without_earlier_values_is_reported(capsys: pytest.CaptureFixture[s
     assert (code, text in join_lines(out)) == (0, True), err
 
 
+@pytest.mark.parametrize("action", ["update", "no-op"])
+def test_pool_without_a_list_of_pools_is_not_compared(
+    action: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The initial count of a pool may be outdated, and a colleague may have changed the pool."""
+    shutil.copytree(EXPORT, "other")
+    Path("other/agent_pools.core-amf.json").unlink()
+    clusters = json.loads(Path("other/kubernetes_clusters.json").read_text())
+    pool = {"name": "agentpool1", "count": 4, "vmSkuName": "NC_P22_112_v1", "mode": "System"}
+    clusters[0]["initialAgentPoolConfigurations"] = [pool]
+    Path("other/kubernetes_clusters.json").write_text(json.dumps(clusters))
+    monkeypatch.setitem(globals(), "EXPORT", Path("other"))
+    change = build_pool("agentpool1", 6, [action], id=f"{CORE}/agentPools/agentpool1")
+    write_plan(change)
+    code, out, err = run_predict(capsys, "-details")
+    text = "the inventory has no agent pools of this cluster, so the pool was not compared"
+    assert (code, join_lines(out).count(text)) == (0, 1), err
+
+
+@pytest.mark.parametrize(
+    ("version", "is_reported"), [("1.30.4", False), ("V1.30.4", False), ("v1.30.3", True)]
+)
+def test_version_differs_only_by_its_numbers(
+    version: str, is_reported: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Azure adds the prefix "v"."""
+    body = {"kubernetesVersion": version}
+    change = build_change("cluster", "azapi_resource.c", ["delete"], body, id=CORE, name="core-amf")
+    write_plan(change)
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, "when this plan was made" in join_lines(out)) == (0, is_reported), err
+
+
+@pytest.mark.parametrize(("name", "value"), [("vmSkuName", "nc_p22_112_v1"), ("mode", "system")])
+def test_names_in_another_case_are_the_same(
+    name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = build_pool("agentpool1", 4, ["update"], id=f"{CORE}/agentPools/agentpool1")
+    body = {"properties": {"count": 4, name: value}}
+    change["change"]["before"] = {**change["change"]["before"], "body": body}
+    write_plan(change)
+    code, out, err = run_predict(capsys, "-details")
+    assert (code, "when this plan was made" in join_lines(out)) == (0, False), err
+
+
 def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_cluster("a", 0))
     code, _, err = run_predict(capsys)
