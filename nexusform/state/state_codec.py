@@ -20,6 +20,7 @@ from nexusform.diagnostics.diagnostic import (
     build_development_file_error,
     build_error,
 )
+from nexusform.documents.times import parse_time
 from nexusform.documents.unread_facts import build_fact_rows, is_fact_row, read_fact_rows
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
 from nexusform.json_data.secret_paths import add_secret_paths, find_secret_paths
@@ -62,7 +63,13 @@ _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "applied_plans": object_codec.MemberRule(object_codec.is_list_of_texts, "a list of digests"),
     "check_results": object_codec.MemberRule(object_codec.is_list_of_objects, "a list of objects"),
     "providers": object_codec.MemberRule(object_codec.is_object, "an object"),
-    "exports": object_codec.MemberRule(object_codec.is_object_of_texts, "an object of times"),
+    # Without a time, an older export would not be noticed.
+    "exports": object_codec.MemberRule(
+        lambda value: (
+            object_codec.is_object_of_texts(value) and None not in map(parse_time, value.values())
+        ),
+        "an object of times, such as 2026-01-31T12:00:00Z",
+    ),
     "unread": object_codec.MemberRule(
         lambda value: object_codec.is_list(value) and all(map(is_fact_row, value)),
         "a list of unread facts: kind, name, field, file, line, influence, reason",

@@ -298,6 +298,8 @@ def edit_document(change: Any) -> bytes:
         (lambda d: d.update(serial=-1), "serial"),
         (lambda d: d.update(serial=True), "serial"),
         (lambda d: d.update(lineage=None), "lineage"),
+        (lambda d: d.update(exports={"data.nexus_inventory.a": "yesterday"}), "exports"),
+        (lambda d: d.update(exports={"data.nexus_inventory.a": ""}), "exports"),
         (lambda d: d.update(resources={}), "resources"),
         (lambda d: d.update(unread=[["server", "a", "host"]]), "unread"),
         (lambda d: d["resources"].append(7), "resources[1]"),

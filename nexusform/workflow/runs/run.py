@@ -756,7 +756,11 @@ def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:
 
     The time of the newest change goes back if the changed object is deleted.
     """
-    return [item for item in plan.inventories if item.exported_at and not item.is_newest_change]
+    return [
+        item
+        for item in plan.inventories
+        if parse_time(item.exported_at) is not None and not item.is_newest_change
+    ]
 
 
 @contextmanager
