@@ -338,6 +338,7 @@ def _build_inventory(
         pools,
         items.clusters_with_pool_files,
         catalogue.vm_skus,
+        has_all_pools=POOLS not in items.incomplete_kinds,
     )
     # VMs on unlisted machines are only reported if all machines were read, without errors.
     has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))

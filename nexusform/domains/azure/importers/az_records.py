@@ -158,7 +158,7 @@ class AzPool(Struct, frozen=True):
 class AzCluster(Struct, frozen=True):
     """NKS cluster with pools in creation order and nodes by name.
 
-    Without `has_pool_list` the agent pools were not captured: the pools are the initial ones and
+    Without `has_pool_list` not all agent pools were captured: the others are the initial ones and
     those referenced by nodes. Without `has_node_list` the nodes are unknown. `duplicate_nodes`:
     further records of nodes.
     """

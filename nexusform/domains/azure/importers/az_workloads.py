@@ -526,11 +526,14 @@ def read_clusters(
     pools: Mapping[str, list[AzPool]],
     clusters_with_pool_files: AbstractSet[str],
     catalogue: Mapping[str, VmSku],
+    *,
+    has_all_pools: bool = True,
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """Return the clusters, the nodes of all clusters, and the VM SKUs absent in the catalogue.
 
     Nodes not yet attached. `pools`: captured agent pools by lower-case cluster id. Pools not
-    captured are derived from the nodes, and reported.
+    captured are derived from the nodes, and reported. Without `has_all_pools` a list of pools is
+    incomplete.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
@@ -555,7 +558,7 @@ def read_clusters(
         completed_cluster = replace(
             cluster,
             pools=all_pools,
-            has_pool_list=cluster.has_pool_list or not all_pools,
+            has_pool_list=(cluster.has_pool_list and has_all_pools) or not all_pools,
             has_node_list=has_nodes or requested_count == 0,
         )
         clusters.append(completed_cluster)

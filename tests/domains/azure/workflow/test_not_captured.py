@@ -171,6 +171,18 @@ def test_truncated_list_implies_nothing_about_the_rest(capsys: pytest.CaptureFix
     assert (code, "this is one page of several" in out) == (1, True)
 
 
+def test_truncated_list_of_pools_deletes_no_pool(capsys: pytest.CaptureFixture[str]) -> None:
+    (pool,) = json.loads(POOLS.read_text())
+    other = json.loads(json.dumps(pool).replace("sys-pool1", "other"))
+    other["properties"] |= {"count": 0, "mode": "User"}
+    POOLS.write_text(json.dumps([pool, other]))
+    import_site(capsys)
+    POOLS.write_text(json.dumps({"value": [pool], "nextLink": "https://page2"}))
+    code, out = run_command(capsys, "plan", "-detailed-exitcode", "-details")
+    assert (code, "changed outside" in out) == (0, False), out
+    assert f"The agent pools of 1 cluster of {SITE} were not captured" in out
+
+
 def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     import_site(capsys)
     for path in (CLUSTERS, POOLS, VMS):
