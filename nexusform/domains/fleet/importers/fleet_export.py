@@ -481,22 +481,55 @@ def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Probl
 def check_repeated_objects(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """Yield an error for the first object listed twice with another uid or resourceVersion.
 
+    Without these, with another content.
     The files are then of several hubs, or of different times.
     """
     first_by_identity: dict[tuple[str, str, str, str], Manifest] = {}
     for manifest in manifests:
         first = first_by_identity.setdefault(manifest.identity, manifest)
-        for name in ("uid", "resourceVersion"):
-            values = {get_text(item.body, "metadata", name) for item in (first, manifest)} - {""}
-            if len(values) > 1:
-                line = first.position.line
-                text = (
-                    f"{manifest.title}: its {name} is another one than at {first.file}:{line}. The "
-                    "files are dumps of several hubs, or of different times. Keep one dump."
-                )
-                position = manifest.find_position("metadata", name)
-                yield build_problem(manifest.file, position, "several-dumps", text)
-                return
+        difference = _find_difference(first, manifest)
+        if difference:
+            text = (
+                f"{manifest.title}: its {difference} is another one than at "
+                f"{first.file}:{first.position.line}. The "
+                "files are dumps of several hubs, or of different times. Keep one dump."
+            )
+            position = manifest.find_position("metadata", difference)
+            yield build_problem(manifest.file, position, "several-dumps", text)
+            return
+
+
+def _find_difference(first: Manifest, manifest: Manifest) -> str:
+    """Return what shows that a dump does not list an object twice, "" if nothing does."""
+    if first is manifest:
+        return ""
+    has_identity = False
+    for name in ("uid", "resourceVersion"):
+        values = {get_text(item.body, "metadata", name) for item in (first, manifest)} - {""}
+        has_identity |= bool(values)
+        if len(values) > 1:
+            return name
+    return "" if has_identity or first.body == manifest.body else "content"
+
+
+def build_missing_placement_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for the first binding of which no placement was captured."""
+    placements = {
+        (manifest.namespace, manifest.name)
+        for manifest in select_fleet_objects(manifests, PLACEMENT_KINDS)
+    }
+    for binding in select_fleet_objects(manifests, BINDING_KINDS):
+        name = _find_parent(binding, placements)
+        if not is_deleting(binding.body) and (binding.namespace, name) not in placements:
+            key = format_object_key(binding.namespace, name)
+            text = (
+                f"{binding.title} is of placement {key}, which was not captured. A plan would pick "
+                "its clusters again."
+            )
+            yield build_problem(
+                binding.file, binding.position, "not-captured", text, Severity.WARNING
+            )
+            return
 
 
 def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:

@@ -24,6 +24,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     ObservedResourceSnapshot,
     build_missing_override_warnings,
     build_missing_part_warnings,
+    build_missing_placement_warnings,
     build_missing_snapshot_warnings,
     check_observed_bindings,
     check_repeated_bindings,
@@ -198,6 +199,7 @@ def build_hub_attributes(
     manifests = reader.manifests
     unread = tuple(list_unread_facts(manifests))
     missing = [
+        *build_missing_placement_warnings(manifests),
         *build_missing_part_warnings(manifests),
         *build_missing_snapshot_warnings(manifests),
         *build_missing_override_warnings(manifests),

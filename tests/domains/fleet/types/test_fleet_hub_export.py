@@ -425,6 +425,31 @@ def test_files_of_several_dumps_are_rejected(name: str, capsys: pytest.CaptureFi
     assert f"ClusterResourcePlacement web: its {name} is another one than at hub.json:1." in out
 
 
+def test_contradicting_objects_without_uid_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    items = build_healthy_hub()
+    for item in items:
+        item["metadata"].pop("uid", None)
+        item["metadata"].pop("resourceVersion", None)
+    write_hub([*items, items[0]])
+    assert run_command(capsys, "plan")[0] == 0
+    other = {**items[0], "metadata": {**items[0]["metadata"], "labels": {"region": "mars"}}}
+    write_hub([*items, other])
+    code, out = run_command(capsys, "plan")
+    assert (code, "its content is another one than at hub.json:1." in out) == (1, True), out
+
+
+def test_binding_without_its_placement_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """The placement would count as new, and pick clusters again."""
+    items = build_healthy_hub()
+    (placement,) = (item for item in items if item["kind"] == "ClusterResourcePlacement")
+    write_hub([item for item in items if item is not placement])
+    _, out = run_command(capsys, "plan")
+    assert "is of placement web, which was not captured" in out
+    placement["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+    write_hub(items)
+    assert "which was not captured" not in run_command(capsys, "plan")[1]
+
+
 @pytest.mark.parametrize("name", ["lastReceivedHeartbeat", "lastTransitionTime"])
 def test_invalid_time_is_reported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     times = {
