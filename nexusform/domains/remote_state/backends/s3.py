@@ -65,6 +65,8 @@ _SIGN_IN_VARIABLES: Final = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_EC2_METADATA_SERVICE_ENDPOINT",
 )
+# Of the journal, while another run empties it.
+_LIST_ATTEMPTS: Final = 5
 # A bare 404 may be from a proxy.
 _MISSING_CODE: Final = "NoSuchKey"
 _MISSING_CODES: Final = (_MISSING_CODE, "NotFound", "404")
@@ -548,13 +550,21 @@ class _BucketJournal:
             self._batch_writer.add_lines(lines)
 
     def list_lines(self) -> list[bytes]:
-        """Return every line of every object, in order."""
-        reading = ReadByteLimit(self._objects.max_bytes)
-        texts = [
-            self._objects.get_content(key, reading)[0] or b""
-            for key in self._objects.list_keys(self._prefix)
-        ]
-        return journal_lines.split_journal(texts)
+        """Return every line of every object, in order.
+
+        Raises _IncompleteResponse if listed objects cannot be read.
+        """
+        for _ in range(_LIST_ATTEMPTS):
+            reading = ReadByteLimit(self._objects.max_bytes)
+            texts = [
+                self._objects.get_content(key, reading)[0]
+                for key in self._objects.list_keys(self._prefix)
+            ]
+            known_texts = [text for text in texts if text is not None]
+            # Else the holder of the lock has emptied the journal meanwhile.
+            if len(known_texts) == len(texts):
+                return journal_lines.split_journal(known_texts)
+        raise _IncompleteResponse("objects of the journal are listed, but do not exist")
 
     def has_lines(self) -> bool:
         """Return whether there is any line."""

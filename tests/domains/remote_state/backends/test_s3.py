@@ -80,6 +80,8 @@ class MemoryClient:
         self.objects: dict[str, tuple[bytes, str]] = {}
         self.before_delete: Callable[[], None] = lambda: None
         self.conditional_deletes = conditional_deletes
+        # Keys in lists, without an object; one fewer after each list.
+        self.ghosts: list[str] = []
 
     def get_object(self, **members: Any) -> dict[str, Any]:
         if members["Key"] not in self.objects:
@@ -93,6 +95,15 @@ class MemoryClient:
             "LastModified": now,
             "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
         }
+
+    def get_paginator(self, _name: str) -> MemoryClient:
+        return self
+
+    def paginate(self, **members: Any) -> list[dict[str, Any]]:
+        keys = sorted(key for key in self.objects if key.startswith(members["Prefix"]))
+        keys += [key for key in self.ghosts if key.startswith(members["Prefix"])]
+        self.ghosts = self.ghosts[1:]
+        return [{"Name": "b", "Contents": [{"Key": key} for key in keys]}]
 
     def put_object(self, **members: Any) -> dict[str, Any]:
         etag = str(hash(members["Body"]))
@@ -131,3 +142,15 @@ def test_lock_is_released_on_a_server_without_conditional_deletion() -> None:
     backend.lock(build_holder("ours"))
     backend.unlock("ours")
     assert "k.lock" not in client.objects
+
+
+def test_journal_emptied_while_it_is_read_is_read_again() -> None:
+    client = MemoryClient()
+    backend = S3Backend(client, "b", "k")
+    client.objects["k.journal/0000000002"] = (b"{}\n", "etag")
+    client.ghosts = ["k.journal/0000000001"] * 2
+    assert backend.read_journal() == [b"{}"]
+    assert client.ghosts == []
+    client.ghosts = ["k.journal/0000000001"] * 20
+    with pytest.raises(BackendProblem, match="are listed, but do not exist"):
+        backend.read_journal()
