@@ -17,6 +17,8 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.types.site_tasks import SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow import fleet_tasks
 from tests.domains.azure.captured_site import write_site_export
+from tests.domains.pods.importers.cluster_objects import build_node, print_objects
+from tests.domains.sites.conftest import SITE
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -113,6 +115,28 @@ def test_racks_are_distributed_and_merged_in_order(
     ]
     assert lose_racks("-workers=2", "-site=par*", "-report=json:two.json")[0] == 2
     assert json.loads(Path("two.json").read_text()) == document
+
+
+def test_old_inventory_of_a_state_is_a_warning(
+    fleet: Fleet, command: Command, lose_racks: Command
+) -> None:
+    nodes = """
+data "kubernetes_nodes" "edge" {
+  files      = ["${path.module}/nodes.json"]
+  cluster_id = nexus_kubernetes_cluster.edge.id
+}
+"""
+    fleet({"par1": {}, "par2": {}}, site=SITE + nodes)
+    node = build_node("edge")
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2020-01-01T00:00:00Z"}
+    node["status"]["conditions"] = [ready]
+    Path("site", "nodes.json").write_bytes(print_objects(node))
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    text = " ".join(lose_racks("-site=par*")[1].split())
+    assert "par1, par2: The inventory is 2192 days old" in text
+    for site in read_answers(lose_racks, "-site=par*")["sites"]:
+        assert site["warnings"] == ["The inventory is 2192 days old."]
 
 
 def test_flags_of_single_site_are_rejected_for_many(fleet: Fleet, lose_racks: Command) -> None:

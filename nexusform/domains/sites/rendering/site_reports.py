@@ -3,7 +3,7 @@
 Sites with equal results share a row.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -237,8 +237,20 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         title,
         verdict,
         is_finding=any(section.is_finding for section in sections),
+        facts=tuple(_list_warning_facts(successful)),
         sections=tuple(sections),
     )
+
+
+def _list_warning_facts(results: Iterable[SiteResult]) -> Iterator[str]:
+    """Yield each distinct warning, after the names of its sites."""
+    sites_by_text: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            text = replace_site_name(warning, result.site)
+            sites_by_text.setdefault(text, []).append(result.site)
+    for text, sites in sites_by_text.items():
+        yield f"{format_names(sites, max_names=4)}: {text}"
 
 
 def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Section:
@@ -274,7 +286,7 @@ def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
 
 _RESULT: Final = RecordForm(
     SiteResult,
-    "name=site status reason findings",
+    "name=site status reason findings [warnings]",
     status=lambda status: "rejected" if status in _FAILED_STATUSES else "answered",
     findings=RecordForm(
         SiteQuestionFinding,

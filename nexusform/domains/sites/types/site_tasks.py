@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.plans.impact.object_effects import EffectCount
 
@@ -209,6 +210,11 @@ class SiteResult(Struct, frozen=True):
     def problem_findings(self) -> list[SiteQuestionFinding]:
         """Findings with a problem."""
         return [finding for finding in self.findings if finding.is_problem]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Texts of its warnings."""
+        return [item.detail for item in self.diagnostics if item.severity == Severity.WARNING.value]
 
 
 def select_results(results: Iterable[SiteResult], *statuses: SiteStatus) -> list[SiteResult]:

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.domains.azure.workflow.state_reconciliation import run_site_replays
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
@@ -23,6 +29,7 @@ from nexusform.domains.sites.workflow.site_project import open_site_project
 from nexusform.domains.sites.workflow.site_results import (
     build_plan_result,
     build_rejected_result,
+    build_site_diagnostics,
     compute_plan_digest,
 )
 from nexusform.domains.whatif.questions.failure_simulation import (
@@ -31,8 +38,14 @@ from nexusform.domains.whatif.questions.failure_simulation import (
 )
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
+from nexusform.domains.whatif.workflow.state_warnings import (
+    list_unfinished_step_warnings,
+    list_unread_warnings,
+)
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
+from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.plan_sentences import describe_inventory_age
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
@@ -81,7 +94,19 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
                 findings = tuple(_simulate_rack_failures(run.stored.state, run, question, now))
             except DiagnosticsError as problem:
                 return build_rejected_result(site.name, problem.diagnostics)
-            return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)
+            state = run.stored.state
+            types = opened.project.registries.resource_types
+            warnings = [
+                *list_unfinished_step_warnings(run.stored),
+                *list_unread_warnings(state, types),
+                *_list_inventory_warnings(state, now),
+            ]
+            return SiteResult(
+                site.name,
+                SiteStatus.UNCHANGED,
+                findings=findings,
+                diagnostics=build_site_diagnostics(warnings),
+            )
         return _run_replay(question, site, run)
 
 
@@ -103,6 +128,16 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
             "rack_count": round(certainty.rack_count * runs),
         }
         yield SiteQuestionFinding(f"{row.address}:{row.object}", figures, (row.target.machine,))
+
+
+def _list_inventory_warnings(state: State, now: str) -> Iterator[Diagnostic]:
+    """Yield a warning if an inventory of the state was too old at this time, or of unknown age."""
+    inventories = [
+        build_inventory_read(address, time, now) for address, time in state.exports.items()
+    ]
+    if any(inventory.is_stale for inventory in inventories):
+        age = describe_inventory_age(state.exports.values(), now)
+        yield build_warning("old-inventory", f"The inventory is {age}.")
 
 
 def _simulate_rack_failures(

@@ -22,12 +22,7 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
 )
 from nexusform.diagnostics.levels import MISSING_VALUE, VMS_WITHOUT_MACHINE
-from nexusform.diagnostics.phrases import (
-    enclose,
-    format_count,
-    format_first_items,
-    select_word_form,
-)
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
@@ -38,13 +33,16 @@ from nexusform.domains.whatif.questions.pod_snapshot import (
     build_observed_pods,
     build_pods,
 )
-from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.placements.unread_ledger import build_ledger, hides_capacity
+from nexusform.domains.whatif.workflow.state_warnings import (
+    list_unfinished_step_warnings,
+    list_unread_warnings,
+)
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.placements.unread_ledger import hides_capacity
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
-from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.plan_file import SavedPlan
@@ -208,20 +206,7 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     problems += read_problems
     if stored is None or has_errors(problems):
         raise UnreadableInput(problems, sources)
-    # If steps of the last apply are not done, the state shows neither the old nor the planned site.
-    step_count = (
-        stored.remaining.remaining_steps
-        if stored.remaining is not None
-        else len(stored.open_intents)
-    )
-    if step_count:
-        detail = (
-            f"The last apply did not finish: {format_count(step_count, 'step')} "
-            f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state "
-            "without their "
-            "results. Run `nexusform apply -resume` first."
-        )
-        problems.append(build_warning("steps-not-applied", detail))
+    problems += list_unfinished_step_warnings(stored)
     state = stored.state
     now = read_clock(location.environment)
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
@@ -303,25 +288,13 @@ def _build_input(
     snapshot = build_snapshot(objects, registries, state.catalogue, recorded_machines)
     start = StartPoint(build_snapshot_request(objects, registries, state, now, recorded_machines))
     pods = build_pods(start.request.state, registries, observations)
-    problems = (*problems, *_build_unread_warnings(start.request.state, registries.resource_types))
+    problems = (*problems, *list_unread_warnings(start.request.state, registries.resource_types))
     return SimulationInput(snapshot, origin, problems, sources, pods, objects, observations, start)
 
 
 def _build_state_after(plan: Plan, prior: State) -> State:
     """Return the state before a plan with the SKU catalogue and the unread facts of the plan."""
     return replace(record_sources(prior, plan, plan.timestamp), catalogue=plan.catalogue)
-
-
-def _build_unread_warnings(state: State, types: Mapping[str, ResourceType]) -> Iterator[Diagnostic]:
-    """Build a warning for each site with unread facts, and for those of data sources of any site.
-
-    The simulation does not count them.
-    """
-    facts_by_site = {"": state.unread, **build_state_inventory(state, types).unread}
-    for site_id, facts in facts_by_site.items():
-        if facts:
-            detail = f"Not read{enclose(' on ', site_id)}: {build_ledger(facts, ()).describe()}."
-            yield build_warning("unread-facts", detail)
 
 
 # clusters by id, and problems.

@@ -1,0 +1,43 @@
+"""Warnings about a state: facts without which an answer may be wrong."""
+
+from collections.abc import Iterator, Mapping
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.placements.unread_ledger import build_ledger
+from nexusform.planning.verification.state_consistency import build_state_inventory
+from nexusform.state.objects import State
+from nexusform.workflow.opening.stored_state import StoredState
+
+
+def list_unfinished_step_warnings(stored: StoredState) -> Iterator[Diagnostic]:
+    """Yield a warning if steps of the last apply are not done.
+
+    The state shows neither the old nor the planned site.
+    """
+    step_count = (
+        stored.remaining.remaining_steps
+        if stored.remaining is not None
+        else len(stored.open_intents)
+    )
+    if step_count:
+        detail = (
+            f"The last apply did not finish: {format_count(step_count, 'step')} "
+            f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state "
+            "without their "
+            "results. Run `nexusform apply -resume` first."
+        )
+        yield build_warning("steps-not-applied", detail)
+
+
+def list_unread_warnings(state: State, types: Mapping[str, ResourceType]) -> Iterator[Diagnostic]:
+    """Yield a warning for each site with unread facts, and for those of data sources of any site.
+
+    The simulation does not count them.
+    """
+    facts_by_site = {"": state.unread, **build_state_inventory(state, types).unread}
+    for site_id, facts in facts_by_site.items():
+        if facts:
+            detail = f"Not read{enclose(' on ', site_id)}: {build_ledger(facts, ()).describe()}."
+            yield build_warning("unread-facts", detail)
