@@ -202,6 +202,12 @@ def _parse_document_stream(file: str, text: str, rules: ScalarRules) -> YamlStre
     return YamlStream(tuple(documents), tuple(findings))
 
 
+# `{{ .Values.name }}` is a mapping as a key.
+_TEMPLATE_HINT: Final = (
+    " If {{ }} is of a template, render it first, for example with `helm template`."
+)
+
+
 class _InvalidDocument(Exception):
     # Control flow of this file: the document is invalid.
     def __init__(self, position: TextPosition, detail: str) -> None:
@@ -312,7 +318,8 @@ class _DocumentReader:
                 continue
             # Null, a list or a mapping.
             if not isinstance(name, (str, int, float)):
-                raise _InvalidDocument(key_position, "a key must be a text or a number.")
+                hint = _TEMPLATE_HINT if isinstance(name, dict) else ""
+                raise _InvalidDocument(key_position, f"a key must be a text or a number.{hint}")
             # As in JSON: true, 1.
             key = str(name).lower() if isinstance(name, bool) else str(name)
             if key in entries:

@@ -157,6 +157,7 @@ def test_positions() -> None:
         ("a: .inf\n", 1, "is not finite"),
         ("a: 1e999\n", 1, "too large"),
         ("? [1]\n: 2\n", 1, "a key must be a text or a number"),
+        ("a:\n  name: {{ .Values.name }}\n", 2, "render it first"),
         ("~: 2\n", 1, "a key must be a text or a number"),
         ("a: {<<: 3}\n", 1, "can be merged"),
         ("a: !!int x\n", 1, "cannot be read as !!int"),

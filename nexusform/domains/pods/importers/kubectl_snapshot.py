@@ -450,6 +450,11 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
         else:
             error_id = INVALID
             detail = f"this is not JSON: {problem}."
+            if "trailing characters" in str(problem):
+                detail += (
+                    " A file has one document: write the output of each kubectl command into a "
+                    "file of its own, and list all of them in files."
+                )
         findings.append(build_problem(name, None, error_id, detail))
         return []
 

@@ -449,6 +449,10 @@ class _ManifestReader:
             text = f"{subject} has no {' and no '.join(missing_keys)} (a text)."
             if "metadata.name" in missing_keys and "generateName" in metadata:
                 text += " generateName creates a name in the cluster; set metadata.name instead."
+            if kind == "Kustomization":
+                text += (
+                    " Use the objects that it builds: `kubectl kustomize DIRECTORY > objects.yaml`."
+                )
             self._report(document.position, text)
             return None
         # "" is the core group.

@@ -120,6 +120,12 @@ def test_foreign_content_is_reported(content: bytes) -> None:
     assert reading.findings[0].file == "nodes.json"
 
 
+def test_outputs_of_two_commands_in_one_file_are_named() -> None:
+    content = print_objects(build_node("n"))
+    (finding,) = parse_kubectl_files([("two.json", content + content)]).findings
+    assert "file of its own" in finding.detail
+
+
 def test_fields_read_by_quotas_and_admission_are_kept() -> None:
     pod = build_pod("x", "n", priorityClassName="high", priority=7, activeDeadlineSeconds=60)
     kata = {

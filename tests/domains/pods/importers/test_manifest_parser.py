@@ -97,6 +97,11 @@ def test_lists_are_flattened() -> None:
             1,
             "set metadata.name instead",
         ),
+        (
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a]\n",
+            1,
+            "kubectl kustomize DIRECTORY",
+        ),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", 1, "no metadata.name (a text)"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x\n", 3, "metadata is a mapping"),
         (
