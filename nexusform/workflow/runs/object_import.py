@@ -44,7 +44,7 @@ from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.language.formatter import format_text
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
-from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.planning.preparation.planning_order import iterate_modules, iterate_resource_blocks
 from nexusform.planning.preparation.prior_state import (
     ImportTarget,
     build_missing_configuration_error,
@@ -143,6 +143,7 @@ def find_imports(
     """
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
+    owners = _list_owners(request)
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
@@ -156,6 +157,13 @@ def find_imports(
         found_object, new_problems = find_imported_object(target, request, providers)
         result.diagnostics += new_problems
         if found_object is None:
+            continue
+        owner = owners.setdefault(_build_identity(target.address, found_object), target.address)
+        if owner != target.address:
+            detail = _describe_owner(owner, target)
+            result.diagnostics.append(
+                _build_import_error("resource-already-managed-by-nexusform", detail, target)
+            )
             continue
         # Unknown at the provider: continue the numbers of the objects in the state.
         if not found_object.creation:
@@ -263,6 +271,32 @@ def find_imported_object(
     key, attributes = match
     attributes = normalize_imported_attributes(kind.schema, attributes, target.id)
     return ObjectState(attributes, key.creation, provider=name), problems
+
+
+def _list_owners(request: PlanRequest) -> dict[tuple[str, str, str], Address]:
+    """Return the addresses in state that the configuration declares, by the identity of the object.
+
+    Other objects in state are removed by the plan, or move.
+    """
+    declared = {block.address for block in iterate_resource_blocks(request.configuration)}
+    return {
+        _build_identity(address, instance.current): address
+        for address, instance in request.state.instances.items()
+        if instance.current is not None and address.config_address in declared
+    }
+
+
+def _build_identity(address: Address, item: ObjectState) -> tuple[str, str, str]:
+    """Return type, provider and id of an object; without an id, that of its address."""
+    object_id = item.attributes.get("id")
+    return address.type, item.provider, str(address) if object_id is None else str(object_id)
+
+
+def _describe_owner(owner: Address, target: ImportTarget) -> str:
+    return (
+        f'The object with the id "{target.id}" is already that of {owner}. A change or removal of '
+        f"{target.address} would change it, too. Correct the id, or import it to one address only."
+    )
 
 
 def _build_import_error(diagnostic_id: str, detail: str, target: ImportTarget) -> Diagnostic:
@@ -510,6 +544,11 @@ def import_object(
     if found_object is None:
         # A command has no import block to point at.
         return [replace(p, subject=None, block="") for p in problems]
+    owner = _list_owners(request).get(_build_identity(address, found_object))
+    if owner is not None:
+        return [
+            build_error("resource-already-managed-by-nexusform", _describe_owner(owner, target))
+        ]
     # Unknown at the provider: continue the numbers of the objects in the state.
     if not found_object.creation:
         found_object = replace(found_object, creation=state.last_creation + 1)

@@ -203,6 +203,10 @@ def test_generated_file_with_other_suffix_gives_a_warning(
             "Duplicate import configuration",
         ),
         (
+            'for_each = toset(["a", "b"])\n  to = nexus_rack.r[each.key]\n  id = "lab/rack-a"',
+            'The object with the id "lab/rack-a" is already that of nexus_rack.r["a"].',
+        ),
+        (
             'for_each = toset(["a"])\n  to = module.m[each.key].module.n\n  id = "lab"',
             "must name a resource or one of its instances",
         ),
@@ -254,6 +258,22 @@ def test_import_command_imports_an_object(capsys: pytest.CaptureFixture[str]) ->
     code, _, err = run_command(capsys, "import", "nexus_site.s", "lab")
     assert code == 1
     assert "Resource already managed by nexusform" in err
+
+
+def test_object_of_one_address_is_not_imported_to_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_configuration(SITE, RACKS)
+    assert run_command(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")[0] == 0
+    code, _, err = run_command(capsys, "import", 'nexus_rack.r["b"]', "lab/rack-a")
+    assert code == 1
+    assert "Resource already managed by nexusform" in err
+    assert read_state()["serial"] == 1
+    block = 'import {\n  to = nexus_rack.r["b"]\n  id = "lab/rack-a"\n}\n'
+    write_configuration(SITE, RACKS, block)
+    code, _, err = run_command(capsys, "plan")
+    assert code == 1
+    assert 'is already that of nexus_rack.r["a"]' in " ".join(err.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
