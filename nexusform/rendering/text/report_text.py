@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.names import escape_name
-from nexusform.diagnostics.phrases import join_texts
+from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,
@@ -222,7 +222,9 @@ def _render_rows_as_records(
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
         clauses = [
-            f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell
+            f"{enclose('', header, ': ')}{cell}"
+            for header, cell in zip(headers[1:], cells[1:], strict=True)
+            if cell
         ]
         clauses.append(escape_name(row.note))
         lines += indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)), _INDENT)

@@ -83,3 +83,13 @@ def test_page_marks_errors_with_words() -> None:
 )
 def test_spans_are_rendered(numbers: list[int], text: str) -> None:
     assert format_spans(numbers) == text
+
+
+def test_wide_row_has_no_colon_before_a_cell_without_a_header() -> None:
+    row = Row(("core", "default/Deployment/" + "w" * 60, "lost"))
+    table = Table(("cluster", "workload", ""), (row,))
+    text = render_report_text(
+        Report("t", "v", is_finding=False, sections=(Section("s", table=table),)), width=60
+    )
+    assert "lost" in text
+    assert ": lost" not in text
