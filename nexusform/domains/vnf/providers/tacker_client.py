@@ -92,7 +92,15 @@ class TackerClient:
         Raises TackerProblem.
         """
         answer = self._read_answer(path, query={})
-        return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
+        if answer.status == _NOT_FOUND:
+            return None
+        document = self._parse_object(answer, path)
+        if document["id"] != path.rpartition("/")[2]:
+            raise TackerProblem(
+                f"The answer of {self.endpoint} to {_BASE}{path} is another object, with the id "
+                f"{document['id']}."
+            )
+        return document
 
     @share_deadline()
     def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:

@@ -336,6 +336,7 @@ class VnfInstance(Struct, frozen=True):
     scale_levels: Mapping[str, int]
     vnfcs: tuple[ObservedVnfc, ...]
     vim_connections: str = ""
+    flavour_id: str = ""
 
 
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
@@ -360,6 +361,7 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         scale_levels=_parse_scale_levels(document) if is_instantiated else {},
         vnfcs=tuple(_list_vnfcs(document)) if is_instantiated else (),
         vim_connections=_compute_digest(document.get("vimConnectionInfo")),
+        flavour_id=get_text(document, _INFO, "flavourId") if is_instantiated else "",
     )
 
 

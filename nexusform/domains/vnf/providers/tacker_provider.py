@@ -1,6 +1,7 @@
 """Life cycle of VNFs: instantiate, scale, heal, terminate, import."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -219,6 +220,7 @@ class TackerProvider(FixedIdentity):
         runner = self._build_runner(request)
         instance_id = get_text(planned, "vnf_instance_id")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
+        _require_same_package(request.prior_attributes, instance)
         start = VnfStart(compute_target_levels(request.prior_attributes))
         if request.resumed_operation is None:
             start = replace(start, vnfc_ids=_find_vnfcs_to_heal(planned, request.private_note))
@@ -565,20 +567,41 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _require_reported_values(attributes: Mapping[str, Any], instance: VnfInstance) -> None:
     """Raise ProviderProblem if Tacker reports a running VNF without its levels or its VNFCs.
 
-    They may be omitted if the VNF has none. Otherwise they are unknown, not unchanged or removed.
+    They may be omitted if the VNF has none. Otherwise they are unknown, not unchanged or removed:
+    Tacker removes no VNFC without a change of levels.
     """
+    _require_same_package(attributes, instance)
     targets = compute_target_levels(attributes)
     missing = [f"the level of {aspect}" for aspect in targets.keys() - instance.scale_levels.keys()]
-    is_at_levels = all(
-        instance.scale_levels.get(name, level) == level for name, level in targets.items()
-    )
-    if is_at_levels and attributes.get("vnfcs") and not instance.vnfcs:
-        missing.append("any VNFC")
+    if all(instance.scale_levels.get(name, level) == level for name, level in targets.items()):
+        vnfcs = get_mapping(attributes, "vnfcs")
+        ids = get_mapping(attributes, "vnfc_ids")
+        recorded = Counter(get_text(vnfcs, name, "vdu") for name in ids if name in vnfcs)
+        unreported = recorded - Counter(vnfc.vdu for vnfc in instance.vnfcs)
+        missing += [
+            f"{number} of {recorded[vdu]} VNFCs of {vdu}" for vdu, number in unreported.items()
+        ]
     if missing:
         raise ProviderProblem(
             f"Tacker does not report {format_list(sorted(missing))} of the VNF instance "
             f"{instance.id} ({instance.name}). Check the VNF in Tacker, and plan again."
         )
+
+
+def _require_same_package(attributes: Mapping[str, Any], instance: VnfInstance) -> None:
+    """Raise ProviderProblem if another client changed the VNFD or the flavour of a running VNF."""
+    expected_values = {
+        "vnfdId": (instance.descriptor_id, read_documents(attributes).vnf.descriptor_id),
+        "flavourId": (instance.flavour_id, get_text(attributes, "flavour_id")),
+    }
+    for name, (value, expected) in expected_values.items():
+        if value and expected and value != expected:
+            raise ProviderProblem(
+                f"The VNF instance {instance.id} ({instance.name}) has the {name} {value} in "
+                f"Tacker, not {expected}: another client changed it. Remove the VNF from the state "
+                "(`nexusform state rm`), and import it with the package of this VNFD and its "
+                "flavour_id."
+            )
 
 
 def _add_observed_vnfcs(

@@ -121,7 +121,7 @@ def test_list_with_a_next_page_that_cannot_be_read_is_no_list(
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [("scaleStatus", "the level of worker_scale"), ("vnfcResourceInfo", "any VNFC")],
+    [("scaleStatus", "the level of worker_scale"), ("vnfcResourceInfo", "2 of 2 VNFCs of worker")],
 )
 def test_running_vnf_without_its_values_is_not_read(
     tacker: type[MemoryTacker], capfd: Capture, name: str, missing: str
@@ -137,6 +137,27 @@ def test_running_vnf_without_its_values_is_not_read(
     instance[INFO][name] = values
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capfd)
+
+
+def test_vnfc_that_is_not_reported_is_not_removed(
+    tacker: type[MemoryTacker], capfd: Capture
+) -> None:
+    """Tacker removes VNFCs with a change of levels only, and would not create it again."""
+    assert apply() == 0
+    (instance,) = tacker.instances.values()
+    instance[INFO]["vnfcResourceInfo"].pop()
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 1
+    assert "Tacker does not report 1 of 2 VNFCs of worker of the VNF" in read_output(capfd)
+
+
+def test_answer_with_another_object_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = ApiResponse(200, {}, b'{"id": "other"}')
+    monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answer)
+    client = TackerClient("http://tacker", Credentials(), PollTiming())
+    with pytest.raises(TackerProblem, match="is another object, with the id other"):
+        client.read("/vnf_instances/i")
+    client.close()
 
 
 def test_lists_without_entries_may_be_missing() -> None:

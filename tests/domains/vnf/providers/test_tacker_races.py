@@ -233,6 +233,38 @@ def test_vnf_in_an_operation_of_others_is_not_read_as_unchanged(
     assert run_command_line(["plan"]) == 0
 
 
+def change_package(tacker: Tacker) -> None:
+    (instance,) = tacker.instances.values()
+    instance["vnfdId"] = "d2"
+
+
+def change_flavour(tacker: Tacker) -> None:
+    """Terminate the VNF, and instantiate it with another flavour."""
+    get_info(tacker)["flavourId"] = "big"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_package, "(v) has the vnfdId d2 in Tacker, not d: another client"),
+        (change_flavour, "(v) has the flavourId big in Tacker, not simple: another client"),
+    ],
+)
+@pytest.mark.parametrize("command", [("plan",), ("apply", "-auto-approve", "p.nfplan")])
+def test_vnf_with_another_package_is_not_read_as_unchanged(
+    tacker: Tacker,
+    capfd: Capture,
+    change: Callable[[Tacker], None],
+    message: str,
+    command: tuple[str, ...],
+) -> None:
+    prepare("scale", capfd)
+    change(tacker)
+    assert run_command_line([*command]) == 1
+    assert message in read_output(capfd)
+    assert tacker.changes == []
+
+
 def test_level_changed_between_check_and_request_is_reported(
     tacker: Tacker, capfd: Capture
 ) -> None:
