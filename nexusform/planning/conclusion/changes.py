@@ -78,6 +78,7 @@ def build_changes(
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             changes.append(_build_change_of_deposed_object(address, key, deposed_object))
+    problems += _check_imported_objects(planner, changes)
     # They may be the cause of an unknown `prevent_destroy`.
     if has_earlier_errors:
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
@@ -296,6 +297,33 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
             )
             problems.append(problem)
     return problems
+
+
+def _check_imported_objects(
+    planner: BlockPlanner, changes: Sequence[Change]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each object to import that the plan destroys at another address."""
+    imports = planner.prior.imports
+    if not imports:
+        return
+    destroyed = {
+        (change.address.type, change.provider, change.id): change.address
+        for change in changes
+        if change.action is Action.DELETE
+    }
+    for change in changes:
+        imported = imports.get(change.address)
+        owner = destroyed.get((change.address.type, change.provider, change.id))
+        if imported is None or owner is None:
+            continue
+        yield build_error(
+            "import-of-destroyed-object",
+            f'The object with the id "{imported.id}" is that of {owner}, which this plan destroys. '
+            f"To keep it as {change.address}, replace the import block by a moved block: from "
+            f"{owner} to {change.address}.",
+            imported.span,
+            block="import",
+        )
 
 
 def collect_drifted_objects(

@@ -276,6 +276,30 @@ def test_object_of_one_address_is_not_imported_to_another(
     assert 'is already that of nexus_rack.r["a"]' in " ".join(err.replace("│", " ").split())
 
 
+def test_object_to_import_is_not_destroyed_at_its_old_address(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A renamed block with an import block: the object would be imported, then destroyed."""
+    write_configuration(SITE, RACKS)
+    assert run_command(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")[0] == 0
+    renamed = RACKS.replace('"r"', '"new"').replace('["a", "b"]', '["a"]')
+    block = 'import {\n  to = nexus_rack.new["a"]\n  id = "lab/rack-a"\n}\n'
+    write_configuration(SITE, renamed, block)
+    code, _, err = run_command(capsys, "plan")
+    assert code == 1
+    text = " ".join(err.replace("│", " ").split())
+    assert 'is that of nexus_rack.r["a"], which this plan destroys.' in text
+    assert 'a moved block: from nexus_rack.r["a"] to nexus_rack.new["a"].' in text
+    assert "on main.nf.hcl line" in text
+    write_configuration(SITE, renamed, "moved {\n  from = nexus_rack.r\n  to = nexus_rack.new\n}\n")
+    code, out, _ = run_command(capsys, "plan")
+    assert (code, "0 to destroy" in out) == (0, True)
+    forgotten = "removed {\n  from = nexus_rack.r\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    write_configuration(SITE, renamed, block, forgotten)
+    code, out, _ = run_command(capsys, "plan")
+    assert (code, "0 to destroy" in out) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("address", "object_id", "words"),
     [
