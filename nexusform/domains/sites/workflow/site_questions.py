@@ -39,6 +39,7 @@ from nexusform.domains.whatif.questions.failure_simulation import (
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.domains.whatif.workflow.state_warnings import (
+    has_node_data,
     list_unfinished_step_warnings,
     list_unread_warnings,
 )
@@ -53,6 +54,10 @@ from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 NO_STATE = "Nothing was applied yet."
+_PODS_NOT_COUNTED = (
+    "Pods on clusters in data blocks of kubectl output are not counted. To count them, run "
+    "`nexusform simulate failure` with the configuration and state of this site alone."
+)
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
@@ -95,12 +100,14 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
             except DiagnosticsError as problem:
                 return build_rejected_result(site.name, problem.diagnostics)
             state = run.stored.state
-            types = opened.project.registries.resource_types
+            registries = opened.project.registries
             warnings = [
                 *list_unfinished_step_warnings(run.stored),
-                *list_unread_warnings(state, types),
+                *list_unread_warnings(state, registries.resource_types),
                 *_list_inventory_warnings(state, now),
             ]
+            if has_node_data(opened.project.configuration, registries):
+                warnings.append(build_warning("nodes-not-counted", _PODS_NOT_COUNTED))
             return SiteResult(
                 site.name,
                 SiteStatus.UNCHANGED,

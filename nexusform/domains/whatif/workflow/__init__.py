@@ -1,4 +1,4 @@
 """Preparation of what-if questions."""
 
 # Public names of the package, by module.
-PUBLIC = {"state_warnings": "list_unfinished_step_warnings list_unread_warnings"}
+PUBLIC = {"state_warnings": "has_node_data list_unfinished_step_warnings list_unread_warnings"}

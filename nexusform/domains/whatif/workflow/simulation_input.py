@@ -34,6 +34,7 @@ from nexusform.domains.whatif.questions.pod_snapshot import (
     build_pods,
 )
 from nexusform.domains.whatif.workflow.state_warnings import (
+    has_node_data,
     list_unfinished_step_warnings,
     list_unread_warnings,
 )
@@ -330,7 +331,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
     if location.variables and wrong_values:
         raise UnreadableInput(wrong_values, configuration.files)
     # No data block lists nodes.
-    if not _has_node_data(configuration):
+    if not has_node_data(configuration, build_registries()):
         return {}, []
     values = {name: value for name, (value, _) in variables.items()}
     observed, warnings = _read_observed_nodes(
@@ -357,7 +358,7 @@ def _read_planned_clusters(
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
     # No data block lists nodes.
-    if not _has_node_data(configuration):
+    if not has_node_data(configuration, build_registries()):
         return {}, []
     state = build_snapshot_request(objects, build_registries(), state, saved.plan.timestamp).state
     values = get_planned_variables(saved.plan)
@@ -372,16 +373,6 @@ def _read_planned_clusters(
         ):
             problems[position] = replace(problem, subject=None)
     return observed, problems
-
-
-def _has_node_data(configuration: Configuration) -> bool:
-    """Return whether a configuration has data blocks of clusters listed by kubectl."""
-    sources = build_registries().data_sources.items()
-    node_types = {name for name, source in sources if source.kind is PlanningKind.NODES}
-    return any(
-        block.mode == "data" and block.type in node_types
-        for block in iterate_resource_blocks(configuration)
-    )
 
 
 def _read_observed_nodes(

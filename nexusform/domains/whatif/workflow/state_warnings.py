@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
-from nexusform.interfaces.plugins import ResourceType
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.unread_ledger import build_ledger
+from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.state.objects import State
 from nexusform.workflow.opening.stored_state import StoredState
@@ -41,3 +43,13 @@ def list_unread_warnings(state: State, types: Mapping[str, ResourceType]) -> Ite
         if facts:
             detail = f"Not read{enclose(' on ', site_id)}: {build_ledger(facts, ()).describe()}."
             yield build_warning("unread-facts", detail)
+
+
+def has_node_data(configuration: Configuration, registries: PluginRegistries) -> bool:
+    """Return whether a configuration has data blocks of clusters listed by kubectl."""
+    sources = registries.data_sources.items()
+    node_types = {name for name, source in sources if source.kind is PlanningKind.NODES}
+    return any(
+        block.mode == "data" and block.type in node_types
+        for block in iterate_resource_blocks(configuration)
+    )
