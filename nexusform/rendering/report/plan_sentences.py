@@ -339,7 +339,7 @@ def format_age(seconds: float) -> str:
     days = int(seconds // 86400)
     if hours < 2:
         return f"{minutes} min"
-    return f"{hours} h" if hours < 48 else f"{days} days"
+    return f"{hours} h" if hours < 48 else f"{days:,} days"
 
 
 def _describe_missing_data(plan: Plan) -> str:
