@@ -581,7 +581,7 @@ def _warn_unreachable_members(placement: PlacementPlan) -> Iterator[Diagnostic]:
     reasons = {
         name: reason
         for name, reason in placement.selection.clusters.unreachable.items()
-        if name in placement.clusters_applied_later | removed
+        if name in placement.clusters_applied_later | placement.clusters_cleared_later
     }
     if not reasons:
         return

@@ -18,6 +18,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
     get_object_identity,
 )
 from nexusform.domains.fleet.planning.placement_records import (
+    CLEARED_LATER,
     OwnershipConflict,
     is_availability_tracked,
 )
@@ -627,6 +628,18 @@ class PlacementPlan(Struct):
         """Unreachable clusters that have not applied an earlier change."""
         pending = self.clusters_with_unknown_result | self.current.applied.pending_clusters
         return pending & self.selection.clusters.unreachable.keys()
+
+    @property
+    def clusters_cleared_later(self) -> frozenset[str]:
+        """Unreachable clusters without a binding that may still have the objects of an earlier one.
+
+        Removed by this plan, or by one before it as recorded in state. A hub lists such bindings.
+        """
+        left = {binding.cluster for binding in self.spec.prior_bindings if binding.has_resources}
+        if not self.spec.is_new and not self.spec.observed_attributes:
+            left.update(get_list(self.spec.instance.prior_note, CLEARED_LATER))
+        left -= {binding.cluster for binding in self.bindings if binding.has_resources}
+        return frozenset(left & self.selection.clusters.unreachable.keys())
 
     @property
     def clusters_with_unknown_result(self) -> frozenset[str]:

@@ -8,6 +8,8 @@ The note has resource snapshots, and the resources on each cluster, every object
 
 `bodies`: {hash: body, ...}.
 
+`cleared_later`: unreachable clusters that still have the objects of a removed binding.
+
 `content` lists a cluster only if its resources differ from the snapshot of its binding: overrides
 changed them, another owner has some (`refused`), the snapshot is pruned, or the member is
 unreachable and has not applied it yet (`pending`).
@@ -73,6 +75,8 @@ _TRACKED: Final = {
 
 # Key of the private note: the hash of the last cycle's rejections.
 REJECTIONS: Final = "rejections"
+# Key of the private note: unreachable clusters that still have to remove the objects of a binding.
+CLEARED_LATER: Final = "cleared_later"
 
 
 class OwnershipConflict(Struct, frozen=True):

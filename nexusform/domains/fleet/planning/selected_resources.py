@@ -26,6 +26,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
+    CLEARED_LATER,
     REJECTIONS,
     SNAPSHOTS,
     AppliedResources,
@@ -482,11 +483,14 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_clusters_with_random_choice(placement)
     open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
+    cleared_later = sorted(placement.clusters_cleared_later)
+    cleared_note = {CLEARED_LATER: cleared_later} if cleared_later else {}
     placement.spec.instance.private = {
         **placed_note,
         **hub_record,
         **resource_note,
         **open_note,
+        **cleared_note,
         **_build_rejections_note(placement),
     }
 

@@ -453,4 +453,7 @@ PLACEMENT_PRIVATE: Final[Mapping[str, AttributeSchema]] = {
         "Objects on clusters that differ from their snapshot.",
         required_members=("objects",),
     ),
+    "cleared_later": make_computed(
+        ListType(STRING), "Unreachable clusters that still have to remove objects."
+    ),
 }

@@ -7,6 +7,7 @@ import pytest
 from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import PlacementAction
+from nexusform.rendering.report.plan_sentences import describe_no_changes
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
@@ -246,6 +247,20 @@ def test_changes_on_an_unreachable_member_are_an_assumption(health: str) -> None
     assert "rollout-to-unreachable-member" in {each.id for each in removed.diagnostics}
     (row,) = [row for row in removed.plan.placements if row.action is PlacementAction.REMOVE]
     assert row.scores["certain"] is False
+    # The objects are still there after the apply, until the member is reachable.
+    state_after = build_state_after(removed)
+    later = require_success(plan(fewer, state_after))
+    assert not later.plan.has_changes
+    (warning,) = [each for each in later.diagnostics if "unreachable" in each.id]
+    assert warning.detail.startswith("An earlier apply changed objects of p on a,")
+    headline, _ = describe_no_changes(later.plan)
+    assert headline == "No changes. Changes of an earlier apply still wait."
+    healthy = fewer.replace(f'health = "{health}"', "")
+    recovered = require_success(plan(healthy, state_after))
+    assert "rollout-to-unreachable-member" not in {each.id for each in recovered.diagnostics}
+    # Only the member changes. A later failure is no reason to warn again.
+    sick_again = require_success(plan(fewer, build_state_after(recovered)))
+    assert "rollout-to-unreachable-member" not in {each.id for each in sick_again.diagnostics}
 
 
 def test_new_content_is_applied_once_the_member_is_reachable() -> None:
