@@ -112,7 +112,11 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", NUMA))
     properties = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "share"}
     change_row("flavors", 0, Properties=properties)
-    change_row("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+    # No server exists before.
+    path = Path("export/servers.json")
+    template = json.loads(path.read_text())[0]
+    path.write_text("[]")
+    use_resources(1, VCPU=0, MEMORY_MB=0, DISK_GB=0)
     # Two servers fit on a host.
     room = {"free": 4}
     describe_hosts(compute01=room, compute02=room, compute03=room)
@@ -128,11 +132,11 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
             for host in ("compute01", "compute02", "compute03")
         }
     )
-    servers = json.loads(Path("export/servers.json").read_text())
+    servers = []
     for name, host in vms.items():
         use_resources(int(host[-1]), PCPU=8, MEMORY_MB=16384, DISK_GB=80)
         servers.append(
-            {**servers[0], "ID": name, "Name": name, "Host": host, "Flavor Name": "worker.large"}
+            {**template, "ID": name, "Name": name, "Host": host, "Flavor Name": "worker.large"}
         )
         node = {"host_node": 0, "vcpu_set": list(range(8)), "memory_mb": 16384}
         node["cpu_pinning"] = {
@@ -141,7 +145,7 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
         Path(f"export/topology-{name}.json").write_text(
             json.dumps({"topology": {"pagesize_kb": None, "nodes": [node]}})
         )
-    Path("export/servers.json").write_text(json.dumps(servers))
+    path.write_text(json.dumps(servers))
     Path("base.yaml").write_text(
         HOT.replace("count: 2", "count: 6").replace(
             "          scheduler_hints: {group: {get_resource: group}}\n", ""
