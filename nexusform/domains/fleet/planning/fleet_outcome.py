@@ -43,10 +43,10 @@ from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
 from nexusform.domains.fleet.planning.resource_selection import SELECTED_FORM
 from nexusform.domains.fleet.scheduling.bindings import (
-    Binding,
     BindingState,
     Condition,
     PlacementType,
+    collect_clusters_with_resources,
     index_by_cluster,
     select_scheduled_bindings,
     split_clusters,
@@ -575,9 +575,9 @@ def _warn_unscheduled_placement(
 
 def _warn_unreachable_members(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about rollouts to members that the hub counts as disconnected or unhealthy."""
-    removed = _collect_clusters_with_resources(
+    removed = collect_clusters_with_resources(
         placement.spec.prior_bindings
-    ) - _collect_clusters_with_resources(placement.bindings)
+    ) - collect_clusters_with_resources(placement.bindings)
     reasons = {
         name: reason
         for name, reason in placement.selection.clusters.unreachable.items()
@@ -755,8 +755,8 @@ def find_placement_risks(
     ]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
-    clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
-    clusters_after = _collect_clusters_with_resources(placement.bindings)
+    clusters_before = collect_clusters_with_resources(placement.spec.prior_bindings)
+    clusters_after = collect_clusters_with_resources(placement.bindings)
     removed = sorted(clusters_before - clusters_after)
     added = sorted(clusters_after - clusters_before)
     if volume_users and removed and added:
@@ -778,8 +778,8 @@ def _find_wave_without_ready_copy(
 
     Id, text.
     """
-    ready = _collect_clusters_with_resources(placement.spec.prior_bindings)
-    added = _collect_clusters_with_resources(placement.bindings) - ready
+    ready = collect_clusters_with_resources(placement.spec.prior_bindings)
+    added = collect_clusters_with_resources(placement.bindings) - ready
     # Nothing runs, or nothing moves.
     if not workloads or not ready or not added:
         return
@@ -798,10 +798,6 @@ def _find_wave_without_ready_copy(
             return
         # Before the next wave.
         ready |= set(wave.bound_clusters)
-
-
-def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
-    return {binding.cluster for binding in bindings if binding.has_resources}
 
 
 def _has_persistent_volume_claims(manifest: Manifest) -> bool:

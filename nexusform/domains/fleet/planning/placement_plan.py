@@ -39,6 +39,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PolicySnapshot,
     SchedulingStatus,
     collect_clusters,
+    collect_clusters_with_resources,
     collect_lasting_clusters,
     select_scheduled_bindings,
     split_clusters,
@@ -635,10 +636,10 @@ class PlacementPlan(Struct):
 
         Removed by this plan, or by one before it as recorded in state. A hub lists such bindings.
         """
-        left = {binding.cluster for binding in self.spec.prior_bindings if binding.has_resources}
+        left = collect_clusters_with_resources(self.spec.prior_bindings)
         if not self.spec.is_new and not self.spec.observed_attributes:
             left.update(get_list(self.spec.instance.prior_note, CLEARED_LATER))
-        left -= {binding.cluster for binding in self.bindings if binding.has_resources}
+        left -= collect_clusters_with_resources(self.bindings)
         return frozenset(left & self.selection.clusters.unreachable.keys())
 
     @property

@@ -54,6 +54,11 @@ def collect_clusters(bindings: Iterable[Binding]) -> set[str]:
     return {binding.cluster for binding in bindings}
 
 
+def collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
+    """Return the clusters that have the objects of the bindings."""
+    return {binding.cluster for binding in bindings if binding.has_resources}
+
+
 def select_scheduled_bindings(bindings: Iterable[Binding]) -> list[Binding]:
     """Return the bindings picked by the scheduler, rolled out or not.
 
