@@ -122,7 +122,9 @@ def test_reviewed_plan_is_completed_after_a_kill_at_any_call(nf: Shell, tmp_path
         assert read_machines() == reviewed, call
         assert nf("plan", "-detailed-exitcode")[0] == 0
         assert not list(Path("state").glob("*.journal"))
-    assert points > (8 if tries_all() else 0)
+    # The opening, three steps of which each needs the one before, the last outcomes and the state.
+    # More steps share a write on a slow disk, so that there are more points on a fast one.
+    assert points >= (5 if tries_all() else 1)
 
 
 def _read_planned_machines(nf: Shell) -> str:
