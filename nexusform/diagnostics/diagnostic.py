@@ -94,6 +94,7 @@ class Diagnostic(Struct, frozen=True):
     is data for the JSON form only (for example `fit`: the suggested fixes of a placement that does
     not fit). `is_preexisting`: a warning of a plan that is not caused by the plan. `line` is the
     line at fault of the subject's literal text; `locate_line_in_text` narrows the subject to it.
+    `site_id` is the only site concerned, "" for any.
     """
 
     severity: Severity
@@ -110,6 +111,7 @@ class Diagnostic(Struct, frozen=True):
     extra: Mapping[str, Any] = field(default_factory=dict)
     is_preexisting: bool = False
     line: LiteralTextLine | None = None
+    site_id: str = ""
 
 
 class DiagnosticsError(Exception):
@@ -129,7 +131,8 @@ class Problem(Struct, frozen=True):
     `path` is the path inside the value (() = all of it); for the text of a `file`, `line` and
     `column` are the position instead (from 1, 0 = all of it), and `line` also applies to the text
     at the end of a path. `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is
-    the address of the instance concerned and deleted with it, "" for none. The detail of an
+    the address of the instance concerned and deleted with it, "" for none. `site_id` is the only
+    site concerned, "" for any. The detail of an
     `is_multiline` one has several lines, and its author escapes the names in them. Code with access
     to the configuration converts it to a Diagnostic, at the line of the value or the file.
     """
@@ -145,6 +148,7 @@ class Problem(Struct, frozen=True):
     brief: str = ""
     address: str = ""
     is_multiline: bool = False
+    site_id: str = ""
 
     def __post_init__(self) -> None:
         """Escape line breaks: a text has names and values of the document, and is one line."""
@@ -271,7 +275,11 @@ def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int
 def convert_problem(problem: Problem) -> Diagnostic:
     """Convert a problem to a diagnostic without a position in the configuration."""
     return build_diagnostic(
-        problem.severity, problem.id, problem.located_detail, brief=problem.brief
+        problem.severity,
+        problem.id,
+        problem.located_detail,
+        brief=problem.brief,
+        site_id=problem.site_id,
     )
 
 

@@ -11,7 +11,8 @@ PUBLIC = {
     ),
     "recreations": "RecreatedPool RecreatedVm count_nodes_up",
     "unread_ledger": (
-        "UnreadLedger PlacedPool build_ledger explain_uncertain_vm hides_capacity merge_influences"
+        "UnreadLedger PlacedPool build_ledger explain_uncertain_vm find_incomplete_sites "
+        "hides_capacity merge_influences"
     ),
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (

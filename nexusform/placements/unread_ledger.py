@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, group_by, join_texts
 from nexusform.documents.unread_facts import Influence, UnreadFact
@@ -34,14 +35,14 @@ class UnreadLedger(Struct, frozen=True, dict=True):
     """Unread facts of a plan, and the sites with an uncertain VM that the platform places.
 
     The other VMs placed there depend on its host, so theirs are uncertain, too.
-    `differing_sites` have other machines than the configuration. `lacks_capacity_data`: a finding
-    says that a source lacks VMs. `lacks_hardware`: that of a machine is unknown.
+    `differing_sites` have other machines than the configuration. Findings say that a source lacks
+    VMs of `incomplete_sites` ("": any site). `lacks_hardware`: that of a machine is unknown.
     """
 
     facts: tuple[UnreadFact, ...] = ()
     uncertain_sites: frozenset[str] = frozenset()
     differing_sites: frozenset[str] = frozenset()
-    lacks_capacity_data: bool = False
+    incomplete_sites: frozenset[str] = frozenset()
     lacks_hardware: bool = False
 
     def has_certain_hosts(self, pool: PlacedPool) -> bool:
@@ -55,7 +56,7 @@ class UnreadLedger(Struct, frozen=True, dict=True):
             return fact.cause
         if not pool.is_decided and pool.site_id in self.differing_sites:
             return "the site is listed with differences"
-        if not pool.is_decided and self.lacks_capacity_data:
+        if not pool.is_decided and not self.incomplete_sites.isdisjoint(("", pool.site_id)):
             return "a source lacks VMs (see the warnings)"
         if not pool.is_decided and pool.site_id in self.uncertain_sites:
             return "the host of another VM of the site is uncertain"
@@ -86,6 +87,11 @@ class UnreadLedger(Struct, frozen=True, dict=True):
     def may_remove(self, created: Container[str]) -> bool:
         """Return whether an unread fact may remove an existing VM; `created` as in `may_move`."""
         return _concerns_existing(self.facts, created, (Influence.EXISTENCE,))
+
+    @property
+    def lacks_capacity_data(self) -> bool:
+        """Whether a source lacks VMs of some site."""
+        return bool(self.incomplete_sites)
 
     @property
     def has_unknown_capacity(self) -> bool:
@@ -167,15 +173,21 @@ def hides_capacity(diagnostic_id: str) -> bool:
     return diagnostic_id in UNKNOWN_CAPACITY_IDS
 
 
+def find_incomplete_sites(findings: Iterable[Diagnostic | Problem]) -> frozenset[str]:
+    """Return the ids of the sites of which data is missing, "" for a finding about any site."""
+    return frozenset(finding.site_id for finding in findings if hides_capacity(finding.id))
+
+
 def build_ledger(
     facts: Iterable[UnreadFact],
     pools: Iterable[PlacedPool],
-    diagnostic_ids: Iterable[str] = (),
+    incomplete_sites: frozenset[str] = frozenset(),
     listed: Sequence[ListedSite] = (),
 ) -> UnreadLedger:
-    """Build the ledger of a plan from its unread facts, its pools with placed VMs, and findings.
+    """Build the ledger of a plan from its unread facts and its pools with placed VMs.
 
-    `listed` are the sites that differ from what their platform lists.
+    `incomplete_sites` are those of `find_incomplete_sites`. `listed` are the sites that
+    differ from what their platform lists.
     """
     ledger = UnreadLedger(tuple(dict.fromkeys(facts)))
     uncertain_sites = frozenset(
@@ -187,7 +199,7 @@ def build_ledger(
         ledger.facts,
         uncertain_sites,
         frozenset(site.site_id for site in listed if site.changes_capacity),
-        lacks_capacity_data=any(map(hides_capacity, diagnostic_ids)),
+        incomplete_sites=incomplete_sites,
         lacks_hardware=any(site.lacks_hardware for site in listed),
     )
 

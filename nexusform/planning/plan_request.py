@@ -94,7 +94,8 @@ class PlanRequest(Struct, frozen=True):
     match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `site_notes` are the observed facts of sites without a record, by provider and site id. `commit`
-    is that of the work tree. `finding_ids` are those of the findings about the sources of the plan.
+    is that of the work tree. `incomplete_sites` are the sites of which a source lacks VMs, as found
+    before the plan ("": any site).
     `limits` are the maximums of the plan. Without
     `verifies_certainty` every pod counts as certain, and nodes that pods lack are not counted:
     trials need neither. `systems` are the identities read now, by
@@ -142,7 +143,7 @@ class PlanRequest(Struct, frozen=True):
     read_state: StateReader | None = None
     query: ServerReader | None = None
     commit: str = ""
-    finding_ids: frozenset[str] = frozenset()
+    incomplete_sites: frozenset[str] = frozenset()
 
 
 def build_trial_request(request: PlanRequest) -> PlanRequest:

@@ -13,7 +13,12 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, selec
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger, build_ledger
+from nexusform.placements.unread_ledger import (
+    PlacedPool,
+    UnreadLedger,
+    build_ledger,
+    find_incomplete_sites,
+)
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import (
     EvaluationEnvironment,
@@ -788,8 +793,8 @@ class Plan(Struct, frozen=True):
     def ledger(self) -> UnreadLedger:
         """Ledger of the unread facts, which decides certainty from missing data."""
         pools = (table.placed_pool for table in self.placement_tables if table.placed)
-        diagnostic_ids = (problem.id for problem in self.diagnostics)
-        return build_ledger(self.unread, pools, diagnostic_ids, self.listed)
+        incomplete_sites = find_incomplete_sites(self.diagnostics)
+        return build_ledger(self.unread, pools, incomplete_sites, self.listed)
 
     @property
     def shrunk_pools(self) -> frozenset[tuple[str, str]]:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.documents.unread_facts import Influence, UnreadFact
-from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger
+from nexusform.placements.unread_ledger import (
+    PlacedPool,
+    UnreadLedger,
+    build_ledger,
+    find_incomplete_sites,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +66,14 @@ def test_first_fact_of_the_object_or_of_all_explains_a_pool(
     ledger = UnreadLedger(tuple(build_fact(*fact) for fact in facts))
     fact = ledger.find_fact_of_pool(PlacedPool("lab", "v.one", "p", is_decided=True))
     assert (fact.field if fact is not None else "") == field
+
+
+@pytest.mark.parametrize(("site_id", "is_certain"), [("", False), ("lab", False), ("other", True)])
+def test_missing_vms_concern_the_named_site_or_all(site_id: str, is_certain: bool) -> None:
+    findings = [build_warning("vms-not-captured", site_id=site_id), build_warning("no-changes")]
+    ledger = build_ledger((), (), find_incomplete_sites(findings))
+    assert ledger.lacks_capacity_data
+    assert ledger.has_unknown_capacity
+    pool = PlacedPool("lab", "v.one", "p", is_decided=False)
+    assert ledger.has_certain_hosts(pool) == is_certain
+    assert ledger.has_certain_hosts(PlacedPool("lab", "v.one", "p", is_decided=True))

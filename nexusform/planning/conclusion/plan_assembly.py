@@ -32,7 +32,7 @@ from nexusform.placements.prediction_scores import (
     compute_score,
     parse_record,
 )
-from nexusform.placements.unread_ledger import UnreadLedger, build_ledger
+from nexusform.placements.unread_ledger import UnreadLedger, build_ledger, find_incomplete_sites
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.changes import (
     build_changes,
@@ -180,13 +180,13 @@ def build_plan(
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     listed = _compare_listed_sites(outcome.sites, request.state)
     recorded_facts = request.state.unread if request.keeps_objects else ()
-    ledger = _build_ledger(outcome, listed, recorded_facts, request.finding_ids)
+    ledger = _build_ledger(outcome, listed, recorded_facts, request.incomplete_sites)
     validation = _validate_plan(
         blocks, outcome, all_diagnostics, certainty if has_separation_rules else None, ledger
     )
     # The validation finds VMs without a machine.
-    finding_ids = request.finding_ids.union(problem.id for problem in validation.diagnostics)
-    ledger = _build_ledger(outcome, listed, recorded_facts, finding_ids)
+    incomplete_sites = request.incomplete_sites | find_incomplete_sites(validation.diagnostics)
+    ledger = _build_ledger(outcome, listed, recorded_facts, incomplete_sites)
     numa_sampling, numa_warnings = _sample_numa_cells(
         outcome, certainty, request.split_choice, samples
     )
@@ -272,9 +272,9 @@ def _build_ledger(
     outcome: PlacementPhasesResult,
     listed: Sequence[ListedSite],
     recorded_facts: Iterable[UnreadFact],
-    finding_ids: Iterable[str],
+    incomplete_sites: frozenset[str],
 ) -> UnreadLedger:
-    """Build the ledger of the unread facts about the sites and VMs of a plan, and its findings."""
+    """Build the ledger of the unread facts about the sites and VMs of a plan."""
     objects = outcome.objects.values()
     facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
     facts_of_vms = chain.from_iterable(vm_object.request.demand.unread for vm_object in objects)
@@ -282,7 +282,7 @@ def _build_ledger(
     # state reads none again.
     facts_of_data = [*outcome.evaluation.settings.reads.unread, *recorded_facts]
     facts = [*facts_of_sites, *facts_of_vms, *facts_of_data]
-    return build_ledger(facts, list_placed_pools(objects), finding_ids, listed)
+    return build_ledger(facts, list_placed_pools(objects), incomplete_sites, listed)
 
 
 def _sample_numa_cells(

@@ -256,6 +256,7 @@ class Instance(Struct):
             headline=problem.headline,
             brief=brief,
             line=line,
+            site_id=problem.site_id,
         )
 
     def build_diagnostics(self, problems: Iterable[Problem]) -> list[Diagnostic]:

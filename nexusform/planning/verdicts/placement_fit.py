@@ -605,7 +605,13 @@ def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
                 "is unknown, and rules about machines are not checked. They stay as they are."
             )
             yield vm_object.instance.build_diagnostic(
-                Problem((), VMS_WITHOUT_MACHINE, detail, Severity.WARNING)
+                Problem(
+                    (),
+                    VMS_WITHOUT_MACHINE,
+                    detail,
+                    Severity.WARNING,
+                    site_id=vm_object.request.demand.site_id,
+                )
             )
 
 

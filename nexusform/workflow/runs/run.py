@@ -47,6 +47,7 @@ from nexusform.interfaces.state_storage import (
     StateBackend,
 )
 from nexusform.language.parser import pause_garbage_collection
+from nexusform.placements.unread_ledger import find_incomplete_sites
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
@@ -112,7 +113,7 @@ class PlanOptions(Struct, frozen=True):
     user wrote them, or `edits` of a question, make the plan a hypothetical one. With both, the
     assumptions are the texts of the edits. Questions share
     the plan without edits, `before`. `after_merge` is what a merge does, for the reports.
-    `finding_ids` are those of the findings about sources that were read before.
+    `incomplete_sites` are the sites of which a source read before lacks VMs ("": any site).
     """
 
     mode: Mode = Mode.NORMAL
@@ -137,7 +138,7 @@ class PlanOptions(Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
     before: PlanResult | None = None
     after_merge: str = ""
-    finding_ids: frozenset[str] = frozenset()
+    incomplete_sites: frozenset[str] = frozenset()
 
 
 class Run(Struct):
@@ -271,7 +272,7 @@ class Run(Struct):
         request = replace(
             request,
             imports={**request.imports, **imported, **options.imports},
-            finding_ids=request.finding_ids.union(warning.id for warning in warnings),
+            incomplete_sites=request.incomplete_sites | find_incomplete_sites(warnings),
         )
         if options.assumptions or options.edits:
             return self._plan_under_assumptions(request, options, diagnostics)
@@ -606,7 +607,7 @@ class Run(Struct):
             includes_remedies=options.includes_remedies,
             verifies_certainty=options.verifies_certainty,
             explain=options.explain,
-            finding_ids=options.finding_ids,
+            incomplete_sites=options.incomplete_sites,
             systems=self.identities.observed if self.identities is not None else {},
             now=options.now or read_clock(self.project.context.environment),
         )
@@ -635,7 +636,7 @@ def get_plan_options(plan: Plan) -> PlanOptions:
         now=plan.timestamp,
         allows_older_export=plan.basis.allows_older_export,
         after_merge=plan.basis.after_merge,
-        finding_ids=frozenset(problem.id for problem in plan.diagnostics),
+        incomplete_sites=find_incomplete_sites(plan.diagnostics),
     )
 
 

@@ -1,7 +1,7 @@
 """Warnings of a plan that reads a site: uncaptured parts, failures and unmanaged VMs."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -31,6 +31,7 @@ from nexusform.domains.azure.importers.az_import import (
 from nexusform.domains.azure.importers.az_inventory import build_failure_findings
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite, format_names
 
+_NOT_REFRESHED: Final = "state-not-refreshed"
 _UNMANAGED: Final = "unmanaged-vms"
 _MAX_NAMES: Final = 4
 # Kind of document that lists a type, and its display name.
@@ -78,12 +79,20 @@ class SiteWarningBuilder:
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         failures: list[Problem] = []
         unlisted_clusters: set[str] = set()
-        vm_details: list[str] = []
-        pool_details: list[str] = []
-        unmanaged_details: list[str] = []
-        state_details = list(self._describe_uncaptured_managed_kinds())
+        # By id: the site concerned, "" for any, and the detail.
+        details_by_id: dict[str, list[tuple[str, str]]] = {
+            "site-not-captured": list(self._describe_missing_sites()),
+            _NOT_REFRESHED: list(self._describe_uncaptured_managed_kinds()),
+            NOT_CAPTURED: [],
+            VMS_NOT_CAPTURED: [],
+            _UNMANAGED: [],
+        }
+
+        def add_details(warning_id: str, site: AzSite, details: Iterable[str]) -> None:
+            details_by_id[warning_id] += ((site.name, detail) for detail in details)
+
         for site in self.sites.values():
-            unmanaged_details += self._describe_unmanaged_vms(site)
+            add_details(_UNMANAGED, site, self._describe_unmanaged_vms(site))
             if site.name not in managed_sites:
                 continue
             failures += build_failure_findings(site.inventory.failures, site.name)
@@ -94,44 +103,44 @@ class SiteWarningBuilder:
                     f"{format_missing_nodes(managed_clusters)} They are planned as recorded in "
                     "the state."
                 )
-                state_details.append(f"{text} {CAPTURE_NODES}")
-            vm_details += self._describe_uncaptured_unmanaged_kinds(site)
+                add_details(_NOT_REFRESHED, site, [f"{text} {CAPTURE_NODES}"])
+            add_details(VMS_NOT_CAPTURED, site, self._describe_uncaptured_unmanaged_kinds(site))
             if others:
-                vm_details.append(
-                    f"{format_missing_nodes(others)} Their capacity counts as free. {CAPTURE_NODES}"
-                )
-            pool_details += self._describe_clusters_without_pool_list(site)
+                text = f"{format_missing_nodes(others)} Their capacity counts as free."
+                add_details(VMS_NOT_CAPTURED, site, [f"{text} {CAPTURE_NODES}"])
+            add_details(NOT_CAPTURED, site, self._describe_clusters_without_pool_list(site))
         if unlisted_clusters:
-            vm_details.append(describe_missing_clusters(sorted(unlisted_clusters)))
-        details_by_id = {
-            "site-not-captured": list(self._describe_missing_sites()),
-            "state-not-refreshed": state_details,
-            NOT_CAPTURED: pool_details,
-            VMS_NOT_CAPTURED: vm_details,
-            _UNMANAGED: unmanaged_details,
-        }
-        warnings = failures
-        for warning_id, details in details_by_id.items():
-            warnings += [Problem((), warning_id, detail, Severity.WARNING) for detail in details]
-        return warnings
+            # They may be on any site.
+            details_by_id[VMS_NOT_CAPTURED].append(
+                ("", describe_missing_clusters(sorted(unlisted_clusters)))
+            )
+        return [
+            *failures,
+            *(
+                Problem((), warning_id, detail, Severity.WARNING, site_id=site_id)
+                for warning_id, details in details_by_id.items()
+                for site_id, detail in details
+            ),
+        ]
 
-    def _describe_missing_sites(self) -> Iterator[str]:
-        """Describe the sites of objects in state that the source does not contain."""
+    def _describe_missing_sites(self) -> Iterator[tuple[str, str]]:
+        """Describe the sites of objects in state that the source does not contain, by name."""
         counts: Counter[str] = Counter()
         for (site, _), ids in self.unobserved.items():
             if site not in self.sites:
                 counts[site] += len(ids)
         present_sites = enclose(", but only ", format_first_items(sorted(self.sites), _MAX_NAMES))
         for site, count in sorted(counts.items()):
-            yield (
+            detail = (
                 f"{self.source[0].upper()}{self.source[1:]} does not contain the site "
                 f'"{site}"{present_sites}. '
                 f"{format_count(count, 'object')} of it {select_word_form(count, 'is', 'are')} "
                 "planned as recorded in the state; current data is unknown."
             )
+            yield site, detail
 
-    def _describe_uncaptured_managed_kinds(self) -> Iterator[str]:
-        """Describe objects in state of kinds without a complete list in the source."""
+    def _describe_uncaptured_managed_kinds(self) -> Iterator[tuple[str, str]]:
+        """Describe objects in state of kinds without a complete list, with their site."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
                 # described as missing.
@@ -141,13 +150,14 @@ class SiteWarningBuilder:
                 sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES
             )
             verb = select_word_form(len(ids), "was", "were")
-            yield (
+            detail = (
                 f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
                 f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state "
                 f"({names}): {self.source} "
                 f"has no complete list of {display_name}s. Capture it with: "
                 f"{build_capture_command(kind)}"
             )
+            yield site, detail
 
     def _describe_uncaptured_unmanaged_kinds(self, site: AzSite) -> Iterator[str]:
         """Describe kinds of workloads that were not captured and have no object in state."""

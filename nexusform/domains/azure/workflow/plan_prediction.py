@@ -53,6 +53,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
+from nexusform.placements.unread_ledger import find_incomplete_sites
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Plan
@@ -470,7 +471,7 @@ def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredi
         options,
         refresh=False,
         replaces=prediction.recreated_addresses,
-        finding_ids=frozenset(problem.id for problem in prediction.diagnostics),
+        incomplete_sites=find_incomplete_sites(prediction.diagnostics),
     )
     plan = run.plan(options).plan
     inventories = tuple(

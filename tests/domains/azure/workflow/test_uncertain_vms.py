@@ -130,3 +130,53 @@ def test_replay_checks_no_uncertain_vm(
     out = run(capsys, "reconcile", "-from=export", "-replay")[1]
     assert "nothing could be checked (4 VMs not checked)" in out, out
     assert "is not read" in out.partition("Replay of lon1")[2], out
+
+
+OTHER_SITE = """
+resource "nexus_site" "other" {
+  name = "other"
+}
+resource "nexus_rack" "other" {
+  site_id           = nexus_site.other.id
+  name              = "other1"
+  availability_zone = "1"
+  machine_count     = 1
+  machine_sku       = "bom-1.7.3"
+}
+resource "nexus_virtual_machine" "there" {
+  site_id    = nexus_site.other.id
+  name       = "there"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 50
+  depends_on = [nexus_rack.other]
+}
+resource "nexus_virtual_machine" "here" {
+  provider   = azure_export
+  site_id    = nexus_site.lon1.id
+  name       = "here"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 50
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda: Path("export/virtual_machines.json").unlink(),
+        lambda: change(lambda bodies: bodies["kubernetes_clusters"][0]["properties"].pop("nodes")),
+    ],
+)
+def test_missing_vms_of_a_site_leave_other_sites_certain(
+    remove: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other.nf.hcl").write_text(OTHER_SITE)
+    remove()
+    out = run(capsys, "plan", "-details", "-out=p.plan")[1]
+    there = "nexus_virtual_machine.there vm 4 vCPU / 16 GiB 1 other1 1 exact racks: {} of 1"
+    here = "nexus_virtual_machine.here vm 4 vCPU / 16 GiB 1 rack4 1 exact racks: 0 of 1"
+    assert there.format(1) in out, out
+    assert here in out, out
+    assert "rack counts exact for 1 of 2" in run(capsys, "show", "p.plan")[1]
