@@ -87,6 +87,7 @@ def build_binding_rows(
     `rejected` are the clusters not picked, with reasons; the row of every planned binding lists
     them.
     """
+    unreachable = placement.selection.clusters.unreachable
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
     for cluster in sorted(prior_bindings):
@@ -98,7 +99,7 @@ def build_binding_rows(
             removed_row = _build_removed_row(
                 placement.spec.instance.address, prior_bindings[cluster], trigger, step
             )
-            yield _add_doubt(placement, removed_row)
+            yield _add_doubt(unreachable, removed_row)
     for cluster in placement.hub_moves.removed_clusters:
         # The hub removed it since the last apply: a row without a change.
         if cluster not in planned_bindings:
@@ -122,13 +123,12 @@ def build_binding_rows(
         if row.action is PlacementAction.KEEP:
             kept_rows.append(row)
         else:
-            yield _add_doubt(placement, row)
+            yield _add_doubt(unreachable, row)
     yield from kept_rows
 
 
-def _add_doubt(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
-    """Return the row of a change, uncertain if its member is unreachable."""
-    unreachable = placement.selection.clusters.unreachable
+def _add_doubt(unreachable: Mapping[str, str], row: PlacementChange) -> PlacementChange:
+    """Return the row of a change, uncertain if its member is `unreachable` (reason by name)."""
     if row.cluster not in unreachable:
         return row
     reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
@@ -144,16 +144,19 @@ def add_doubt_about_hub(row: PlacementChange) -> PlacementChange:
     return replace(row, scores={**row.scores, **doubt})
 
 
-def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
+def build_removed_rows(
+    instance: Instance, unreachable: Mapping[str, str]
+) -> Iterator[PlacementChange]:
     """Build a row per binding of a removed or replaced placement.
 
-    Bindings of a forgotten one stay on the hub.
+    Bindings of a forgotten one stay on the hub. Those on `unreachable` members are uncertain.
     """
     for binding in read_bindings(instance.before):
         row = _build_removed_row(instance.address, binding, Trigger.PLACEMENT_REMOVED)
         if instance.action is Action.FORGET:
-            row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
-        yield row
+            yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
+        else:
+            yield _add_doubt(unreachable, row)
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:

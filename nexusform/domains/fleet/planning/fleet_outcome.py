@@ -42,6 +42,11 @@ from nexusform.domains.fleet.planning.placement_spec import rename_policy_proper
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
 from nexusform.domains.fleet.planning.resource_selection import SELECTED_FORM
+from nexusform.domains.fleet.planning.uncleared_members import (
+    UNREACHABLE,
+    find_unreachable_in_state,
+    record_uncleared_placements,
+)
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     Condition,
@@ -132,11 +137,17 @@ def build_observed_bindings(
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
     """Build the outcome of a destroy plan: the removed bindings, and warnings."""
+    instances = tuple(instances)
     removed = [
         item for item in select_instances(instances, PlanningKind.PLACEMENT) if item.is_removed
     ]
-    rows = [row for instance in removed for row in build_removed_rows(instance)]
-    return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
+    unreachable = find_unreachable_in_state(instances)
+    rows = [row for instance in removed for row in build_removed_rows(instance, unreachable)]
+    diagnostics = (
+        *record_uncleared_placements(instances, unreachable),
+        *warn_abandon_policy(removed),
+    )
+    return FleetOutcome(tuple(rows), diagnostics=diagnostics)
 
 
 def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
@@ -597,7 +608,7 @@ def _warn_unreachable_members(placement: PlacementPlan) -> Iterator[Diagnostic]:
         "placement to another cluster first."
     )
     summary = f"changes on {names} are applied only once the member {agent} again"
-    yield _build_warning(placement, "rollout-to-unreachable-member", text, summary=summary)
+    yield _build_warning(placement, UNREACHABLE, text, summary=summary)
 
 
 def _warn_old_property_name(

@@ -51,6 +51,8 @@ NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 UNPROCESSED: Final[Mapping[str, Any]] = {"is_processed": False}
 # In such a record: placements that did not process its leaving either.
 UNNOTIFIED_PLACEMENTS: Final = "unnotified_placements"
+# Key of the same note: destroyed placements whose objects the unreachable member may still have.
+UNCLEARED_PLACEMENTS: Final = "uncleared_placements"
 
 
 class FleetPodPredictor(Protocol):

@@ -65,6 +65,7 @@ from nexusform.domains.fleet.planning.selected_resources import (
 )
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
+from nexusform.domains.fleet.planning.uncleared_members import record_uncleared_placements
 from nexusform.domains.fleet.planning.unreached_records import warn_unreached_records
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
@@ -156,6 +157,9 @@ def plan_placements(
     diagnostics += build_placement_warnings(
         placements, members, iterations, observed, blocks.unselected_addresses
     )
+    diagnostics += record_uncleared_placements(
+        list(blocks.instances.values()), member_clusters.unreachable
+    )
     diagnostics += warn_objects_without_namespace(hub, placements)
     diagnostics += warn_unknown_kinds(hub, placements)
     diagnostics += warn_missing_definitions(placements, iterations.shared_objects.direct, pods)
@@ -170,7 +174,9 @@ def plan_placements(
         iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     )
     rows = tuple(
-        _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
+        _build_all_binding_rows(
+            blocks.instances.values(), by_address, members, rejections, member_clusters.unreachable
+        )
     )
     if observed.is_incomplete:
         rows = tuple(map(add_doubt_about_hub, rows))
@@ -412,14 +418,16 @@ def _build_all_binding_rows(
     placements: Mapping[Address, PlacementPlan],
     members: Mapping[str, FleetMemberState],
     rejections: Mapping[Address, tuple[Rejection, ...]],
+    unreachable: Mapping[str, str],
 ) -> Iterator[PlacementChange]:
     """Build the rows of all bindings.
 
-    `rejections` are the reasons against members not picked, by placement.
+    `rejections` are the reasons against members not picked, by placement; `unreachable` are the
+    reasons by member.
     """
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if instance.loses_prior_object:
-            yield from build_removed_rows(instance)
+            yield from build_removed_rows(instance, unreachable)
         # None if removed or with errors.
         placement = placements.get(instance.address)
         if placement is not None:

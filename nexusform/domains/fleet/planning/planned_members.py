@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import (
+    UNCLEARED_PLACEMENTS,
     UNNOTIFIED_PLACEMENTS,
     UNPROCESSED,
     FleetMemberState,
@@ -190,7 +191,8 @@ def _find_previous_member(
     is_processed = note.get("is_processed", note.get("seen"))
     if instance.prior is None or is_processed is False:
         return None
-    return parse_member_record(planned.name, note) if note else planned
+    has_record = bool(note.keys() - {UNCLEARED_PLACEMENTS})
+    return parse_member_record(planned.name, note) if has_record else planned
 
 
 def record_processed_members(

@@ -132,6 +132,9 @@ _SCHEMA: Final = BlockSchema(
             ListType(TupleType((STRING,) * 3)), "Key, value and effect."
         ),
         "namespaces": make_text_list_attribute("Namespaces on the cluster."),
+        "uncleared_placements": make_text_list_attribute(
+            "Destroyed placements whose objects may still be on the unreachable member."
+        ),
     },
 )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.plans.plan import PlacementAction
+from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.rendering.report.plan_sentences import describe_no_changes
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
@@ -41,6 +43,10 @@ LEAVING = 'health = "Leaving"'
 def build_pick_fixed(*names: str) -> str:
     listed = ", ".join(f'"{n}"' for n in names)
     return f'placement_type = "PickFixed"\ncluster_names = [{listed}]'
+
+
+def list_ids(result: PlanResult) -> set[str]:
+    return {each.id for each in require_success(result).diagnostics}
 
 
 def build_fleet(**more: str) -> str:
@@ -261,6 +267,38 @@ def test_changes_on_an_unreachable_member_are_an_assumption(health: str) -> None
     # Only the member changes. A later failure is no reason to warn again.
     sick_again = require_success(plan(fewer, build_state_after(recovered)))
     assert "rollout-to-unreachable-member" not in {each.id for each in sick_again.diagnostics}
+
+
+@pytest.mark.parametrize("mode", [Mode.NORMAL, Mode.DESTROY])
+def test_objects_of_a_destroyed_placement_on_an_unreachable_member_are_remembered(
+    mode: Mode,
+) -> None:
+    policy = build_placement(build_pick_fixed("a", "b"))
+    fleet = build_fleet(a='health = "NoHeartbeat"', b="")
+    state = build_state(fleet + policy, build_state(build_fleet(a="", b="") + policy))
+    options: dict[str, Any] = {"mode": mode, "targets": (P,)} if mode is Mode.DESTROY else {}
+    destroyed = require_success(plan(fleet, state, **options))
+    (warning,) = [each for each in destroyed.diagnostics if "unreachable" in each.id]
+    assert "The plan destroys p, but whether and when the objects on a are deleted" in (
+        warning.detail
+    )
+    rows = {row.object: row for row in destroyed.plan.placements if row.kind == "binding"}
+    assert rows["a"].scores["certain"] is False
+    assert rows["b"].scores.get("certain") is not False
+    state_after = build_state_after(destroyed)
+    later = require_success(plan(fleet, state_after))
+    assert not later.plan.has_changes
+    (warning,) = [each for each in later.diagnostics if "unreachable" in each.id]
+    assert warning.detail.startswith("An earlier apply destroyed p,")
+    headline, _ = describe_no_changes(later.plan)
+    assert headline == "No changes. Changes of an earlier apply still wait."
+    # Every plan while the member is unreachable remembers them.
+    again = require_success(plan(fleet, build_state_after(later)))
+    assert "rollout-to-unreachable-member" in {each.id for each in again.diagnostics}
+    # A new placement of that name binds no unreachable member, so they stay.
+    assert "rollout-to-unreachable-member" in list_ids(plan(fleet + policy, state_after))
+    recovered = build_state(build_fleet(a="", b=""), state_after)
+    assert "rollout-to-unreachable-member" not in list_ids(plan(fleet, recovered))
 
 
 def test_new_content_is_applied_once_the_member_is_reachable() -> None:
