@@ -8,7 +8,7 @@ PUBLIC = {
     "state_codec": (
         "decode_state encode_state decode_plain_document format_json_path build_plain_document"
     ),
-    "attribute_validation": "validate_attributes validate_private_data",
+    "attribute_validation": "validate_attributes validate_private_data validate_schema_version",
     "earlier_keys": "rename_earlier_keys",
     "state_draft": "build_plan_parts UnfinishedApply build_draft StateDraft",
     "state_edits": (

@@ -30,7 +30,8 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.state.object_codec import build_invalid_member_problem, describe_json_kind
+from nexusform.state.object_codec import build_invalid_member_problem, describe_json_kind, is_count
+from nexusform.state.objects import SCHEMA_VERSION
 from nexusform.values.typed_value import UNKNOWN
 
 # Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements
@@ -45,12 +46,28 @@ _LOCATION_NAMES: Final[tuple[str, ...]] = (
     "rack",
     "vm_sku_name",
 )
+# The id of the error about a state of a newer nexusform.
+NEWER_STATE: Final = "newer-state-version"
 _COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
 
 
 def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the errors of an object's attributes, with paths that start at the attributes."""
     return list(_build_body_check(schema)(attributes, ()))
+
+
+def validate_schema_version(version: Any) -> list[Problem]:
+    """Return an error if an object has a newer schema than this nexusform knows.
+
+    Its path starts at the object.
+    """
+    if not is_count(version) or version <= SCHEMA_VERSION:
+        return []
+    detail = (
+        f"This object was written by a newer nexusform, with version {version} of its schema. This "
+        f"nexusform reads up to version {SCHEMA_VERSION}."
+    )
+    return [Problem(("schema_version",), NEWER_STATE, detail)]
 
 
 def validate_private_data(schema: BlockSchema, private: Mapping[str, Any] | None) -> list[Problem]:

@@ -6,7 +6,7 @@ A State is frozen: a change gives a new one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,6 +15,9 @@ from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.resources.address import Address
 from nexusform.schemas.value_types import Type
+
+# Of the schemas of all resource types. A state may have objects of a newer nexusform.
+SCHEMA_VERSION: Final = 0
 
 
 class ObjectState(Struct, frozen=True):
@@ -35,7 +38,7 @@ class ObjectState(Struct, frozen=True):
     tainted: bool = False
     create_before_destroy: bool = False
     provider: str = "simulated"
-    schema_version: int = 0
+    schema_version: int = SCHEMA_VERSION
     private: Mapping[str, Any] | None = None
     skip_destroy: bool = False
 

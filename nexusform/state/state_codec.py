@@ -22,7 +22,13 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.documents.times import parse_time
 from nexusform.documents.unread_facts import build_fact_rows, is_fact_row, read_fact_rows
-from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
+from nexusform.json_data.plain_data import (
+    ConversionProblem,
+    Path,
+    convert_to_value,
+    get_list,
+    get_mapping,
+)
 from nexusform.json_data.secret_paths import add_secret_paths, find_secret_paths
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import (
@@ -37,7 +43,12 @@ from nexusform.resources.address import (
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import build_type_json, parse_type_json
 from nexusform.state import json_codec, object_codec
-from nexusform.state.attribute_validation import validate_attributes, validate_private_data
+from nexusform.state.attribute_validation import (
+    NEWER_STATE,
+    validate_attributes,
+    validate_private_data,
+    validate_schema_version,
+)
 from nexusform.state.earlier_keys import rename_earlier_keys
 from nexusform.state.json_codec import build_ordered_object
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
@@ -271,6 +282,11 @@ def _decode_document(
     rejection = _check_document_format(document, name)
     if rejection is not None:
         return None, [rejection]
+    newer_objects = _list_newer_objects(document, schemas)
+    if newer_objects:
+        return None, _build_diagnostics_with_positions(
+            newer_objects, get_text(), name, "No changes were made. Use a newer nexusform."
+        )
     reader = _StateReader(schemas)
     state = reader.read_state(document)
     problems = (
@@ -279,6 +295,26 @@ def _decode_document(
         else []
     )
     return state, problems
+
+
+def _list_newer_objects(
+    document: Mapping[str, Any], schemas: Mapping[str, BlockSchema]
+) -> list[Problem]:
+    """List the errors of objects with a newer schema; other invalid members are skipped.
+
+    Their attributes are not validated: the schemas here do not fit them.
+    """
+    problems: list[Problem] = []
+    for number, resource in enumerate(get_list(document, "resources")):
+        entry = get_mapping(resource)
+        # Data sources are read again.
+        if entry.get("mode") != "managed" or entry.get("type") not in schemas:
+            continue
+        for index, instance in enumerate(get_list(entry, "instances")):
+            for problem in validate_schema_version(get_mapping(instance).get("schema_version")):
+                path = ("resources", number, "instances", index, *problem.path)
+                problems.append(replace(problem, path=path))
+    return problems
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
@@ -316,7 +352,7 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
             else ""
         )
         return build_error(
-            "newer-state-version",
+            NEWER_STATE,
             f"{name} was written{writer} as version {version} of the format; this nexusform reads "
             "up to "
             f"version {CURRENT}. Use a newer nexusform.",
@@ -349,10 +385,10 @@ def _build_diagnostics_with_positions(
             f"line {span.start.line}, column {span.start.column} ({format_json_path(problem.path)})"
         )
         detail = f"{name}, {position}: {problem.detail} {remedy}"
-        diagnostics.append(build_error(object_codec.INVALID, detail, span))
+        diagnostics.append(build_error(problem.id, detail, span))
     if len(problems) > len(reported):
         summary = f"{name} has {len(problems) - len(reported)} more errors of this kind."
-        diagnostics.append(build_error(object_codec.INVALID, summary))
+        diagnostics.append(build_error(reported[0].id, summary))
     return diagnostics
 
 

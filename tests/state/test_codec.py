@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.documents.unread_facts import Influence, UnreadFact
+from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address, ModulePathStep, parse_address
 from nexusform.schemas.value_types import (
     BOOL,
@@ -275,6 +276,21 @@ def test_newer_format_is_rejected_with_the_version_of_its_writer() -> None:
     )
     assert problem.summary == "Newer state version"
     assert "nexusform 7.0" in problem.detail
+
+
+def test_object_of_a_newer_schema_is_rejected_with_its_place() -> None:
+    def change(document: dict[str, Any]) -> None:
+        instance = document["resources"][0]["instances"][0]
+        instance |= {"schema_version": 1, "attributes": {"renamed": 1}}
+
+    data = edit_document(change)
+    kind = json.loads(data)["resources"][0]["type"]
+    state, problems = decode_state(data, "s", {kind: build_registries().schemas["managed"][kind]})
+    assert (state, [problem.id for problem in problems]) == (None, ["newer-state-version"])
+    assert "(resources[0].instances[0].schema_version)" in problems[0].detail
+    assert problems[0].detail.endswith("Use a newer nexusform.")
+    # Without schemas it is only inspected.
+    assert decode_state(data, "s")[0] is not None
 
 
 @pytest.mark.parametrize("version", ["true", '"1"', "0", "1.0", "null"])

@@ -8,7 +8,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import format_path
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal
-from nexusform.state.attribute_validation import validate_attributes, validate_private_data
+from nexusform.state.attribute_validation import (
+    validate_attributes,
+    validate_private_data,
+    validate_schema_version,
+)
 from nexusform.state.earlier_keys import rename_earlier_keys
 from nexusform.state.journal import ApplyProgress, InstanceOutcome, PlanPart, Record
 from nexusform.state.objects import State
@@ -57,6 +61,11 @@ def _validate_replayed_attributes(
     diagnostics: list[Diagnostic] = []
     for address, current in state.list_current_objects():
         if address.type not in known:
+            continue
+        newer = validate_schema_version(current.schema_version)
+        if newer:
+            detail = f"{name}, {address}: {newer[0].detail} Use a newer nexusform."
+            diagnostics.append(build_error(newer[0].id, detail))
             continue
         for misfit in (
             *validate_attributes(known[address.type], current.attributes),
