@@ -16,7 +16,7 @@ PUBLIC = {
     ),
     "times": "CLOCK_TOLERANCE format_time is_in_future parse_duration parse_time",
     "yaml_documents": (
-        "ELISION INVALID Node DocumentFindings build_problem load_yaml parse_yaml "
+        "ELISION INVALID_JSON Node DocumentFindings build_problem load_yaml parse_yaml "
         "parse_whole_number ScalarRules TextPosition YamlDocument describe_kind"
     ),
 }

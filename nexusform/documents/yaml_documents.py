@@ -48,6 +48,9 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 MAX_NODES: Final = 500_000
 
 INVALID: Final = "invalid-yaml"
+INVALID_JSON: Final = "invalid-json"
+# A text that begins so is JSON, and no mapping of YAML such as `{{ .Values.name }}`.
+_JSON_START: Final = re.compile(r'(?:\{|\[[\[\s]*\{?)\s*"')
 
 
 class YamlDocument(Struct, frozen=True):
@@ -138,9 +141,17 @@ def parse_yaml(
         )
         return YamlStream(
             documents=(),
-            findings=(build_problem(file, position, INVALID, "this is not utf-8 text."),),
+            findings=(
+                build_problem(file, position, _get_error_id(file), "this is not utf-8 text."),
+            ),
         )
     return _parse_document_stream(file, text, rules)
+
+
+def _get_error_id(file: str, text: str = "") -> str:
+    """Return the id of errors of a text: that of JSON if its file name or its start is of JSON."""
+    is_json = file.lower().endswith(".json") or _JSON_START.match(text.lstrip())
+    return INVALID_JSON if is_json else INVALID
 
 
 def load_yaml(content: str | bytes) -> Any:
@@ -185,7 +196,8 @@ def _parse_document_stream(file: str, text: str, rules: ScalarRules) -> YamlStre
                 if data is not None:
                     documents.append(YamlDocument(data, position))
     except _InvalidDocument as problem:
-        findings.append(build_problem(file, problem.position, INVALID, problem.detail))
+        error_id = _get_error_id(file, text)
+        findings.append(build_problem(file, problem.position, error_id, problem.detail))
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         message = getattr(problem, "problem", None) or str(problem)
@@ -194,11 +206,10 @@ def _parse_document_stream(file: str, text: str, rules: ScalarRules) -> YamlStre
         # PyYAML 6.0.4, of many brackets on one line.
         if message == "exceeded maximum nesting depth":
             detail = _TOO_DEEP
-        findings.append(build_problem(file, error_position, INVALID, detail))
+        findings.append(build_problem(file, error_position, _get_error_id(file, text), detail))
     except RecursionError:
-        findings.append(
-            build_problem(file, None, INVALID, "the document is nested too deeply to be read here.")
-        )
+        detail = "the document is nested too deeply to be read here."
+        findings.append(build_problem(file, None, _get_error_id(file, text), detail))
     return YamlStream(tuple(documents), tuple(findings))
 
 

@@ -276,4 +276,19 @@ def test_list_may_be_larger_than_other_documents() -> None:
 def test_error_in_large_text_is_reported_at_its_line() -> None:
     text = LIST.replace('"x"', '"' + "x" * MIN_LARGE + '"').replace("null", "no: 3")
     (finding,) = parse_yaml("hub.json", text).findings
-    assert (finding.id, finding.line) == ("invalid-yaml", 6)
+    assert (finding.id, finding.line) == ("invalid-json", 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error_id"),
+    [
+        ("a.json", "{,", "invalid-json"),
+        ("a.JSON", b'{"a": "\xff"}', "invalid-json"),
+        ("stdin", '\n{ "a" 1', "invalid-json"),
+        ("stdin", '[{"a": 1}, }', "invalid-json"),
+        ("a.yaml", "{{ .Values.name }}", "invalid-yaml"),
+        ("a.yaml", "a: [", "invalid-yaml"),
+    ],
+)
+def test_errors_name_json_or_yaml(name: str, text: str | bytes, error_id: str) -> None:
+    assert [finding.id for finding in parse_yaml(name, text).findings] == [error_id]

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import enclose
 from nexusform.documents.unread_facts import UnreadFact
-from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
+from nexusform.documents.yaml_documents import INVALID_JSON, build_problem, parse_yaml
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
 from nexusform.domains.pods.importers.dump_fields import is_custom_namesake, list_unread_facts
@@ -448,7 +448,7 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
             error_id = "truncated-file"
             detail = "this file is truncated: create it again."
         else:
-            error_id = INVALID
+            error_id = INVALID_JSON
             detail = f"this is not JSON: {problem}."
             if "trailing characters" in str(problem):
                 detail += (
