@@ -176,21 +176,24 @@ def _group_by_block(addresses: Iterable[Address]) -> dict[ConfigAddress, list[Ad
 
 
 class ImportTarget(Struct, frozen=True):
-    """One object to import: its address, id, provider, and block (None: missing)."""
+    """One object to import: its address, id, provider, and block (None: missing).
+
+    `recorded` is the object in state at this address: it is not imported.
+    """
 
     address: Address
     id: str
     provider: str
     span: Span
     block: ResourceBlock | None
+    recorded: ObjectState | None = None
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
     """Return the objects to import by import blocks, and the problems.
 
-    Those already in state are excepted.
-
-    Import blocks may refer to variables, locals, and resources in state.
+    An object in state with the id of its block is excepted: it is imported already. Import blocks
+    may refer to variables, locals, and resources in state.
     """
     from nexusform.planning.preparation.moves import apply_moves
 
@@ -215,8 +218,23 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
                     headline=f'Duplicate import configuration for "{address}"',
                 )
                 problems.append(duplicate_error)
-            elif address not in moved_state.state.instances:
-                # An object in state is imported already.
+                continue
+            instance = moved_state.state.instances.get(address, EMPTY_INSTANCE)
+            recorded = instance.current
+            if recorded is None and instance.deposed:
+                detail = (
+                    f"{address} has an object of an unfinished replacement, which the next apply "
+                    "destroys. Apply without this import block first, or import to another address."
+                )
+                problems.append(
+                    build_error(
+                        "resource-already-managed-by-nexusform",
+                        detail,
+                        block.to.span,
+                        block="import",
+                    )
+                )
+            elif recorded is None or recorded.attributes.get("id") != object_id:
                 resource = blocks.get(address.config_address)
                 provider = (
                     resource.provider
@@ -224,7 +242,7 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
                     else block.provider
                 )
                 targets[address] = ImportTarget(
-                    address, object_id, provider, block.to.span, resource
+                    address, object_id, provider, block.to.span, resource, recorded
                 )
     problems += evaluation.diagnostics
     return list(targets.values()), problems

@@ -40,7 +40,7 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import get_mapping, has_unknown_part
 from nexusform.language.formatter import format_text
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
@@ -52,7 +52,7 @@ from nexusform.planning.preparation.prior_state import (
     normalize_imported_attributes,
 )
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
-from nexusform.providers.optional_provider_interfaces import FinderByArguments
+from nexusform.providers.optional_provider_interfaces import FinderByArguments, IdentifiedProvider
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.schemas.block_schema import (
@@ -147,6 +147,11 @@ def find_imports(
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
+        if target.recorded is not None:
+            result.diagnostics += _check_recorded_object(
+                target, target.recorded, request, providers
+            )
+            continue
         # Only such a block is generated.
         is_single_in_root = not target.address.module and target.address.key is None
         if target.block is None and not (generate and is_single_in_root):
@@ -158,13 +163,11 @@ def find_imports(
         result.diagnostics += new_problems
         if found_object is None:
             continue
-        owner = owners.setdefault(_build_identity(target.address, found_object), target.address)
-        if owner != target.address:
-            detail = _describe_owner(owner, target)
-            result.diagnostics.append(
-                _build_import_error("resource-already-managed-by-nexusform", detail, target)
-            )
+        new_problems = _check_owners(target, found_object, owners, request, providers)
+        result.diagnostics += new_problems
+        if has_errors(new_problems):
             continue
+        _add_owner(owners, target.address, found_object)
         # Unknown at the provider: continue the numbers of the objects in the state.
         if not found_object.creation:
             last_number += 1
@@ -273,29 +276,132 @@ def find_imported_object(
     return ObjectState(attributes, key.creation, provider=name), problems
 
 
-def _list_owners(request: PlanRequest) -> dict[tuple[str, str, str], Address]:
-    """Return the addresses in state that the configuration declares, by the identity of the object.
+class _Owner(Struct, frozen=True):
+    """Address of an object, its deposed key ("": it is the current object), and its provider."""
 
-    Other objects in state are removed by the plan, or move.
+    address: Address
+    deposed: str
+    provider: str
+
+
+# Owners of an object by its type and id; without an id, that of its address.
+_Owners: TypeAlias = dict[tuple[str, str], list[_Owner]]
+
+
+def _list_owners(request: PlanRequest, *, includes_removed: bool = False) -> _Owners:
+    """Return the owners of the objects in state.
+
+    Without `includes_removed`, current objects without a block are omitted: a plan removes or moves
+    them, and reports an import of an object that it destroys.
     """
     declared = {block.address for block in iterate_resource_blocks(request.configuration)}
-    return {
-        _build_identity(address, instance.current): address
-        for address, instance in request.state.instances.items()
-        if instance.current is not None and address.config_address in declared
-    }
+    owners: _Owners = {}
+    for address, instance in request.state.instances.items():
+        for deposed, item in instance.all_objects:
+            if deposed or includes_removed or address.config_address in declared:
+                _add_owner(owners, address, item, deposed)
+    return owners
 
 
-def _build_identity(address: Address, item: ObjectState) -> tuple[str, str, str]:
-    """Return type, provider and id of an object; without an id, that of its address."""
+def _add_owner(owners: _Owners, address: Address, item: ObjectState, deposed: str = "") -> None:
+    owners.setdefault(_build_identity(address, item), []).append(
+        _Owner(address, deposed, item.provider)
+    )
+
+
+def _build_identity(address: Address, item: ObjectState) -> tuple[str, str]:
     object_id = item.attributes.get("id")
-    return address.type, item.provider, str(address) if object_id is None else str(object_id)
+    return address.type, str(address) if object_id is None else str(object_id)
 
 
-def _describe_owner(owner: Address, target: ImportTarget) -> str:
+def _check_owners(
+    target: ImportTarget,
+    found_object: ObjectState,
+    owners: _Owners,
+    request: PlanRequest,
+    providers: Mapping[str, Provider],
+) -> list[Diagnostic]:
+    """Return an error if another address has the object to import.
+
+    If it is unknown whether the provider of that address reaches the same system, return a warning.
+    """
+    problems: list[Diagnostic] = []
+    name = found_object.provider
+    for owner in owners.get(_build_identity(target.address, found_object), ()):
+        is_same = _is_same_system(owner.provider, name, request, providers)
+        if is_same:
+            detail = _describe_owner(owner, target)
+            return [_build_import_error("resource-already-managed-by-nexusform", detail, target)]
+        if is_same is None:
+            detail = (
+                f'{owner.address} has the same id "{target.id}". It is unknown whether the '
+                f'providers "{owner.provider}" and "{name}" reach the same system. If they do, '
+                f"remove the import: a change or removal of {target.address} would change "
+                f"{owner.address}, too."
+            )
+            problems.append(
+                build_warning("import-of-known-id", detail, target.span, block="import")
+            )
+    return problems
+
+
+def _is_same_system(
+    first: str, second: str, request: PlanRequest, providers: Mapping[str, Provider]
+) -> bool | None:
+    """Return whether two providers reach one system; None if it is unknown."""
+    if first == second:
+        return True
+    provider = providers.get(second)
+    other = providers.get(first)
+    if provider is None or other is None or provider.name != other.name:
+        return False
+    records = {**request.state.providers, **request.systems}
+    identities = [get_mapping(records.get(name, {}), "identity") for name in (first, second)]
+    if not isinstance(provider, IdentifiedProvider) or not all(identities):
+        return None
+    comparison = provider.compare_identity(*identities)
+    if comparison.difference:
+        return False
+    return None if comparison.obstacle else True
+
+
+def _check_recorded_object(
+    target: ImportTarget,
+    recorded: ObjectState,
+    request: PlanRequest,
+    providers: Mapping[str, Provider],
+) -> list[Diagnostic]:
+    """Return a warning if an import block names another object than that in state.
+
+    The ids differ, but a provider may know one object by several ids.
+    """
+    provider = providers.get(recorded.provider)
+    if isinstance(provider, FinderByArguments) and provider.needs_arguments(target.address.type):
+        # The id of the block is not used.
+        return []
+    found_object, _ = find_imported_object(target, request, providers)
+    identity = _build_identity(target.address, recorded)
+    if found_object is not None and _build_identity(target.address, found_object) == identity:
+        return []
+    detail = (
+        f"This import block is ignored: {target.address} is in the state already, with the id "
+        f'"{identity[1]}". To keep that object, correct or remove the block. To import '
+        f'"{target.id}" instead, remove that object from the state first: '
+        f"`nexusform state rm {shlex.quote(str(target.address))}`."
+    )
+    return [build_warning("import-of-another-object", detail, target.span, block="import")]
+
+
+def _describe_owner(owner: _Owner, target: ImportTarget) -> str:
+    if owner.deposed:
+        return (
+            f'The object with the id "{target.id}" is left over from an unfinished replacement of '
+            f"{owner.address}. The next apply destroys it. Correct the id, or remove the import."
+        )
     return (
-        f'The object with the id "{target.id}" is already that of {owner}. A change or removal of '
-        f"{target.address} would change it, too. Correct the id, or import it to one address only."
+        f'The object with the id "{target.id}" is already that of {owner.address}. A change or '
+        f"removal of {target.address} would change it, too. Correct the id, or import it to one "
+        "address only."
     )
 
 
@@ -544,11 +650,13 @@ def import_object(
     if found_object is None:
         # A command has no import block to point at.
         return [replace(p, subject=None, block="") for p in problems]
-    owner = _list_owners(request).get(_build_identity(address, found_object))
-    if owner is not None:
-        return [
-            build_error("resource-already-managed-by-nexusform", _describe_owner(owner, target))
-        ]
+    owners = _list_owners(request, includes_removed=True)
+    problems = [
+        replace(problem, subject=None, block="")
+        for problem in _check_owners(target, found_object, owners, request, providers)
+    ]
+    if has_errors(problems):
+        return problems
     # Unknown at the provider: continue the numbers of the objects in the state.
     if not found_object.creation:
         found_object = replace(found_object, creation=state.last_creation + 1)
@@ -565,4 +673,4 @@ def import_object(
         record_backend_choice(project.configuration.settings, project.context)
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
-    return []
+    return problems

@@ -300,6 +300,70 @@ def test_object_to_import_is_not_destroyed_at_its_old_address(
     assert (code, "0 to destroy" in out) == (0, True)
 
 
+def test_import_block_with_another_id_for_an_object_in_state_is_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    block = 'import {\n  to = nexus_rack.r["a"]\n  id = "lab/rack-a"\n}\n'
+    write_configuration(SITE, RACKS, block)
+    assert run_command(capsys, "apply", "-auto-approve")[0] == 1  # the site exists already
+    write_configuration(SITE, RACKS, IMPORTS.rpartition("import {")[0])
+    assert run_command(capsys, "apply", "-auto-approve")[0] == 0
+    code, out, err = run_command(capsys, "plan")
+    assert (code, "import-of-another-object" in out, err) == (0, False, "")
+    for object_id in ("lab/rack-b", "nowhere"):
+        write_configuration(SITE, RACKS, block.replace("lab/rack-a", object_id))
+        code, out, err = run_command(capsys, "plan", "-details")
+        text = " ".join((out + err).replace("│", " ").split())
+        assert (code, "No changes." in text) == (0, True)
+        assert "Import of another object" in text
+        assert 'nexus_rack.r["a"] is in the state already, with the id "lab/rack-a".' in text
+        assert "on main.nf.hcl line" in text
+
+
+def test_object_without_a_block_is_not_imported_by_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The next plan would destroy it at its old address."""
+    write_configuration(SITE, RACKS)
+    assert run_command(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")[0] == 0
+    write_configuration(SITE, RACKS.replace('"r"', '"new"'))
+    code, _, err = run_command(capsys, "import", 'nexus_rack.new["a"]', "lab/rack-a")
+    assert (code, "Resource already managed by nexusform" in err) == (1, True)
+
+
+def test_deposed_object_is_not_imported(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(SITE, RACKS)
+    assert run_command(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")[0] == 0
+    state = read_state()
+    state["resources"][0]["instances"][0]["deposed"] = "0000abcd"
+    Path("state/nexusform.nfstate").write_text(json.dumps(state))
+    code, _, err = run_command(capsys, "import", 'nexus_rack.r["b"]', "lab/rack-a")
+    text = " ".join(err.replace("│", " ").split())
+    assert (code, "is left over from an unfinished replacement" in text) == (1, True)
+    for key, words in (
+        ("b", "is left over from an unfinished replacement"),
+        ("a", "Apply without this import block first"),
+    ):
+        block = f'import {{\n  to = nexus_rack.r["{key}"]\n  id = "lab/rack-a"\n}}\n'
+        write_configuration(SITE, RACKS, block)
+        code, _, err = run_command(capsys, "plan")
+        text = " ".join(err.replace("│", " ").split())
+        assert (code, words in text) == (1, True)
+
+
+def test_same_id_of_another_provider_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    other = PROVIDER.replace("{", '{\n  alias = "other"', 1)
+    write_configuration(SITE)
+    assert run_command(capsys, "import", "nexus_site.s", "lab")[0] == 0
+    site = SITE.replace('"s"', '"t"').replace("{", '{\n  provider = "simulated.other"', 1)
+    block = 'import {\n  to = nexus_site.t\n  id = "lab"\n}\n'
+    write_configuration(other, SITE, site, block)
+    code, out, err = run_command(capsys, "plan", "-details")
+    text = " ".join((out + err).replace("│", " ").split())
+    assert 'nexus_site.s has the same id "lab". It is unknown whether the providers' in text
+    assert code == 1  # two sites of one name
+
+
 @pytest.mark.parametrize(
     ("address", "object_id", "words"),
     [
