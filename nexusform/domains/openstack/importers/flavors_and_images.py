@@ -1,0 +1,66 @@
+"""Flavors of flavors.json, and images of the files image-ID.json."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nexusform.domains.openstack.importers.capture_script import IMAGE
+from nexusform.domains.openstack.importers.openstack_tables import (
+    DuplicateRowError,
+    Tables,
+    read_count,
+    read_properties,
+)
+from nexusform.domains.openstack.scheduling.flavor_requests import (
+    find_unpredicted_property,
+    select_host_properties,
+    select_image_requests,
+)
+
+
+def build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a flavor in the inventory.
+
+    Its disk includes the ephemeral one and the swap.
+    """
+    swap = read_count(row, "swap")
+    return {
+        "vcpus": int(row["vcpus"]),
+        "memory_mib": int(row["ram"]),
+        # MiB of swap, rounded up.
+        "disk_gib": int(row["disk"]) + read_count(row, "ephemeral") + -(-swap // 1024),
+        "root_disk_gib": int(row["disk"]),
+        "properties": read_properties(row.get("properties") or row.get("extra_specs")),
+    }
+
+
+def index_images(tables: Tables) -> dict[str, dict[str, str]]:
+    """Return the properties of each image by its id, and by its name.
+
+    Images of several projects may have one name. If they differ in what decides a host, the name
+    is left out: it is unknown which of them a VM has.
+    """
+    by_id: dict[str, dict[str, str]] = {}
+    ids_by_name: dict[str, list[str]] = {}
+    for name, rows in sorted(tables.items()):
+        if name.startswith(f"{IMAGE}-") and rows:
+            image_id = str(rows[0]["id"])
+            properties = read_properties(rows[0].get("properties"))
+            if by_id.setdefault(image_id, properties) != properties:
+                detail = f'Two files {IMAGE}-ID.json of the image "{image_id}" differ'
+                raise DuplicateRowError(detail)
+            ids_by_name.setdefault(str(rows[0]["name"]), []).append(image_id)
+    images = dict(by_id)
+    for name, ids in ids_by_name.items():
+        first, *others = (_select_requirements(by_id[image_id]) for image_id in ids)
+        if all(other == first for other in others):
+            images.setdefault(name, by_id[ids[0]])
+    return images
+
+
+def _select_requirements(properties: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return all that decides the hosts of an image."""
+    return (
+        select_image_requests(properties),
+        select_host_properties(properties),
+        find_unpredicted_property(properties),
+    )

@@ -1,0 +1,190 @@
+"""Compute hosts of hypervisors.json, with their inventories, traits and aggregates.
+
+NUMA cells, PCI devices and supported instances are of the table compute_nodes of Nova.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import enclose
+from nexusform.domains.openstack.importers.capture_script import COMPUTE_NODES, INVENTORY, TRAITS
+from nexusform.domains.openstack.importers.nova_objects import (
+    parse_json_column,
+    unwrap_versioned_object,
+)
+from nexusform.domains.openstack.importers.numa_topologies import parse_host_cell
+from nexusform.domains.openstack.importers.openstack_reading import (
+    OpenstackReading,
+    build_facts,
+    build_problem,
+    build_warning,
+)
+from nexusform.domains.openstack.importers.openstack_tables import (
+    DuplicateRowError,
+    Tables,
+    find_service_host,
+    index_resource_providers,
+    index_services,
+    read_count,
+    read_first_text,
+    read_properties,
+    split_names,
+)
+from nexusform.domains.openstack.scheduling.nova_host_records import PCPU, VCPU
+from nexusform.json_data.plain_data import get_mapping
+
+
+def add_hosts(reading: OpenstackReading, tables: Tables) -> None:
+    """Add the hosts of hypervisors; report those left out.
+
+    Raises LookupError, TypeError, ValueError.
+    """
+    providers = index_resource_providers(tables)
+    # A host may differ from its hostname.
+    services = index_services(tables)
+    nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
+    for row in tables["hypervisors"]:
+        hostname = str(row["hypervisor_hostname"])
+        host = find_service_host(hostname, services)
+        uuid = providers.get(hostname)
+        offered = {row["resource_class"] for row in tables.get(f"{INVENTORY}-{uuid}", [])}
+        if uuid is not None and offered.isdisjoint((VCPU, PCPU)):
+            detail = (
+                f'Placement has no VCPU inventory of the hypervisor "{hostname}" '
+                f"({INVENTORY}-{uuid}.json): it is left out."
+            )
+            reading.problems.append(build_warning(detail))
+            continue
+        if host is None or uuid is None:
+            missing = "nova-compute service" if host is None else "resource provider"
+            detail = f'The hypervisor "{hostname}" has no {missing}: its host is left out.'
+            reading.problems.append(build_warning(detail))
+            reason = f"it has no {missing}"
+            reading.unread += build_facts(("hypervisor", hostname), "host", "hypervisors", reason)
+            continue
+        if host in reading.hosts:
+            raise DuplicateRowError(f'hypervisors.json has two of the host "{host}"')
+        # Of `hypervisor show`.
+        details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
+        reading.hosts[host] = {
+            **_build_host(uuid, services[host], host, tables),
+            "hypervisor_version": read_count(details, "hypervisor_version"),
+            "hypervisor_type": read_first_text(row, "hypervisor_type"),
+            **_read_host_details(hostname, nodes),
+        }
+    if not reading.hosts:
+        detail = "No compute host has a service and an inventory in Placement."
+        reading.problems.append(build_problem(detail))
+
+
+def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Tables) -> dict[str, Any]:
+    """Return the values of a host in the inventory.
+
+    `uuid` is its resource provider in Placement.
+    """
+    # It takes new VMs.
+    unschedulable_reason = ""
+    status, state = (str(service[column]).lower() for column in ("status", "state"))
+    if status != "enabled":
+        note = enclose(" (", service.get("disabled_reason"), ")")
+        unschedulable_reason = f"its compute service is {status}{note}"
+    elif state != "up":
+        unschedulable_reason = f"its compute service is {state}"
+    return {
+        "availability_zone": str(service.get("zone") or "nova"),
+        "unschedulable_reason": unschedulable_reason,
+        "resources": {
+            str(row["resource_class"]): {
+                name: _read_non_negative_figure(row, name)
+                for name in (
+                    "total",
+                    "reserved",
+                    "allocation_ratio",
+                    "min_unit",
+                    "max_unit",
+                    "step_size",
+                )
+            }
+            for row in tables.get(f"{INVENTORY}-{uuid}", [])
+        },
+        "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
+        "aggregates": {
+            str(row["name"]): read_properties(row.get("properties") or row.get("metadata"))
+            for row in tables.get("aggregates", [])
+            if host in split_names(row.get("hosts"))
+        },
+    }
+
+
+def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
+    """Return a finite figure of 0 or more; only an allocation ratio keeps its fraction.
+
+    Raises ValueError.
+    """
+    figure = float(row[name])
+    if not math.isfinite(figure) or figure < 0:
+        raise ValueError(f"{name} is {row[name]}")
+    return figure if name == "allocation_ratio" else int(figure)
+
+
+_UNKNOWN_DETAILS: Final[Mapping[str, Any]] = {
+    "has_details": False,
+    "numa_cells": [],
+    "device_pools": [],
+    "supported_instances": [],
+}
+
+
+def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the details of a host, unknown ones if its row is missing.
+
+    Raises ValueError.
+    """
+    if hostname not in nodes:
+        return _UNKNOWN_DETAILS
+    try:
+        return _parse_host_details(nodes[hostname])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"{COMPUTE_NODES}.json, {hostname}: {problem}") from None
+
+
+def _parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of a host from its row (objects of Nova in JSON).
+
+    Raises KeyError, TypeError, ValueError.
+    """
+    topology = unwrap_versioned_object(parse_json_column(row["numa_topology"]))
+    stored_pools = unwrap_versioned_object(parse_json_column(row["pci_stats"])) or []
+    # Of a PciDevicePoolList, or a plain list.
+    pools = get_mapping(stored_pools).get("objects", stored_pools)
+    return {
+        "has_details": True,
+        "numa_cells": [parse_host_cell(unwrap_versioned_object(cell)) for cell in topology["cells"]]
+        if topology
+        else [],
+        # Nova uses pools with few properties first.
+        "device_pools": sorted(
+            map(_parse_device_pool, pools), key=lambda pool: len(pool["properties"])
+        ),
+        # architecture, hypervisor type and VM mode.
+        "supported_instances": [
+            [str(part).lower() for part in instance]
+            for instance in parse_json_column(row["supported_instances"]) or ()
+        ],
+    }
+
+
+def _parse_device_pool(pool: Any) -> dict[str, Any]:
+    """Convert a pool of Nova's PCI devices to the form of the inventory.
+
+    Its tags count as properties.
+    """
+    properties = dict(unwrap_versioned_object(pool))
+    properties |= properties.pop("tags", None) or {}
+    node = properties.pop("numa_node", None)
+    return {
+        "count": int(properties.pop("count")),
+        "numa_node": None if node is None else int(node),
+        "properties": {str(key): str(value) for key, value in sorted(properties.items())},
+    }

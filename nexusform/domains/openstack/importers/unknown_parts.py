@@ -1,0 +1,254 @@
+"""Parts of an OpenStack that its files leave unknown: missing files, cut lists, operations."""
+
+from itertools import chain
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.documents.unread_facts import Influence
+from nexusform.domains.openstack.importers.capture_script import (
+    COMMANDS,
+    COMPUTE_NODES,
+    INVENTORY,
+    TRAITS,
+)
+from nexusform.domains.openstack.importers.nova_objects import parse_json_column
+from nexusform.domains.openstack.importers.nova_servers import (
+    HOSTLESS,
+    find_operation,
+    get_status,
+    takes_capacity,
+)
+from nexusform.domains.openstack.importers.openstack_fields import MISSING_COLUMN
+from nexusform.domains.openstack.importers.openstack_reading import (
+    OpenstackReading,
+    UnknownParts,
+    add_unknown_parts,
+    build_facts,
+)
+from nexusform.domains.openstack.importers.openstack_tables import (
+    Tables,
+    find_service_host,
+    index_services,
+    read_count,
+    read_first_text,
+)
+from nexusform.json_data.plain_data import get_mapping
+
+# Nova's default maximum of rows in an answer (max_limit).
+_PAGE_LIMIT: Final = 1000
+
+
+def _find_missing_files(reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the files that the export lacks. An empty list is none.
+
+    A missing image, topology or row of compute_nodes is reported where a VM needs it.
+    """
+    filtering = (Influence.PLACEMENT, Influence.CAPACITY)
+    services = index_services(tables)
+    # Kind, name and field of the subject, its file, and the influence of the file.
+    files = [
+        ("site", "", "aggregates", "aggregates", filtering),
+        ("site", "", "server groups", "server_groups", (Influence.PLACEMENT,)),
+    ]
+    for row in tables["hypervisors"]:
+        if find_service_host(str(row["hypervisor_hostname"]), services) in reading.hosts:
+            kind, name = "hypervisor", str(row["hypervisor_hostname"])
+            file = f"hypervisor-{row['id']}"
+            # It weighs hosts.
+            files.append((kind, name, "hypervisor_version", file, (Influence.PLACEMENT,)))
+    for row in tables["resource_providers"]:
+        kind, name, uuid = "resource provider", str(row["name"]), str(row["uuid"])
+        files.append((kind, name, "inventory", f"{INVENTORY}-{uuid}", filtering))
+        if find_service_host(name, services) in reading.hosts:
+            files.append((kind, name, "traits", f"{TRAITS}-{uuid}", filtering))
+    missing = [item for item in files if item[3] not in tables]
+    facts = [
+        build_facts((kind, name), attribute, file, "the file is missing", influences)
+        for kind, name, attribute, file, influences in missing
+    ]
+    return UnknownParts([f"{item[3]}.json" for item in missing], list(chain(*facts)))
+
+
+def _find_unknown_usage(reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the inventories of hosts that have no used amounts.
+
+    Placement counts more than the listed servers: resizes, migrations, and servers left out.
+    """
+    services = index_services(tables)
+    files = []
+    facts = []
+    for provider in tables["resource_providers"]:
+        name = str(provider["name"])
+        file = f"{INVENTORY}-{provider['uuid']}"
+        is_known = all(row.get("used") is not None for row in tables.get(file, []))
+        if is_known or find_service_host(name, services) not in reading.hosts:
+            continue
+        files.append(f"{file}.json")
+        facts += build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
+    return UnknownParts(files, facts)
+
+
+def _find_cut_lists(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the lists that may end at the limit of a page."""
+    cut = [name for name in COMMANDS if len(tables.get(name, [])) == _PAGE_LIMIT]
+    reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
+    facts = [build_facts(("list", name), "next page", name, reason) for name in cut]
+    return UnknownParts([f"{name}.json" for name in cut], list(chain(*facts)))
+
+
+def _find_unlisted_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the hosts that take or have servers, without a hypervisor."""
+    services = index_services(tables)
+    names = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
+    listed = names | {find_service_host(name, services) for name in names}
+    files_by_host = {
+        host: "compute_services"
+        for host, row in services.items()
+        if (str(row["status"]).lower(), str(row["state"]).lower()) == ("enabled", "up")
+    }
+    for row in tables["servers"]:
+        if takes_capacity(row):
+            files_by_host[read_first_text(row, "host")] = "servers"
+    unlisted = sorted(files_by_host.keys() - listed)
+    reason = "hypervisors.json does not list it"
+    facts = [
+        build_facts(("host", host), "hypervisor", files_by_host[host], reason) for host in unlisted
+    ]
+    return UnknownParts(unlisted, list(chain(*facts)))
+
+
+def _find_unknown_services(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the compute services without a known state.
+
+    Nova reports the status UNKNOWN for services of a cell that is down.
+    """
+    facts = []
+    for host, row in index_services(tables).items():
+        for column, known in (("status", ("enabled", "disabled")), ("state", ("up", "down"))):
+            value = str(row[column])
+            if value.lower() not in known:
+                subject = ("compute service", host)
+                facts += build_facts(subject, column, "compute_services", f'it is "{value}"')
+    return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+
+
+def _find_hostless_servers(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the servers without a known host.
+
+    Only administrators see hosts, and a cell that is down does not report them.
+    """
+    names = [
+        str(row["name"])
+        for row in tables["servers"]
+        if not find_operation(row)
+        and not read_first_text(row, "host")
+        and get_status(row) not in HOSTLESS
+    ]
+    reason = f"servers have none: {format_first_items(names, 4)}"
+    facts = build_facts(("list", "servers"), "host", "servers", reason) if names else []
+    return UnknownParts(names, facts)
+
+
+def _find_changing_servers(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the servers in an operation.
+
+    Nova counts operations as load, and Placement counts a server on both hosts while it moves.
+    """
+    names = [
+        f"{row['name']} ({operation})"
+        for row in tables["servers"]
+        if (operation := find_operation(row))
+    ]
+    reason = f"operations are in progress: {format_first_items(names, 4)}"
+    facts = build_facts(("list", "servers"), "task_state", "servers", reason) if names else []
+    return UnknownParts(names, facts)
+
+
+# Statistics of a host in Nova's table compute_nodes that weigh it, with their meaning.
+_STATISTICS: Final = {
+    "failed_builds": "builds of servers failed on it",
+    "io_workload": "operations on its servers were in progress",
+}
+
+
+def _find_weighed_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the hosts with failed builds or operations: Nova weighs them less.
+
+    Their number changes with each build.
+    """
+    facts = []
+    for row in tables.get(COMPUTE_NODES, []):
+        statistics = get_mapping(parse_json_column(row.get("stats")))
+        for name, meaning in _STATISTICS.items():
+            count = read_count(statistics, name)
+            if count:
+                subject = ("hypervisor", str(row["hypervisor_hostname"]))
+                reason = f"{count:,} {meaning}"
+                facts += build_facts(
+                    subject, f"stats.{name}", COMPUTE_NODES, reason, (Influence.PLACEMENT,)
+                )
+    return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+
+
+# Each search for unknown parts, with its message for their names.
+_SEARCHES: Final = (
+    (
+        _find_missing_files,
+        "Files are missing, and their content is unknown: {names}. Capture them again.",
+    ),
+    (
+        _find_unknown_usage,
+        (
+            "Files have no column used, and the use of their hosts is unknown: {names}. Upgrade "
+            "osc-placement, and capture the files again."
+        ),
+    ),
+    (
+        _find_cut_lists,
+        (
+            f"Lists have exactly {_PAGE_LIMIT:,} rows, and may end at the limit of a page: "
+            "{names}. Capture them again with a client that reads all pages, or with --limit -1."
+        ),
+    ),
+    (
+        _find_unlisted_hosts,
+        (
+            "Hosts are not in hypervisors.json, and their capacity and servers are left out: "
+            "{names}. Capture the files again."
+        ),
+    ),
+    (
+        _find_unknown_services,
+        (
+            "The state of compute services is unknown: {names}. Capture the files again while all "
+            "cells of Nova are up."
+        ),
+    ),
+    (
+        _find_hostless_servers,
+        (
+            "Servers have no host in servers.json: {names}. List the servers as an administrator, "
+            "while all cells of Nova are up."
+        ),
+    ),
+    (
+        _find_changing_servers,
+        (
+            "Operations on servers are in progress: {names}. Hosts and capacity change with them. "
+            "Capture the files again after their end."
+        ),
+    ),
+    (
+        _find_weighed_hosts,
+        (
+            "Hosts have failed builds or operations in progress, and Nova weighs them less: "
+            "{names}. Capture the files again after a successful build on each."
+        ),
+    ),
+)
+
+
+def add_all_unknown_parts(reading: OpenstackReading, tables: Tables) -> None:
+    """Add the unread facts of each search, and a warning where one has any."""
+    for search, message in _SEARCHES:
+        add_unknown_parts(reading, search(reading, tables), message)
