@@ -271,7 +271,7 @@ _ALL: Final = (
             "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-elsewhere": _NOTE,
             "placement-members-share-machines": DiagnosticTraits(
-                "advice", "members", is_placement_advice=True
+                "advice", is_placement_advice=True
             ),
             "object-owned-by-another": DiagnosticTraits(cause="block"),
             "older-property-name": DiagnosticTraits("advice", "block"),
@@ -280,7 +280,7 @@ _ALL: Final = (
             "object-without-namespace": DiagnosticTraits(cause="document"),
             "unknown-resource-kind": DiagnosticTraits("advice", "block"),
             "record-without-effect": DiagnosticTraits(cause="block"),
-            "property-without-member": DiagnosticTraits(cause="members"),
+            "property-without-member": DiagnosticTraits(cause="block"),
             "staged-run-awaiting-approval": _NOTE,
         },
     ),

@@ -28,7 +28,7 @@ class _PlanActions(Struct, frozen=True):
     """Actions of a plan, as addresses of resources and of their blocks.
 
     A finding may be about either. Changed ones, those with changed texts (documents), with added
-    bindings or pods, with newly waiting pods, and with any changed pod. `adds_vms` and
+    pods, with newly waiting pods, and with any changed pod. `adds_vms` and
     `removes_vms` cover all sites, `clusters_with_added_vms` and `clusters_with_changed_vms` have
     one (site id, name). `clusters_of_pods` are the clusters with pods of a resource.
     `has_predecessor`: an earlier apply wrote the state.
@@ -37,7 +37,6 @@ class _PlanActions(Struct, frozen=True):
     has_predecessor: bool
     changed_resources: AbstractSet[str]
     changed_documents: AbstractSet[str]
-    resources_with_bindings: AbstractSet[str]
     resources_with_added_pods: AbstractSet[str]
     resources_with_waiting_pods: AbstractSet[str]
     resources_with_changed_pods: AbstractSet[str]
@@ -136,9 +135,6 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
             clusters_of_pods.setdefault(address, set()).add((row.site_id, cluster))
     added_vms = set().union(*(vm_effects.get(effect, ()) for effect in _ADDING_EFFECTS))
     removed_vms = set().union(*(vm_effects.get(effect, ()) for effect in _REMOVING_EFFECTS))
-    bindings = [
-        (effect, address) for row, effect, address in rows if KINDS[row.kind].by_resource
-    ]  # of KubeFleet
     pods = [
         (row.action, effect, address)
         for row, effect, address in rows
@@ -164,9 +160,6 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
             for change in plan.changes
             if _has_changed_text(change)
             for address in _list_addresses(change.address)
-        },
-        resources_with_bindings={
-            address for effect, address in bindings if effect in _ADDING_EFFECTS
         },
         resources_with_added_pods={
             address for _, effect, address in pods if effect in _ADDING_EFFECTS
@@ -229,10 +222,6 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
         or address in actions.changed_resources
     ),
     "machines": lambda actions, _address: actions.adds_vms or actions.removes_vms,
-    # Clusters may newly share a machine: VMs are added, or a cluster is selected.
-    "members": lambda actions, address: (
-        actions.adds_vms or address in actions.resources_with_bindings
-    ),
 }
 _CAUSE_OF: Final = {
     "even-control-plane": "block",

@@ -478,6 +478,10 @@ def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Probl
             yield build_problem(first.file, first.position, "not-captured", text, Severity.WARNING)
 
 
+# Cluster-scoped kinds of which one command lists all objects.
+_WHOLE_KINDS: Final = ("MemberCluster", "ClusterResourcePlacement")
+
+
 def check_repeated_objects(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """Yield an error for the first object listed twice with another uid or resourceVersion.
 
@@ -497,6 +501,32 @@ def check_repeated_objects(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             position = manifest.find_position("metadata", difference)
             yield build_problem(manifest.file, position, "several-dumps", text)
             return
+
+
+def check_separate_lists(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+    """Yield an error for the first list of members or placements without one of another file.
+
+    A hub lists all of them, so the files are of several hubs.
+    """
+    first_of_file: dict[tuple[str, str], Manifest] = {}
+    names: dict[tuple[str, str], set[str]] = {}
+    for manifest in select_fleet_objects(manifests, _WHOLE_KINDS):
+        if manifest.is_listed:
+            key = (manifest.kind, manifest.file)
+            first_of_file.setdefault(key, manifest)
+            names.setdefault(key, set()).add(manifest.name)
+    for kind in _WHOLE_KINDS:
+        files = [file for listed_kind, file in names if listed_kind == kind]
+        for file in files[1:]:
+            if names[kind, file].isdisjoint(names[kind, files[0]]):
+                first = first_of_file[kind, file]
+                text = (
+                    f"{first.title}: {files[0]} lists other objects of the kind {kind}, and not "
+                    "this one. One hub lists all of them, so the files are dumps of several hubs. "
+                    "Keep one dump, or list all objects of the hub in one file."
+                )
+                yield build_problem(file, first.position, "several-dumps", text)
+                return
 
 
 def _find_difference(first: Manifest, manifest: Manifest) -> str:

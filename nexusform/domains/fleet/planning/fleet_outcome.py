@@ -677,40 +677,53 @@ def _warn_shared_machines(
 ) -> Iterator[Diagnostic]:
     """Warn about machines with nodes of several picked members.
 
-    The text names the machine with most of them.
+    The text names the machine with most of them. A plan without a new cluster or node on any of
+    them has not caused it.
     """
+    prior_clusters = {
+        binding.cluster
+        for binding in placement.spec.prior_bindings
+        if binding.state is not BindingState.UNSCHEDULED
+    }
     # By site and machine.
     clusters_on: dict[tuple[str, str], set[str]] = {}
+    clusters_on_before: dict[tuple[str, str], set[str]] = {}
     for binding in placement.bindings:
         member = members.get(binding.cluster)
         if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
             # Not picked, or its nodes are not known.
             continue
+        changed_nodes = member.cluster.new_nodes | member.cluster.recreated_nodes
         for node in member.cluster.nodes:
-            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(
-                binding.cluster
-            )
+            machine = (member.cluster.site_id, node.machine)
+            clusters_on.setdefault(machine, set()).add(binding.cluster)
+            if binding.cluster in prior_clusters and node.name not in changed_nodes:
+                clusters_on_before.setdefault(machine, set()).add(binding.cluster)
     machines = {machine: clusters for machine, clusters in clusters_on.items() if len(clusters) > 1}
     if not machines:
         return
+    is_preexisting = all(
+        clusters_on_before.get(machine) == clusters for machine, clusters in machines.items()
+    )
     # Of equal counts, the last site and machine by name.
-    (site, machine), clusters = max(
+    (site, machine_name), clusters = max(
         sorted(machines.items(), reverse=True), key=lambda item: len(item[1])
     )
     cluster_names = ", ".join(sorted(clusters))
     text = (
         f"Machines with nodes of more than one picked cluster: {len(machines)}. The loss "
-        f"of machine {machine} (site {site}) affects nodes of {cluster_names} at once. Keep the "
-        "clusters in different racks (availability_zones). A nexus_separation_rule rejects plans "
-        "that mix them."
+        f"of machine {machine_name} (site {site}) affects nodes of {cluster_names} at once. Keep "
+        "the clusters in different racks (availability_zones). A nexus_separation_rule rejects "
+        "plans that mix them."
     )
     more = (
         f"; the same applies to {format_count(len(machines) - 1, 'other machine')}"
         if len(machines) > 1
         else ""
     )
-    summary = f"losing machine {machine} affects nodes of {cluster_names} at once{more}"
-    yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
+    summary = f"losing machine {machine_name} affects nodes of {cluster_names} at once{more}"
+    warning = _build_warning(placement, "placement-members-share-machines", text, summary=summary)
+    yield replace(warning, is_preexisting=is_preexisting)
 
 
 def _warn_scheduling_drift(

@@ -29,6 +29,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     check_observed_bindings,
     check_repeated_bindings,
     check_repeated_objects,
+    check_separate_lists,
     find_external_manager,
     list_conditions,
     read_placements,
@@ -174,7 +175,10 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     argument_path = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
     if argument_path is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
-    reader.report_findings(check_repeated_objects(reader.manifests), argument_path)
+    reader.report_findings(
+        [*check_repeated_objects(reader.manifests), *check_separate_lists(reader.manifests)],
+        argument_path,
+    )
     answer = build_hub_attributes(reader, argument_path, attributes)
     if not answer.attributes:
         return answer  # problems only

@@ -73,7 +73,7 @@ class Manifest(Struct, frozen=True):
     """Kubernetes object: its identity, its labels and its body as plain data (immutable).
 
     `namespace` is "" for cluster-scoped objects. `group` is "" for the core API. `line` counts from
-    1.
+    1. `is_listed`: it is an item of a list, as printed by `kubectl get`.
     """
 
     group: str
@@ -86,6 +86,7 @@ class Manifest(Struct, frozen=True):
     line: int
     file: str = ""
     position: TextPosition = TextPosition(1, 1)
+    is_listed: bool = False
 
     @property
     def title(self) -> str:
@@ -405,8 +406,8 @@ class _ManifestReader:
         self.findings = findings
         self.manifests: list[Manifest] = []
 
-    def add_document(self, document: YamlDocument) -> None:
-        """Parse one document: an object, or the items of a list of objects."""
+    def add_document(self, document: YamlDocument, *, is_listed: bool = False) -> None:
+        """Parse one document: an object (`is_listed` in a list), or the items of a list."""
         body = document.data
         if not isinstance(body, dict):
             self._report(
@@ -421,11 +422,12 @@ class _ManifestReader:
                 self.findings.append(build_truncation_problem(self.file, position))
             item_positions = document.position.children.get("items", document.position).children
             for index, item in enumerate(items):
-                self.add_document(YamlDocument(item, item_positions.get(index, document.position)))
+                item_document = YamlDocument(item, item_positions.get(index, document.position))
+                self.add_document(item_document, is_listed=True)
             return
         manifest = self._build_manifest(body, document)
         if manifest is not None:
-            self.manifests.append(manifest)
+            self.manifests.append(replace(manifest, is_listed=True) if is_listed else manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
         """Return the object of a document.

@@ -293,3 +293,21 @@ def test_unfulfilled_pick_n_is_not_reported_as_fulfilled() -> None:
     ]
     assert any("are not rescheduled" in each for each in said)
     assert not [each for each in said if "a fulfilled PickN" in each]
+
+
+def test_sharing_of_machines_is_caused_only_by_nodes_of_picked_members() -> None:
+    """Another cluster of the site has no part in it."""
+    shared = "placement-members-share-machines"
+    site = build_site(8, 8) + build_placement()
+    state = build_state(site)
+    other = cluster("other", pools=pool("p", 1, "NC_P10_56_v1"))
+    (finding,) = [each for each in plan(site + other, state).diagnostics if each.id == shared]
+    assert finding.is_preexisting
+    larger = build_site(9, 9) + build_placement()
+    (finding,) = [each for each in plan(larger, state).diagnostics if each.id == shared]
+    assert not finding.is_preexisting
+    policy = 'placement_type = "PickFixed"\ncluster_names = ["a"]'
+    only_a = build_site(8, 8) + build_placement(policy)
+    both = only_a.replace('["a"]', '["a", "b"]')
+    (finding,) = [each for each in plan(both, build_state(only_a)).diagnostics if each.id == shared]
+    assert not finding.is_preexisting

@@ -28,7 +28,6 @@ HERE = Placement("rack1-bm01", "rack1", "1", (0,))
 NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")
 PENDING = PodLocation("east", state="Pending")
 
-SHARED_MEMBERS = "placement-members-share-machines"
 KINDS = (
     "corrected-manifest",
     "object-owned-by-another",
@@ -36,7 +35,6 @@ KINDS = (
     "pending-pods",
     "unsatisfiable-pod-anti-affinity",
     "pods-share-machine",
-    SHARED_MEMBERS,
 )
 
 
@@ -74,10 +72,7 @@ def _list_preexisting(plan: Plan) -> tuple[bool, ...]:
             _row("pod", "move", NODE, PENDING),
             {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
         ),
-        (
-            _row("vm", "place", None, HERE),
-            {"rollout-deadlock", "pods-share-machine", SHARED_MEMBERS},
-        ),
+        (_row("vm", "place", None, HERE), {"rollout-deadlock", "pods-share-machine"}),
         (_row("vm", "remove", HERE, None), {"rollout-deadlock"}),
     ],
 )
@@ -88,15 +83,14 @@ def test_warning_is_caused_by_relevant_changes_only(row: PlacementChange, caused
 def test_warning_about_pods_is_caused_by_their_own_nodes_only() -> None:
     kept = replace(_row("pod", "keep", NODE, NODE), pool="east/default/Deployment/web", site_id="s")
     added = replace(_row("vm", "place", None, HERE), address=OTHER, cluster="west", site_id="s")
-    assert _list_caused_warnings(Plan(placements=(kept, added))) == {SHARED_MEMBERS}
+    assert _list_caused_warnings(Plan(placements=(kept, added))) == set()
     own = replace(added, cluster="east")
     assert _list_caused_warnings(Plan(placements=(kept, own))) == {
         "rollout-deadlock",
         "pods-share-machine",
-        SHARED_MEMBERS,
     }
     other_site = replace(own, site_id="t")
-    assert _list_caused_warnings(Plan(placements=(kept, other_site))) == {SHARED_MEMBERS}
+    assert _list_caused_warnings(Plan(placements=(kept, other_site))) == set()
 
 
 def test_block_warnings_are_caused_by_their_own_block() -> None:

@@ -413,6 +413,37 @@ def test_dumps_of_several_hubs_are_rejected(capsys: pytest.CaptureFixture[str]) 
     assert 'data "fleet_hub_export" "other" (dump 2) reads the members east2, north1' in out
 
 
+def test_lists_of_two_hubs_in_one_block_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    """They have no object in common, so nothing else contradicts."""
+    items = build_healthy_hub()
+    write_hub(items)
+    names = {"east1": "north1", "east2": "north2", '"web': '"shop'}
+    text = json.dumps(items)
+    for name, other_name in names.items():
+        text = text.replace(name, other_name)
+    text = text.replace('"uid": "', '"uid": "of-another-')
+    body = {"apiVersion": "v1", "kind": "List", "items": json.loads(text)}
+    Path("other.json").write_text(json.dumps(body))
+    blocks = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(blocks.replace('"hub.json"', '"hub.json", "other.json"'))
+    code, out = run_command(capsys, "plan")
+    assert (code, "so the files are dumps of several hubs" in " ".join(out.split())) == (1, True), (
+        out
+    )
+    assert "hub.json lists other objects of the kind" in " ".join(out.split()), " ".join(
+        out.split()
+    )
+    # One file per object, and kinds in different files, are one dump.
+    for name in ("hub.json", "other.json"):
+        Path(name).unlink()
+    files = [f"{position}.json" for position in range(len(items))]
+    for name, item in zip(files, items, strict=True):
+        Path(name).write_text(json.dumps(item))
+    Path("main.nf.hcl").write_text(blocks.replace('["hub.json"]', json.dumps(files)))
+    code, out = run_command(capsys, "plan")
+    assert code == 0, out
+
+
 @pytest.mark.parametrize("name", ["uid", "resourceVersion"])
 def test_files_of_several_dumps_are_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     items = build_healthy_hub()
