@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.diagnostics.phrases import format_list
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import (
     format_location_briefly,
@@ -212,7 +213,10 @@ def build_count_lines(view: PlanReportData) -> list[DecisionLine]:
     for summary in view.summaries:
         # The first is of all kinds.
         title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
-        texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
+        text = f"{title}{', '.join(build_count_clauses(summary))}"
+        # Each kind has its own.
+        has_notes = bool(summary.notes) and (bool(summary.kind) or len(view.summaries) == 1)
+        texts.append(f"{text}; of these, {format_list(summary.notes)}" if has_notes else text)
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
     counts = describe_object_counts(plan)
     return [*placements, DecisionLine(COUNT_LABEL, (counts.removeprefix("Plan: "),))]

@@ -11,6 +11,7 @@ from nexusform.json_data.plain_data import get_text, get_value_at_path, has_unkn
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.domain_sections import ACTION_SIGNS, limit_rows
 from nexusform.rendering.report.folding import format_instances
+from nexusform.rendering.report.plan_sentences import format_uncertainty_mark
 from nexusform.rendering.report.report_tree import (
     ActionText,
     Item,
@@ -140,7 +141,7 @@ def _build_binding_text(row: PlacementChange) -> ActionText:
         f"{ACTION_SIGNS[row.action]} {state}".strip(),
         Style.ACTION,
         action=row.action.value,
-        detail=", ".join(scores),
+        detail=join_texts((*scores, format_uncertainty_mark(row)), ", "),
         reason=join_texts((row.trigger, reason), ": "),
     )
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.object_effects import (
@@ -12,6 +13,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.rendering.report.domain_sections import ACTION_SIGNS, limit_rows
+from nexusform.rendering.report.plan_sentences import format_uncertainty_mark
 from nexusform.rendering.report.report_tree import Row, Section, Table
 
 # Effects that the action alone would report as placed, moved or kept.
@@ -44,4 +46,5 @@ def _build_row(row: PlacementChange) -> Row:
     origin = format_location_text(row.source) if row.source else ""
     target = format_location_text(row.target) if row.target else ""
     action = f"{ACTION_SIGNS[row.action]} {verb}".strip()
-    return Row((row.object, row.pool, action, origin, target, row.trigger))
+    trigger = join_texts((row.trigger, format_uncertainty_mark(row)), "; ")
+    return Row((row.object, row.pool, action, origin, target, trigger))

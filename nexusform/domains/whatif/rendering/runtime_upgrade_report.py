@@ -388,24 +388,30 @@ _SITE: Final = RecordForm(
 
 
 def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
-    """Build a row per workload: pods before, at once, meanwhile, and pending."""
+    """Build a row per workload: pods before, at once, meanwhile, and pending.
+
+    `build_pending_lines` explains the mark of uncertain outcomes.
+    """
     rows = []
     for impact in impacts:
         outcome = impact.determine_outcome(is_drained=is_drained)
         figures = (impact.before, impact.at_once, impact.running, impact.pending)
         cluster_name = impact.cluster_id.rpartition("/")[2]  # of <site>/<name>
-        cells = (cluster_name, impact.workload, *map(str, figures), outcome.value)
+        outcome_text = outcome.value if impact.is_certain else f"{outcome.value} *"
+        cells = (cluster_name, impact.workload, *map(str, figures), outcome_text)
         rows.append(Row(cells, is_finding=outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
     return Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4, 5}))
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
-    """Build a line per workload and reason of pending pods.
+    """Build a line about uncertain outcomes, and one per workload and reason of pending pods.
 
-    The line names the cluster if there are several.
+    The latter names the cluster if there are several.
     """
     lines: list[str] = []
+    if not all(impact.is_certain for impact in impacts):
+        lines.append(f"* {ONE_OUTCOME}")
     has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
     for impact in impacts:
         workload = impact.workload

@@ -5,9 +5,13 @@ All others are folded.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.rendering.fleet_section import build_fleet_section
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.domains.pods.rendering.pod_section import build_pod_section
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, RejectedCluster
 from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.report_page import build_plan_section
@@ -69,3 +73,16 @@ def test_changed_clusters_come_before_unchanged_ones() -> None:
     kept = [build_row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
     matrix = build_matrix(Plan(placements=(*kept, build_row(WEB, "c9", PlacementAction.REMOVE))))
     assert matrix.headers[1:4] == ("c9", "c0", "c1")
+
+
+def test_uncertain_bindings_and_pods_have_a_mark() -> None:
+    doubt = {"certain": False, "depends_on": "members that are not reachable"}
+    row = replace(build_row(API, "c2", PlacementAction.REMOVE), scores=doubt)
+    pod = PlacementChange(
+        API, "pod", "api-0", PlacementAction.PLACE, None, PodLocation("c2"), "new", scores=doubt
+    )
+    plan = Plan(placements=(row, pod))
+    tables = build_fleet_section(plan).all_tables
+    assert "uncertain" in str([table.rows for table in tables])
+    (pods,) = build_pod_section(plan).all_tables
+    assert pods.rows[0].cells[-1] == "new; uncertain"

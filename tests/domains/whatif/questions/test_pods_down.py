@@ -16,6 +16,8 @@ from nexusform.domains.whatif.questions.failure_simulation import simulate_clust
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.pod_outage import (
     ClusterPods,
+    PodMove,
+    WorkloadImpact,
     WorkloadOutcome,
     WorkloadVerdict,
     simulate_nodes_down,
@@ -25,6 +27,10 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     RuntimeUpgrade,
     UpgradeOptions,
     simulate_runtime_upgrade,
+)
+from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
+    build_pending_lines,
+    build_workload_table,
 )
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.planning.hypothesis.start_points import build_snapshot_request
@@ -386,3 +392,17 @@ def test_no_pods_are_known_without_manifests() -> None:
     state = build_small_site(2, 2, 2)
     things = list_state_objects(state)
     assert build_pods_of(things) == {}
+
+
+def test_every_table_of_workloads_marks_uncertain_outcomes() -> None:
+    certain = WorkloadImpact("s/a", "shop/Deployment/web", 1, 1, 1, 1, ())
+    moves = (PodMove("api-0", "n0", "n1", is_certain=False),)
+    uncertain = WorkloadImpact("s/a", "shop/Deployment/api", 1, 1, 0, 1, moves)
+    table = build_workload_table((certain, uncertain), is_drained=True)
+    assert [row.cells[-1] for row in table.rows] == [
+        WorkloadOutcome.KEPT.value,
+        f"{WorkloadOutcome.RESTARTED.value} *",
+    ]
+    (line,) = build_pending_lines((certain, uncertain))
+    assert line.startswith("* One possible outcome")
+    assert build_pending_lines((certain,)) == []
