@@ -63,6 +63,10 @@ def read_table(name: str) -> Callable[[str], Facts]:
     return read
 
 
+# Files that `openstack ... show` prints.
+OBJECTS = ("hypervisor", "image", "topology")
+
+
 def read_rows(name: str) -> Any:
     path = EXPORT / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else []
@@ -186,7 +190,9 @@ CASES: dict[str, tuple[Any, Callable[[str], Facts], Path_]] = {
     **{
         f"OpenStack {name}": (read_rows(name) or [{"name": "a"}], read_table(name), (0,))
         for name in LISTS
+        if name not in OBJECTS
     },
+    **{f"OpenStack {name}": ({"name": "a"}, read_table(f"{name}-0"), ()) for name in OBJECTS},
     **{
         f"Azure {kind}": (bodies, read_export(kind), (0, "properties"))
         for kind, bodies in build_bodies().items()

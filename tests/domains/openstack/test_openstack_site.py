@@ -65,6 +65,8 @@ resources:
           image: plain
           scheduler_hints: {group: {get_resource: group}}
 """
+HOST_1 = "00000000-0000-4000-8000-000000000001"
+SERVER = "5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01"
 PLAIN_IMAGE = {"id": "0", "name": "plain", "properties": {}}
 
 
@@ -148,17 +150,30 @@ def test_settings_without_prediction_are_rejected(
         ("servers", None, "Files are missing. servers.json: openstack server list"),
         ("servers", "{", "servers.json is not JSON"),
         ("servers", "[1]", "servers.json is not a list of objects"),
-        ("flavors", '[{"Name": "f"}]', "A column is missing or has an unexpected value"),
+        ("flavors", '[{"Name": "f"}]', "flavors.json: [0] has no column vcpus"),
         (
             "compute_nodes",
             '[{"hypervisor_hostname": "compute01"}]',
             "compute_nodes.json, compute01: 'numa_topology'",
         ),
-        ("hypervisor-0", "[]", "A column is missing or has an unexpected value"),
+        ("hypervisor-0", "[]", "hypervisor-0.json is not an object: it is a list. Capture"),
         (
-            "topology-5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01",
+            f"topology-{SERVER}",
             '{"topology": "[1]"}',
-            "A column is missing or has an unexpected value",
+            f"unexpected value: topology-{SERVER}.json, dns: 'list' object has no attribute",
+        ),
+        ("servers", "{}", "servers.json is not a list of objects: it is a mapping"),
+        ("servers", "null", "servers.json is not a list of objects: it is"),
+        ("servers", "[{}]", "servers.json: [0] has no column id. Print it with -f json"),
+        ("aggregates", "{}", "aggregates.json is not a list of objects: it is a mapping"),
+        ("image-0", "{}", "image-0.json: [0] has no column id"),
+        ("image-0", "[]", "image-0.json is not an object: it is a list"),
+        ("server_groups", '[{"ID": "1"}]', "server_groups.json: [0] has no column name"),
+        (f"inventory-{HOST_1}", "[{}]", f"inventory-{HOST_1}.json: [0] has no column resource_cl"),
+        (
+            "compute_nodes",
+            '[{"hypervisor_hostname": "compute09", "stats": "{"}]',
+            "compute_nodes.json, compute09: Expecting",
         ),
         ("hypervisors", "[]", "No compute host has a service and an inventory in Placement"),
     ],
@@ -680,9 +695,6 @@ def test_resources_of_a_provider_without_a_host_are_unread(
     output = read_output(capfd)
     assert unread in output
     assert ("Not read:" in output) is bool(unread)
-
-
-HOST_1 = "00000000-0000-4000-8000-000000000001"
 
 
 @pytest.mark.parametrize(
@@ -1230,6 +1242,10 @@ def test_compute_service_without_a_known_state_is_unknown(
         ("aggregates", {"Name": "a", "Hosts": [], "Properties": {}}, "Properties"),
         ("server_groups", {"Name": "g", "Members": [], "Policy": "affinity"}, "Members"),
         ("image-0", {}, "properties"),
+        ("servers", {}, "Status"),
+        ("compute_services", {}, "Zone"),
+        ("hypervisors", {}, "Hypervisor Type"),
+        ("hypervisor-0", {}, "hypervisor_version"),
     ],
 )
 def test_column_that_a_client_does_not_print_is_unknown(
@@ -1237,17 +1253,15 @@ def test_column_that_a_client_does_not_print_is_unknown(
 ) -> None:
     """For example without --long."""
     path = Path(f"export/{name}.json")
-    document = json.loads(path.read_text())
-    rows = [row] if row else document if isinstance(document, list) else [document]
-    path.write_text(json.dumps(rows))
+    document = [row] if row else json.loads(path.read_text())
+    path.write_text(json.dumps(document))
     assert "Not read:" not in read_plan(capfd)
-    del rows[0][column]
-    path.write_text(json.dumps(rows))
+    del (document[0] if isinstance(document, list) else document)[column]
+    path.write_text(json.dumps(document))
     output = read_plan(capfd)
-    assert f"Not read: {column.lower()} of" in output
-    assert f"Columns are missing, and their values are unknown: {column.lower()} ({name}.json)" in (
-        output
-    )
+    field = column.lower().replace(" ", "_")
+    assert f"Not read: {field} of" in output
+    assert f"Columns are missing, and their values are unknown: {field} ({name}.json)" in output
 
 
 def test_questions_about_the_state_know_what_its_export_lacked(

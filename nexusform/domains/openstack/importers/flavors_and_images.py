@@ -7,7 +7,9 @@ from nexusform.domains.openstack.importers.capture_script import IMAGE
 from nexusform.domains.openstack.importers.openstack_tables import (
     DuplicateRowError,
     Tables,
+    name_file,
     read_count,
+    read_first_text,
     read_properties,
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import (
@@ -22,15 +24,16 @@ def build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
 
     Its disk includes the ephemeral one and the swap.
     """
-    swap = read_count(row, "swap")
-    return {
-        "vcpus": int(row["vcpus"]),
-        "memory_mib": int(row["ram"]),
-        # MiB of swap, rounded up.
-        "disk_gib": int(row["disk"]) + read_count(row, "ephemeral") + -(-swap // 1024),
-        "root_disk_gib": int(row["disk"]),
-        "properties": read_properties(row.get("properties") or row.get("extra_specs")),
-    }
+    with name_file("flavors", str(row["name"])):
+        swap = read_count(row, "swap")
+        return {
+            "vcpus": int(row["vcpus"]),
+            "memory_mib": int(row["ram"]),
+            # MiB of swap, rounded up.
+            "disk_gib": int(row["disk"]) + read_count(row, "ephemeral") + -(-swap // 1024),
+            "root_disk_gib": int(row["disk"]),
+            "properties": read_properties(row.get("properties") or row.get("extra_specs")),
+        }
 
 
 def index_images(tables: Tables) -> dict[str, dict[str, str]]:
@@ -45,10 +48,13 @@ def index_images(tables: Tables) -> dict[str, dict[str, str]]:
         if name.startswith(f"{IMAGE}-") and rows:
             image_id = str(rows[0]["id"])
             properties = read_properties(rows[0].get("properties"))
+            # An image may have no name.
+            image_name = read_first_text(rows[0], "name")
             if by_id.setdefault(image_id, properties) != properties:
                 detail = f'Two files {IMAGE}-ID.json of the image "{image_id}" differ'
                 raise DuplicateRowError(detail)
-            ids_by_name.setdefault(str(rows[0]["name"]), []).append(image_id)
+            if image_name:
+                ids_by_name.setdefault(image_name, []).append(image_id)
     images = dict(by_id)
     for name, ids in ids_by_name.items():
         first, *others = (_select_requirements(by_id[image_id]) for image_id in ids)

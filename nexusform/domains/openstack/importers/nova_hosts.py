@@ -4,7 +4,7 @@ NUMA cells, PCI devices and supported instances are of the table compute_nodes o
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import enclose
@@ -26,6 +26,7 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     find_service_host,
     index_resource_providers,
     index_services,
+    name_file,
     read_count,
     read_first_text,
     read_properties,
@@ -94,20 +95,7 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Tables
     return {
         "availability_zone": str(service.get("zone") or "nova"),
         "unschedulable_reason": unschedulable_reason,
-        "resources": {
-            str(row["resource_class"]): {
-                name: _read_non_negative_figure(row, name)
-                for name in (
-                    "total",
-                    "reserved",
-                    "allocation_ratio",
-                    "min_unit",
-                    "max_unit",
-                    "step_size",
-                )
-            }
-            for row in tables.get(f"{INVENTORY}-{uuid}", [])
-        },
+        "resources": dict(_iterate_resources(f"{INVENTORY}-{uuid}", tables)),
         "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
         "aggregates": {
             str(row["name"]): read_properties(row.get("properties") or row.get("metadata"))
@@ -115,6 +103,19 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Tables
             if host in split_names(row.get("hosts"))
         },
     }
+
+
+def _iterate_resources(file: str, tables: Tables) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield each resource class of an inventory in Placement, with its figures.
+
+    Raises ValueError.
+    """
+    names = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+    for row in tables.get(file, []):
+        resource_class = str(row["resource_class"])
+        with name_file(file, resource_class):
+            figures = {name: _read_non_negative_figure(row, name) for name in names}
+        yield resource_class, figures
 
 
 def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
@@ -143,10 +144,8 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
     """
     if hostname not in nodes:
         return _UNKNOWN_DETAILS
-    try:
+    with name_file(COMPUTE_NODES, hostname):
         return _parse_host_details(nodes[hostname])
-    except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"{COMPUTE_NODES}.json, {hostname}: {problem}") from None
 
 
 def _parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,11 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.openstack.importers.capture_script import TOPOLOGY
 from nexusform.domains.openstack.importers.numa_topologies import parse_server_topology
 from nexusform.domains.openstack.importers.openstack_reading import OpenstackReading, build_warning
-from nexusform.domains.openstack.importers.openstack_tables import Tables, read_first_text
+from nexusform.domains.openstack.importers.openstack_tables import (
+    Tables,
+    name_file,
+    read_first_text,
+)
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     parse_flavor,
     select_image_requests,
@@ -86,7 +90,10 @@ def iterate_servers(
         dedicated, emulator = (
             (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
         )
-        topology = tables.get(f"{TOPOLOGY}-{key}")
+        file = f"{TOPOLOGY}-{key}"
+        topology = tables.get(file)
+        with name_file(file, str(row["name"])):
+            cells = parse_server_topology(topology[0]) if topology else []
         if request.numa.cells and not topology:
             unknown_cells.append(str(row["name"]))
         yield (
@@ -100,7 +107,7 @@ def iterate_servers(
                 "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
-                "numa_cells": parse_server_topology(topology[0]) if topology else [],
+                "numa_cells": cells,
                 **({"emulator_vcpus": emulator} if emulator else {}),
                 **({"unallocated": unallocated} if any(request.unallocated) else {}),
                 **(

@@ -259,6 +259,10 @@ _PLURAL_COLUMNS: Final = frozenset(
 MISSING_COLUMN: Final = "the column is missing"
 # Columns without which a row has unknown values, by file. Older clients name some differently.
 _NEEDED_COLUMNS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "servers": (("status",),),
+    "hypervisors": (("hypervisor_type",),),
+    "hypervisor": (("hypervisor_version",),),
+    "compute_services": (("zone",),),
     "flavors": (("properties", "extra_specs"), ("ephemeral",), ("swap",)),
     "aggregates": (("properties", "metadata"), ("hosts",)),
     "server_groups": (("policy", "policies"), ("members",)),
@@ -272,11 +276,16 @@ _HARMLESS_VALUES: Final[Mapping[tuple[str, str], tuple[Any, ...]]] = {
 
 
 def list_unread_facts(
-    name: str, text: bytes, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, str]]]
+    name: str,
+    text: bytes,
+    rows: Sequence[tuple[Mapping[str, Any], Mapping[str, str]]],
+    *,
+    is_list: bool,
 ) -> list[UnreadFact]:
     """List the facts of the rows of a file that are not read.
 
-    A row has its values by column, and the column as written by column.
+    A row has its values by column, and the column as written by column. A file that is no list is
+    the object of its only row.
     """
     # inventory-UUID is a file of the inventory.
     table = name if name in LISTS else name.partition("-")[0]
@@ -288,6 +297,7 @@ def list_unread_facts(
     located: list[tuple[tuple[str | int, ...], UnreadFact]] = []
     needed_columns = _NEEDED_COLUMNS.get(table, ())
     for index, (values, columns) in enumerate(rows):
+        place = (index,) if is_list else ()
         subject = next((str(values[name]) for name in _SUBJECTS if values.get(name)), "")
         present = {
             column: value
@@ -304,13 +314,11 @@ def list_unread_facts(
             fact = UnreadFact(
                 kind, subject, part.field, f"{name}.json", 0, part.influence, reason=part.reason
             )
-            located.append(((index, columns[column]), fact))
+            located.append(((*place, columns[column]), fact))
         for names in needed_columns:
             if all(values.get(column) is None for column in names):
                 fact = UnreadFact(kind, subject, names[0], f"{name}.json", 0, reason=MISSING_COLUMN)
-                located += [
-                    ((index,), replace(fact, may_change=influence)) for influence in _CAPACITY
-                ]
+                located += [(place, replace(fact, may_change=influence)) for influence in _CAPACITY]
     if not located:
         return []
     lines = find_json_lines(text.decode("utf-8", "replace"), [path for path, _ in located])

@@ -4,13 +4,21 @@ Clients of several versions name columns differently, and print lists and proper
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from nexusform.diagnostics.names import escape_name
 from nexusform.documents.scalars import escape_names
 from nexusform.documents.yaml_documents import describe_kind
-from nexusform.domains.openstack.importers.capture_script import COMPUTE_NODES, INVENTORY
+from nexusform.domains.openstack.importers.capture_script import (
+    COMPUTE_NODES,
+    HYPERVISOR,
+    IMAGE,
+    INVENTORY,
+    TOPOLOGY,
+    TRAITS,
+)
 from nexusform.domains.openstack.importers.openstack_fields import JSON_COLUMNS, list_unread_facts
 from nexusform.domains.openstack.importers.openstack_reading import OpenstackReading, build_problem
 from nexusform.domains.openstack.scheduling.nova_host_records import split_list
@@ -31,6 +39,27 @@ _KEYS: Final = {
 }
 
 
+# Columns without which a row means nothing, by file.
+_REQUIRED_COLUMNS: Final = {
+    "hypervisors": ("id", "hypervisor_hostname"),
+    "compute_services": ("host", "status", "state"),
+    "aggregates": ("name",),
+    "flavors": ("name", "vcpus", "ram", "disk"),
+    "servers": ("id", "name"),
+    "server_groups": ("name",),
+    "resource_providers": ("uuid", "name"),
+    COMPUTE_NODES: ("hypervisor_hostname",),
+    INVENTORY: (
+        *("resource_class", "total", "reserved", "allocation_ratio"),
+        *("min_unit", "max_unit", "step_size"),
+    ),
+    TRAITS: ("name",),
+    IMAGE: ("id",),
+}
+# Files of `show`: one object each. Others are lists.
+_FILES_OF_OBJECTS: Final = (HYPERVISOR, IMAGE, TOPOLOGY)
+
+
 class DuplicateRowError(Exception):
     """Two rows of one object that differ: it is unknown which of them holds."""
 
@@ -46,17 +75,12 @@ def parse_table(name: str, text: bytes, reading: OpenstackReading) -> Rows:
     except (ValueError, RecursionError) as problem:
         problems.append(build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
         return []
-    # `show` prints one object.
-    rows = document if isinstance(document, list) else [document]
-    # Some elements are no objects.
-    for index, row in enumerate(rows):
-        if not isinstance(row, dict):
-            detail = (
-                f"{name}.json is not a list of objects: [{index}] is {describe_kind(row)}. Print "
-                "it with -f json."
-            )
-            problems.append(build_problem(detail))
-            return []
+    shape_problem = _find_shape_problem(name, document)
+    if shape_problem:
+        problems.append(build_problem(f"{name}.json is {shape_problem}. Capture it again."))
+        return []
+    is_list = isinstance(document, list)
+    rows = document if is_list else [document]
     normalized_rows = [
         {
             column: value if column in JSON_COLUMNS else escape_names(value)
@@ -66,8 +90,47 @@ def parse_table(name: str, text: bytes, reading: OpenstackReading) -> Rows:
     ]
     columns_of_rows = [{_normalize_column(column): column for column in row} for row in rows]
     located_rows = list(zip(normalized_rows, columns_of_rows, strict=True))
-    reading.unread += list_unread_facts(name, text, located_rows)
+    reading.unread += list_unread_facts(name, text, located_rows, is_list=is_list)
+    missing = _find_missing_column(name, normalized_rows)
+    if missing:
+        problems.append(build_problem(f"{name}.json{missing}. Print it with -f json."))
+        return []
     return normalized_rows
+
+
+def _find_shape_problem(name: str, document: Any) -> str:
+    """Return how a document is no list of objects, or no object for a file of `show`, or "".
+
+    A file that is not read may be an object.
+    """
+    kind = _get_kind(name)
+    if isinstance(document, dict) and kind not in _REQUIRED_COLUMNS:
+        return ""
+    if kind in _FILES_OF_OBJECTS:
+        is_object = isinstance(document, dict)
+        return "" if is_object else f"not an object: it is {describe_kind(document)}"
+    if not isinstance(document, list):
+        return f"not a list of objects: it is {describe_kind(document)}"
+    for index, row in enumerate(document):
+        if not isinstance(row, dict):
+            return f"not a list of objects: [{index}] is {describe_kind(row)}"
+    return ""
+
+
+def _find_missing_column(name: str, rows: Rows) -> str:
+    """Return the first row without a required column, with that column, or ""."""
+    for index, row in enumerate(_select_nova_compute(rows)):
+        for column in _REQUIRED_COLUMNS.get(_get_kind(name), ()):
+            if row.get(column) is None:
+                return f": [{index}] has no column {column}"
+    return ""
+
+
+def _get_kind(name: str) -> str:
+    """Return the kind of a file: "inventory" for inventory-UUID."""
+    prefix, separator, _ = name.partition("-")
+    is_prefixed = bool(separator) and prefix in {INVENTORY, TRAITS, *_FILES_OF_OBJECTS}
+    return prefix if is_prefixed else name
 
 
 def _normalize_column(name: str) -> str:
@@ -76,8 +139,7 @@ def _normalize_column(name: str) -> str:
 
 def check_duplicate_rows(name: str, rows: Rows) -> None:
     """Raise DuplicateRowError if two rows of a table have one key and differ."""
-    # inventory-UUID is a file of the inventory.
-    column = _KEYS.get(INVENTORY if name.startswith(f"{INVENTORY}-") else name, "")
+    column = _KEYS.get(_get_kind(name), "")
     by_key: dict[str, dict[str, Any]] = {}
     for row in _select_nova_compute(rows):
         if column not in row:
@@ -111,6 +173,18 @@ def find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
         return hostname
     labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
     return labels[0] if len(labels) == 1 else None
+
+
+@contextmanager
+def name_file(name: str, subject: str) -> Iterator[None]:
+    """Add the file and the subject to an error about a value.
+
+    Raises ValueError.
+    """
+    try:
+        yield
+    except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
+        raise ValueError(f"{name}.json, {subject}: {problem}") from None
 
 
 def read_first_text(row: Mapping[str, Any], *columns: str) -> str:

@@ -29,6 +29,7 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     Tables,
     find_service_host,
     index_services,
+    name_file,
     read_count,
     read_first_text,
 )
@@ -178,11 +179,14 @@ def _find_weighed_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownPa
     """
     facts = []
     for row in tables.get(COMPUTE_NODES, []):
-        statistics = get_mapping(parse_json_column(row.get("stats")))
+        hostname = str(row["hypervisor_hostname"])
+        with name_file(COMPUTE_NODES, hostname):
+            statistics = get_mapping(parse_json_column(row.get("stats")))
+            counts = {name: read_count(statistics, name) for name in _STATISTICS}
         for name, meaning in _STATISTICS.items():
-            count = read_count(statistics, name)
+            count = counts[name]
             if count:
-                subject = ("hypervisor", str(row["hypervisor_hostname"]))
+                subject = ("hypervisor", hostname)
                 reason = f"{count:,} {meaning}"
                 facts += build_facts(
                     subject, f"stats.{name}", COMPUTE_NODES, reason, (Influence.PLACEMENT,)

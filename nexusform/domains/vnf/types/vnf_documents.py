@@ -22,6 +22,7 @@ from nexusform.json_data.plain_data import (
     has_unknown_part,
     unify_json_error,
 )
+from nexusform.language.evaluation_run import MissingDirectory
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (
@@ -206,6 +207,9 @@ def _read_package_arguments(
 
     try:
         package = read_vnf_package(str(path), str(flavour or ""), files)
+    except MissingDirectory:
+        text = f'There is no package "{path}", neither a zip file nor a directory.'
+        return {}, [Problem(("csar",), "unreadable-file", text)]
     except FileProblem as problem:
         return {}, [Problem(("csar",), "unreadable-file", str(problem))]
     except DiagnosticsError as problem:

@@ -585,7 +585,7 @@ class TestPackage:
                 plan_vnf({"csar": str(package / "absent")}, files_there=ConfinedFileAccess())
             )
         )
-        assert 'There is no directory "' in told
+        assert "neither a zip file nor a directory" in told
 
 
 def build_rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
