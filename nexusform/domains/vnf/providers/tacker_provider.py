@@ -568,9 +568,18 @@ def _require_reported_values(attributes: Mapping[str, Any], instance: VnfInstanc
     """Raise ProviderProblem if Tacker reports a running VNF without its levels or its VNFCs.
 
     They may be omitted if the VNF has none. Otherwise they are unknown, not unchanged or removed:
-    Tacker removes no VNFC without a change of levels.
+    Tacker removes no VNFC without a change of levels. A VNFC of a VDU without a description is
+    not to be removed, either.
     """
     _require_same_package(attributes, instance)
+    known_vdus = {vdu.name for vdu in read_documents(attributes).vnf.vdus}
+    unknown_vdus = sorted({vnfc.vdu for vnfc in instance.vnfcs} - known_vdus)
+    if unknown_vdus:
+        raise ProviderProblem(
+            f"The VNF instance {instance.id} ({instance.name}) has VNFCs of the VDU "
+            f"{format_list(unknown_vdus)} in Tacker, and its documents do not have this VDU. Set "
+            "the package of the running VNF, and import it again."
+        )
     targets = compute_target_levels(attributes)
     missing = [f"the level of {aspect}" for aspect in targets.keys() - instance.scale_levels.keys()]
     if all(instance.scale_levels.get(name, level) == level for name, level in targets.items()):

@@ -151,6 +151,19 @@ def test_vnfc_that_is_not_reported_is_not_removed(
     assert "Tacker does not report 1 of 2 VNFCs of worker of the VNF" in read_output(capfd)
 
 
+def test_vnfc_of_an_unknown_vdu_is_not_removed(tacker: type[MemoryTacker], capfd: Capture) -> None:
+    """The documents may be older than the VNF in Tacker."""
+    assert apply() == 0
+    (instance,) = tacker.instances.values()
+    (row, *_) = instance[INFO]["vnfcResourceInfo"]
+    instance[INFO]["vnfcResourceInfo"].append({**row, "id": "r", "vduId": "router"})
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 1
+    assert "has VNFCs of the VDU router in Tacker, and its documents do" in read_output(capfd)
+    assert run_command_line(["state", "rm", "tacker_vnf.v"]) == 0
+    assert run_command_line(["import", "tacker_vnf.v", "s/v"]) == 1
+
+
 def test_answer_with_another_object_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = ApiResponse(200, {}, b'{"id": "other"}')
     monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answer)
