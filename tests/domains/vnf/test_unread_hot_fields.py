@@ -485,15 +485,16 @@ def test_flavor_or_image_without_a_known_name_is_unknown(
         assert "unread" not in document
 
 
-@pytest.mark.parametrize("source", ["block", "VNFD", "volume"])
+@pytest.mark.parametrize("source", ["block", "VNFD", "volume", "volume beside a VNFD"])
 def test_image_of_another_source_is_known(source: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The image of a VDU in the VNFD is not the one of its boot volume."""
     image = {"id": "1", "name": "edge", "properties": {}}
     Path("export/image-1.json").write_text(json.dumps(image))
     write_hot("image: { get_param: x }")
     if source == "block":
         block = 'vdu "a" { image = "edge" }\n}'
         Path("main.nf.hcl").write_text(OPENSTACK.rstrip().removesuffix("}") + block)
-    elif source == "VNFD":
+    elif source != "volume":
         vnfd = """tosca_definitions_version: tosca_simple_yaml_1_2
 topology_template:
   node_templates:
@@ -504,12 +505,14 @@ topology_template:
         Path("vnfd.yaml").write_text(vnfd)
         configuration = OPENSTACK.replace("base_hot", 'vnfd = file("vnfd.yaml")\n  base_hot')
         Path("main.nf.hcl").write_text(configuration)
+        if source != "VNFD":
+            write_hot("block_device_mapping_v2: [{ boot_index: 0, volume_id: v }]")
     else:
         volume = "resources:\n  v: { type: OS::Cinder::Volume, properties: { image: edge } }"
         device = "{ boot_index: 0, volume_id: { get_resource: v } }"
         write_hot(f"block_device_mapping_v2: [{device}]", volume)
     document, _ = plan(capfd)
-    assert "unread" not in document
+    assert ("unread" in document) is (source == "volume beside a VNFD")
 
 
 def test_disk_of_a_flavor_without_a_known_value_is_unknown(

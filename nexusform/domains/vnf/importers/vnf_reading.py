@@ -187,7 +187,8 @@ def _add_hot_details(
         has_anti_affinity=hot_vdu.has_anti_affinity,
         has_scheduler_hints=hot_vdu.has_scheduler_hints,
         flavor=hot_vdu.flavor,
-        image=hot_vdu.image or vdu.image,
+        # The image of the VDU is not the one of a boot volume.
+        image=hot_vdu.image or ("" if hot_vdu.boots_from_volume else vdu.image),
         missing_template=hot_vdu.missing_template,
         unknown_flavor=hot_vdu.unknown_flavor,
         unknown_image=hot_vdu.unknown_image,
