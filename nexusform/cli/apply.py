@@ -493,7 +493,7 @@ def _check_and_apply(
         return 1
     # A plan made again has no limits of its own.
     plan = replace(verdict.plan, guard_rails=saved.plan.guard_rails)
-    problems = check_observed_site(run, saved.plan)
+    problems = check_observed_site(run, saved.plan, compares_changes=True)
     job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):
         return 1

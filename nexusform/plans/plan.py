@@ -581,7 +581,8 @@ class PlanInputs(Struct, frozen=True):
     versions. `max_age` is the maximum age at apply in seconds, 0 for none.
     `allows_older_export`: an inventory may be older than that of the last apply. `after_merge` is
     what a merge of the change does, as the pipeline says: `apply`, `wave:N`, `none`, "" if it does
-    not say. `is_external`: another tool applies the change.
+    not say. `is_external`: another tool applies the change. `searches` are digests of the results
+    of `fileexists` and `fileset`, by the call.
     """
 
     commit: str = ""
@@ -598,6 +599,7 @@ class PlanInputs(Struct, frozen=True):
     allows_older_export: bool = False
     after_merge: str = ""
     is_external: bool = False
+    searches: Mapping[str, str] = field(default_factory=dict)
 
 
 class SeparationViolation(Struct, frozen=True):

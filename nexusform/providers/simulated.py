@@ -28,7 +28,15 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, replace_unknown
+from nexusform.json_data.plain_data import (
+    Path,
+    format_path,
+    get_list,
+    get_mapping,
+    get_part,
+    get_text,
+    replace_unknown,
+)
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
@@ -356,6 +364,9 @@ class SimulatedProvider:
                 raise ProviderProblem(
                     f"Cannot change {request.key.type} {request.key.id}: it does not exist."
                 )
+            # An earlier run of this step may have changed it.
+            if request.resumed_operation is None:
+                _check_start_values(request, planned, existing)
             result = _merge_planned_changes_into_existing(request.prior, planned, existing)
         result = apply_answer(result, _list_answers(faults))
         if self._reality:
@@ -437,6 +448,45 @@ def _build_answer(
         [*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())]
     )
     return ChangeResult(result, tuple(observed))
+
+
+def _check_start_values(
+    request: ChangeRequest, planned: Mapping[str, Any], existing: Mapping[str, Any]
+) -> None:
+    """Raise ProviderProblem if a value that the plan changes is another one in the real object.
+
+    It is then neither that before the plan nor the planned one.
+    """
+    path = _find_moved_value(request.prior, planned, existing)
+    if path is None:
+        return
+    values = ""
+    if not request.is_sensitive:
+        texts = [get_part(part, path) for part in (existing, request.prior)]
+        if not any(isinstance(text, Mapping | list) for text in texts):
+            values = f": it is {texts[0]} there, and {texts[1]} before the plan"
+    raise ProviderProblem(
+        f"{format_path(path)} of {request.key.type} {request.key.id} changed since the plan"
+        f"{values}. The object was not changed. Plan again."
+    )
+
+
+def _find_moved_value(prior: Any, planned: Any, existing: Any, path: Path = ()) -> Path | None:
+    """Return the path of a value that differs from both the prior and the planned one.
+
+    Only values that the plan changes count.
+    """
+    if planned == prior or existing in (prior, planned):
+        return None
+    if not all(isinstance(value, Mapping) for value in (prior, planned, existing)):
+        return path
+    for name in {**prior, **planned}:
+        moved = _find_moved_value(
+            prior.get(name), planned.get(name), existing.get(name), (*path, name)
+        )
+        if moved is not None:
+            return moved
+    return None
 
 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:

@@ -150,7 +150,11 @@ def test_update_is_recorded_as_observed(tmp_path: Path) -> None:
             )
         )
     )
-    wanted = replace(build_change("r0", Action.UPDATE, 1, 1), after=build_attributes("r0", size=5))
+    wanted = replace(
+        build_change("r0", Action.UPDATE, 1, 1),
+        before=build_attributes("r0", size=2),
+        after=build_attributes("r0", size=5),
+    )
     state, opened, call = record_interrupted_step(
         build_existing_state(size=2), StepKind.UPDATE, wanted, provider
     )

@@ -143,6 +143,18 @@ def test_unbroken_guard_rail_does_not_stop_the_apply(run: Run) -> None:
     assert count_workers() == 5
 
 
+def test_other_changes_of_a_new_plan_are_a_warning(run: Run) -> None:
+    """Without a guard rail, what the plan changes otherwise now was not said."""
+    assert run("apply", "-auto-approve")[0] == 0
+    assert run("plan", "-destroy", "-out=p")[0] == 0
+    with change_reality() as objects:
+        objects["lab/web"]["agent_pool"]["upf"]["labels"] = {"a": "b"}
+    code, text = run("apply", "p")
+    assert code == 0, text
+    assert "Site changed since plan" in text
+    assert "a new plan differs: nexus_kubernetes_cluster.web. The plan is applied as" in text
+
+
 def kill_apply(*words: str, call: int) -> None:
     """Run apply in a process killed at a durable call."""
     command = [*commands.build_module_command("tests.cli.killed_commands"), str(call), *words]

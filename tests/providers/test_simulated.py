@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
 from nexusform.providers.simulated import SimulatedProvider, make_provider, parse_delay, parse_path
@@ -65,6 +66,22 @@ def test_update_keeps_unrelated_changes(tmp_path: Path) -> None:
     answer = build_provider(tmp_path, reality="site.json").update(request)
     assert answer.attributes == {"id": "lab/a", "count": 4, "place": "m7"}
     assert answer.observed_paths == (("place",),)
+
+
+def test_update_fails_if_its_value_changed_since_the_plan(tmp_path: Path) -> None:
+    site = build_provider(tmp_path, reality="site.json")
+    site.create(build_create_request(count=7))
+    prior = {"id": "lab/a", "count": 3}
+    request = ChangeRequest(build_key(), "nexus_kubernetes_cluster.a", prior, {**prior, "count": 4})
+    words = "count of nexus_kubernetes_cluster lab/a changed since the plan: it is 7 there, and 3"
+    with pytest.raises(ProviderProblem, match=words):
+        site.update(request)
+    with pytest.raises(ProviderProblem, match=r"changed since the plan\. The object was not"):
+        site.update(replace(request, is_sensitive=True))
+    assert read_rows(tmp_path / "site.json")[0]["attributes"]["count"] == 7
+    # An interrupted run has changed it already.
+    assert site.update(replace(request, planned={**prior, "count": 7})).attributes["count"] == 7
+    assert site.update(replace(request, resumed_operation="")).attributes["count"] == 4
 
 
 def test_provider_without_reality_observes_nothing(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def build_evaluation_settings(
         # Relative paths start at the root module, in every module; for other bases there is
         # path.module.
         return build_functions(
-            FileReadRecorder(request.files, reads.files),
+            FileReadRecorder(request.files, reads.files, reads.searches),
             clock,
             request.configuration.root.directory,
             plan_time=clock.read_time(),
@@ -95,7 +95,7 @@ def build_evaluation_settings(
         workspace=request.workspace,
         is_applying=request.is_applying,
         reads=reads,
-        files=FileReadRecorder(request.files, reads.files),
+        files=FileReadRecorder(request.files, reads.files, reads.searches),
         maximum_instances=request.limits.instances,
     )
     # used to list the configured arguments of other blocks.
@@ -235,12 +235,22 @@ def build_query_key(query: ServerQuery) -> str:
     return f"{query.reader} {json.encode(arguments, order='sorted').decode()}"
 
 
-class FileReadRecorder:
-    """Files with recorded digests of every read."""
+def _quote(text: str) -> str:
+    return json.encode(text).decode()
 
-    def __init__(self, files: Files, digests: dict[str, str]) -> None:
+
+class FileReadRecorder:
+    """Files with recorded digests of every read.
+
+    Digests of the results of searches are recorded in `searches`, if given, by the function call.
+    """
+
+    def __init__(
+        self, files: Files, digests: dict[str, str], searches: dict[str, str] | None = None
+    ) -> None:
         self._files = files
         self._digests = digests
+        self._searches = {} if searches is None else searches
 
     def read(self, path: str) -> bytes:
         """Read the whole content and record its digest."""
@@ -249,12 +259,25 @@ class FileReadRecorder:
         return content
 
     def is_file(self, path: str) -> bool:
-        """Return whether a regular file exists at a path."""
-        return self._files.is_file(path)
+        """Return whether a regular file exists at a path, and record it."""
+        exists = self._files.is_file(path)
+        self._record_search(f"fileexists({_quote(path)})", str(exists))
+        return exists
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Return regular files below `base` that match."""
-        return self._files.find_files(base, pattern)
+        """Return regular files below `base` that match, and record their names.
+
+        Raises MissingDirectory, which is recorded as no file.
+        """
+        names: list[str] = []
+        try:
+            names = self._files.find_files(base, pattern)
+        finally:
+            self._record_search(f"fileset({_quote(base)}, {_quote(pattern)})", "\0".join(names))
+        return names
+
+    def _record_search(self, call: str, result: str) -> None:
+        self._searches[call] = sha256(result.encode("utf-8", "surrogateescape")).hexdigest()
 
     def resolve_path(self, path: str) -> str:
         """Return the absolute, cleaned form of a path."""

@@ -67,6 +67,7 @@ class EvaluationReads(Struct):
     data_files: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
+    searches: dict[str, str] = field(default_factory=dict)
     unread: list[UnreadFact] = field(default_factory=list)
 
     def build_inputs(self, commit: str) -> PlanInputs:
@@ -75,7 +76,8 @@ class EvaluationReads(Struct):
         data_files = dict(sorted(self.data_files.items()))
         states = dict(sorted(self.states.items()))
         answers = dict(sorted(self.answers.items()))
-        return PlanInputs(commit, files, data_files, states, answers)
+        searches = dict(sorted(self.searches.items()))
+        return PlanInputs(commit, files, data_files, states, answers, searches=searches)
 
 
 class EvaluationSettings(Struct, frozen=True):

@@ -42,8 +42,6 @@ from nexusform.workflow.runs.plan_origin import PlanRequirements
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
 
 _INSTANCE_KEY: Final = re.compile(r'\["(?:[^"\\]|\\.)*"\]')
-# Functions that look for files without reading them.
-_FILE_SEARCH: Final = re.compile(r"\b(fileexists|fileset)\s*\(")
 _MAX_NAMES: Final = 5
 _NO_REQUIREMENTS: Final = PlanRequirements()
 
@@ -133,8 +131,11 @@ def _compare_current_values(run: Run, plan: Plan, changed_inputs: Sequence[str])
 def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
     """Plan again for the current serial of the state.
 
-    Accept the new plan if it has the same changes as `plan`.
+    Accept the new plan if it has the same changes as `plan`. A state older than the plan is an
+    error: others may have newer objects.
     """
+    if plan.serial > run.stored.state.serial:
+        return CheckedPlan(None, (_build_older_state_error(run, plan),))
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
         return CheckedPlan(
             None, (_build_stale_error(run, plan, "Plans with special options are not compared."),)
@@ -209,12 +210,7 @@ def _compare_all_parts(saved: SavedPlan, new_plan: Plan) -> CheckedPlan:
         differing_parts = list_different_parts(remove_confidence(plan), remove_confidence(new_plan))
     if differing_parts:
         problem = f"Its {format_list(differing_parts)} differ from a new plan."
-        searches = {
-            name
-            for text in saved.configuration_files.values()
-            for name in _FILE_SEARCH.findall(text)
-        }
-        return _reject_plan(problem, sorted(searches))
+        return _reject_plan(problem)
     return CheckedPlan(plan)
 
 
@@ -245,18 +241,9 @@ def _list_unread_inputs(run: Run, plan: Plan) -> list[str]:
     return names
 
 
-def _reject_plan(problem: str, searches: Sequence[str] = ()) -> CheckedPlan:
-    """Build the rejection of a plan not derived from its inputs; its file was modified.
-
-    `searches` are the functions of the configuration that look for files: their answers are not
-    recorded, so they may be the cause.
-    """
+def _reject_plan(problem: str) -> CheckedPlan:
+    """Build the rejection of a plan not derived from its inputs; its file was modified."""
     cause = "A plan follows from its configuration and the state, so this file was modified."
-    if searches:
-        cause = (
-            f"Either a file that {format_list(searches, conjunction='or')} looks for was added or "
-            "removed since the plan, or the plan file was modified."
-        )
     rejection = build_error(
         "saved-plan-contents-mismatch", f"{problem} {cause} Plan again and review the new plan."
     )
@@ -393,14 +380,22 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
 
 
 def _list_moved_inputs(plan: Plan, new_plan: Plan) -> list[str]:
-    """List the files that a new plan reads and the plan did not, or the reverse."""
+    """List the files that a new plan reads and the plan did not, or the reverse.
+
+    Also list the functions that find other files now.
+    """
     planned = {**plan.basis.files, **plan.basis.data_files}
     current = {**new_plan.basis.files, **new_plan.basis.data_files}
     added = [f'"{path.removeprefix("./")}" was added' for path in current if path not in planned]
     removed = [
         f'"{path.removeprefix("./")}" was removed' for path in planned if path not in current
     ]
-    return [*added, *removed]
+    searched = [
+        f"the result of {call} changed"
+        for call, digest in plan.basis.searches.items()
+        if new_plan.basis.searches.get(call, digest) != digest
+    ]
+    return [*added, *removed, *searched]
 
 
 def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
@@ -512,6 +507,17 @@ def _describe_variable_file_changes(
         if sha256(content).hexdigest() != planned_digests[path]:
             changes.append(f"{name} changed")
     return changes, unreadable_files
+
+
+def _build_older_state_error(run: Run, plan: Plan) -> Diagnostic:
+    """Build the error for a state with an older serial than that of the plan."""
+    return build_error(
+        "older-state",
+        f"The state has serial {run.stored.state.serial}, older than serial {plan.serial} on which "
+        "the plan was made: a cache answered with an old document, or an older state was restored. "
+        f"No changes were made. Check the storage ({run.project.backend.describe()}). If the older "
+        "state is right, plan again and review the new plan.",
+    )
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:

@@ -26,6 +26,7 @@ from nexusform.plans.impact.guard_rails import (
 )
 from nexusform.plans.plan import Mode, Plan, SeparationVerdict
 from nexusform.plans.plan_checks import GuardRailOutcome
+from nexusform.plans.saved.plan_comparison import list_visible_differences
 from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service
 from nexusform.state.objects import State
 from nexusform.workflow.opening.provider_setup import create_providers
@@ -43,11 +44,13 @@ def has_conditions(plan: Plan) -> bool:
     return bool(plan.guard_rails) or any(map(_is_denying, plan.separation_verdicts))
 
 
-def check_observed_site(run: Run, plan: Plan) -> list[Diagnostic]:
+def check_observed_site(
+    run: Run, plan: Plan, *, compares_changes: bool = False
+) -> list[Diagnostic]:
     """Check a saved plan against the site as observed now.
 
-    Return errors for broken guard rails and separation rules, and a warning about machines that
-    failed since the plan.
+    Return errors for broken guard rails and separation rules, and warnings about machines that
+    failed since the plan and, with `compares_changes`, about other changes in a new plan.
     """
     is_needed = has_conditions(plan) or _observes_machines(run, plan)
     if plan.mode is Mode.REFRESH_ONLY or not is_needed:
@@ -56,7 +59,23 @@ def check_observed_site(run: Run, plan: Plan) -> list[Diagnostic]:
     problems = _list_broken_conditions(plan, new_plan)
     if new_plan.is_failed and not problems:
         return [_build_unread_warning(new_plan)]
-    return [*problems, *_list_failed_machines(plan, new_plan)]
+    problems += _list_failed_machines(plan, new_plan)
+    # Each of them has a cause of its own.
+    if compares_changes and not problems:
+        problems += _list_other_changes(plan, new_plan)
+    return problems
+
+
+def _list_other_changes(plan: Plan, new_plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning that names what a new plan of the site as observed now changes otherwise."""
+    names = list_visible_differences(plan, new_plan)
+    if names:
+        yield build_warning(
+            "site-changed-since-plan",
+            "Since the plan, the site changed, and a new plan differs: "
+            f"{format_first_items(names, _MAX_NAMES)}. The plan is applied as reviewed. To use "
+            "what the site has now, plan again.",
+        )
 
 
 def check_conditions(run: Run, plan: Plan, state: State) -> list[Diagnostic]:

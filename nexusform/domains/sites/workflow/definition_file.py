@@ -223,7 +223,7 @@ def read_definition(
     if has_errors(problems):
         return None, problems, sources
     read_digests: dict[str, str] = {}
-    files = FileReadRecorder(ConfinedFileAccess(confinement), read_digests)
+    files = FileReadRecorder(ConfinedFileAccess(confinement), read_digests, read_digests)
     functions = build_functions(files, PlanClock(now), root)
     path_names = build_object(
         {"root": build_string("."), "module": build_string("."), "cwd": build_string(".")}
