@@ -45,6 +45,7 @@ from nexusform.state.journal import (
     Intent,
     OpenStepIntent,
     Record,
+    RecordPosition,
     RunningOperation,
     encode_journal_record,
 )
@@ -60,11 +61,16 @@ class ApplyRecorder:
     """
 
     def __init__(
-        self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None
+        self,
+        backend: StateBackend,
+        base: State,
+        remaining: UnfinishedApply | None = None,
+        writer: str = "",
     ) -> None:
         """Start from the state `base`.
 
-        `remaining` is the rest of a plan with an apply that was interrupted.
+        `remaining` is the rest of a plan with an apply that was interrupted. `writer` is a new id:
+        records have positions of this writer; "" for none.
         """
         self._backend = backend
         self._draft = StateDraft(base, remaining)
@@ -72,6 +78,11 @@ class ApplyRecorder:
         self._lines: list[bytes] = []
         # Whether a flush succeeded; no step starts before.
         self.has_written = False
+        self._writer = writer
+        # Of checkpoints: the journal after one does not need the records before it.
+        self._checkpoint_count = 0
+        # Of records since the last checkpoint.
+        self._record_count = 0
 
     def get_state(self) -> State:
         """Return the current state."""
@@ -88,7 +99,13 @@ class ApplyRecorder:
     def add_record(self, record: Record) -> None:
         """Add one record; it is durable after the next flush."""
         self._draft.apply_record(record)
-        self._lines.append(encode_journal_record(record))
+        position = None
+        if self._writer:
+            position = RecordPosition(
+                f"{self._writer}.{self._checkpoint_count}", self._record_count
+            )
+            self._record_count += 1
+        self._lines.append(encode_journal_record(record, position))
 
     def record_intent(self, call: ProviderCall) -> None:
         """Record that a step is about to start.
@@ -173,6 +190,9 @@ class ApplyRecorder:
                 remaining.replace_serial(state.serial + 1).build_records() if remaining else []
             )
             kept_lines = [encode_journal_record(record) for record in kept_records]
+            # Before the write: it may succeed although its answer is lost.
+            self._checkpoint_count += 1
+            self._record_count = 0
             self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
             next_serial = ApplyStart(
                 state.lineage,

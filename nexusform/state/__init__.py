@@ -17,7 +17,7 @@ PUBLIC = {
     "journal": (
         "ApplyStart InstanceOutcome encode_journal_record ApplyEnd Intent InstanceMoves NO_STEP "
         "OpenStepIntent OPERATION_CONTINUATION "
-        "PlanPart ApplyProgress parse_journal Record RunningOperation"
+        "PlanPart ApplyProgress parse_journal Record RecordPosition RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
     "objects": (

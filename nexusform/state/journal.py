@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_development_file_error, build_error
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state import json_codec
@@ -31,16 +32,28 @@ _HEAD: Final = b'{"journal":%d,"digest":"' % VERSION
 _OF_DEVELOPMENT: Final = b'{"check":"'
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
+# The member with the position of a record.
+_POSITION: Final = "position"
 # The number of records outside of a plan's steps.
 NO_STEP: Final = -1
 _Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """Members of a line, by its kind.
+    """Members of a line, by its kind, without its position.
 
     Some records are written as they are.
     """
+
+
+class RecordPosition(Struct, frozen=True):
+    """Position of a record among those of one writer, from 0: a missing record is noticed.
+
+    Journals of earlier versions have none, and so have records that a journal keeps.
+    """
+
+    writer: str
+    number: _Count
 
 
 class ApplyStart(Struct, frozen=True):
@@ -233,10 +246,13 @@ _AnyLine: TypeAlias = (
 )
 
 
-def encode_journal_record(record: Record) -> bytes:
+def encode_journal_record(record: Record, position: RecordPosition | None = None) -> bytes:
     """Encode the record as one line, without the newline."""
     line = _convert_record_to_line(record)
-    body = json_codec.render_json({"kind": line.__struct_config__.tag, **asdict(line)}, sort=True)
+    members = {"kind": line.__struct_config__.tag, **asdict(line)}
+    if position is not None:
+        members[_POSITION] = asdict(position)
+    body = json_codec.render_json(members, sort=True)
     return _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
 
 
@@ -304,10 +320,16 @@ def parse_journal(
 
     Return its records and the diagnostics. A truncated last line is skipped: its write never
     finished, so nothing was built on it. A damaged earlier line is an error, because its content is
-    lost. So is a last line that is whole JSON: no crash writes it, and its step may have run.
+    lost. So is a missing record before another of its writer, and a last line that is whole JSON:
+    no crash writes it, and its step may have run. A repeated record counts once: a writer repeats
+    those whose write failed.
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []
+    # Number of the next record by writer.
+    expected: dict[str, int] = {}
+    # Whether a damaged line may be the missing one.
+    follows_damage = False
     all_lines = list(lines)
     if any(line.startswith(_OF_DEVELOPMENT) for line in all_lines):
         return [], [
@@ -315,8 +337,18 @@ def parse_journal(
         ]
     with pause_garbage_collection():
         for number, line in enumerate(all_lines, start=1):
-            record = _decode_line(line)
+            record, position = _decode_line(line)
             if record is not None:
+                if position is not None:
+                    first = expected.get(position.writer, 0)
+                    if position.number < first:
+                        continue
+                    if position.number > first and not follows_damage:
+                        problems.append(
+                            _build_missing_records_error(name, number, position.number - first)
+                        )
+                    expected[position.writer] = position.number + 1
+                    follows_damage = False
                 records.append(record)
             elif number < len(all_lines) or _is_whole(line):
                 # Else the truncated last line.
@@ -332,7 +364,19 @@ def parse_journal(
                     "file from a copy."
                 )
                 problems.append(build_error("damaged-journal", detail))
+                follows_damage = True
     return records, problems
+
+
+def _build_missing_records_error(name: str, number: int, count: int) -> Diagnostic:
+    detail = (
+        f"{format_count(count, 'record')} before record {number} of {name} "
+        f"{select_word_form(count, 'is', 'are')} missing: the storage lost them, or the journal "
+        "was edited. No changes were made. Restore the journal from a copy or a version of the "
+        "storage. Without one, delete it and compare the site with the state (plan -refresh-only); "
+        "objects that the interrupted apply created must then be imported."
+    )
+    return build_error("damaged-journal", detail)
 
 
 def _is_whole(line: bytes) -> bool:
@@ -344,20 +388,23 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _decode_line(line: bytes) -> Record | None:
-    """Decode the record of a line; None if it is damaged."""
+def _decode_line(line: bytes) -> tuple[Record | None, RecordPosition | None]:
+    """Decode the record of a line, None if it is damaged, and its position, None without one."""
     # A line is _HEAD, the checksum, _MIDDLE, the record and "}".
     start = len(_HEAD) + _CHECK_LENGTH
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:
         # Damaged, or of another version.
-        return None
+        return None, None
     try:
-        return _convert_line_to_record(convert(json_codec.parse_json(body), _AnyLine))
+        members = json_codec.parse_json(body)
+        position = members.pop(_POSITION, None) if isinstance(members, dict) else None
+        record = _convert_line_to_record(convert(members, _AnyLine))
+        return record, convert(position, RecordPosition | None)
     except (json_codec.JsonProblem, ValidationError, AddressProblem):
         # Of another version.
-        return None
+        return None, None
 
 
 def _convert_line_to_record(line: _AnyLine) -> Record:

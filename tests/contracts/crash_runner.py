@@ -68,10 +68,10 @@ class CrashPoint:
         """Count the journal's records by type."""
         encode = apply_recorder.encode_journal_record
 
-        def count_and_encode(record: Record) -> bytes:
+        def count_and_encode(record: Record, *position: Any) -> bytes:
             with self.guard:
                 self.records[type(record).__name__] += 1
-            return encode(record)
+            return encode(record, *position)
 
         apply_recorder.encode_journal_record = count_and_encode
 

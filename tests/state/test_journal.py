@@ -18,6 +18,7 @@ from nexusform.state.journal import (
     InstanceOutcome,
     Intent,
     PlanPart,
+    RecordPosition,
     RunningOperation,
     encode_journal_record,
     parse_journal,
@@ -75,6 +76,32 @@ def test_damaged_line_before_others_is_reported_with_its_number() -> None:
     assert records == [RECORDS[0], RECORDS[2]]
     assert problem.summary == "Damaged journal"
     assert "Record 2 of s.journal" in problem.detail
+
+
+def test_missing_records_of_a_writer_are_reported_and_repeated_ones_count_once() -> None:
+    lines = [
+        encode_journal_record(record, RecordPosition("ab.0", number))
+        for number, record in enumerate(RECORDS)
+    ]
+    other = [
+        encode_journal_record(record, RecordPosition("cd.0", number))
+        for number, record in enumerate(RECORDS[:2])
+    ]
+    # Journals of earlier versions, and records that a journal keeps, have no positions.
+    for complete in ([*lines, *other], [*LINES[:2], *lines], lines[:3], [*lines, lines[-1][:20]]):
+        assert not parse_journal(complete)[1]
+    assert parse_journal([*lines[:4], *lines[2:], lines[0]]) == (RECORDS, [])
+    for lost, words in (
+        (lines[1:], "1 record before record 1 of s is missing"),
+        ([*lines[:2], *lines[5:]], "3 records before record 3 of s are missing"),
+        ([lines[0], lines[2], lines[1]], "1 record before record 2 of s is missing"),
+        ([*lines, other[1]], "1 record before record 10 of s is missing"),
+    ):
+        (problem,) = parse_journal(lost, "s")[1]
+        assert problem.summary == "Damaged journal"
+        assert words in problem.detail
+    # The damaged line is the missing one.
+    assert len(parse_journal([lines[0], b"{", lines[2]])[1]) == 1
 
 
 def test_changed_whole_last_line_is_damaged_not_torn() -> None:

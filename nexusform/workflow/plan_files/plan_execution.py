@@ -131,7 +131,7 @@ def apply_plan(
     )
     if problems:
         return ApplyOutcome(unchanged, tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, state)
+    recorder = ApplyRecorder(run.project.backend, state, writer=_create_writer_id())
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
     # moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
@@ -179,7 +179,7 @@ def apply_remaining_steps(
     )
     if has_errors(problems):
         return ApplyOutcome(ApplyResult(state, end_events=()), tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, state, run.stored.remaining)
+    recorder = ApplyRecorder(run.project.backend, state, run.stored.remaining, _create_writer_id())
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The start of this apply, with its serial, is not recorded in the state yet.
         serial = run.stored.remaining.serial
@@ -199,6 +199,11 @@ def apply_remaining_steps(
             step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids
         ]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
+
+
+def _create_writer_id() -> str:
+    """Return an id for the records of this run in the journal."""
+    return uuid.uuid4().hex[:8]
 
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
