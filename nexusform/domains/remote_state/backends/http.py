@@ -103,6 +103,8 @@ class HttpBackend:
             self._journal_path, self.read, service.max_bytes, compute_digest=_compute_content_digest
         )
         self._lock_id = ""  # not locked
+        # Digests of the documents that this run read first, or sent; None: it read none yet.
+        self._known_digests: set[bytes] | None = None
         # time of the last check of the lock.
         self._checked_at = 0.0
         # time of the last checkpoint, or of this start.
@@ -117,7 +119,10 @@ class HttpBackend:
 
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
-        return self._read_document(self._workspace_service.address, "read the state")
+        document = self._read_document(self._workspace_service.address, "read the state")
+        if self._known_digests is None:
+            self._known_digests = {_compute_content_digest(document or b"")}
+        return document
 
     def write(self, document: bytes) -> None:
         """Send the document with the lock's id, unless the server has it already.
@@ -125,10 +130,12 @@ class HttpBackend:
         Add the workspace to the index.
         """
         self._verify_lock_is_held(_RECENT_SECONDS)
-        if self.read() == document:
+        current = self.read()
+        if current == document:
             # An aborted run may have sent the document only.
             self._add_to_workspace_index()
             return
+        self._check_unchanged(current)
         self._journal.mark_base(document)
         address = self._workspace_service.address
         # As Terraform sends it.
@@ -136,6 +143,9 @@ class HttpBackend:
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
+        # It may arrive although its answer is lost.
+        if self._known_digests is not None:
+            self._known_digests.add(_compute_content_digest(document))
         self._send_request(
             self._workspace_service.update_method, address, "write the state", document, headers
         )
@@ -147,7 +157,18 @@ class HttpBackend:
                 "returns a "
                 "different document. Check that the address is a state server."
             )
+        self._known_digests = {_compute_content_digest(document)}
         self._add_to_workspace_index()
+
+    def _check_unchanged(self, current: bytes | None) -> None:
+        """Raise a BackendProblem if the server has another document than this run read or sent."""
+        digest = _compute_content_digest(current or b"")
+        if self._known_digests is not None and digest not in self._known_digests:
+            raise BackendProblem(
+                f"The state at {self.describe()} is another one than this run read, so it is not "
+                "overwritten. A cache answered with an old document, or another run wrote the "
+                "state meanwhile. Check the server, and plan again."
+            )
 
     def append(self, record: bytes) -> None:
         """Append one record to the local journal, durable on return."""
@@ -224,6 +245,8 @@ class HttpBackend:
                 "does not hold it. Check that lock_address is that of a state server."
             )
         self._lock_id = info.id
+        # Another run may have written before.
+        self._known_digests = None
         self._checked_at = locks.read_monotonic_clock()
         self._journal.remove_if_merged()
         return []

@@ -86,6 +86,29 @@ def test_empty_answer_is_no_missing_state(
     assert "must answer 204 or 404" in str(told.value)
 
 
+def test_state_that_another_run_wrote_is_not_overwritten(
+    server: tuple[str, ServerContent], tmp_path: Path
+) -> None:
+    """A cache answered with an old document, or the server has no locks."""
+    address, store = server
+    backend = open_http_backend(address, tmp_path)
+    backend.lock(HOLDER)
+    assert backend.read() is None
+    store.places["/lon1"].document = b'{"serial": 5}'
+    with pytest.raises(BackendProblem, match="is another one than this run read"):
+        backend.write(b'{"serial": 1}')
+    assert store.places["/lon1"].document == b'{"serial": 5}'
+    # The next run reads it.
+    backend.unlock(HOLDER.id)
+    backend.lock(HOLDER)
+    assert backend.read() == b'{"serial": 5}'
+    backend.write(b'{"serial": 6}')
+    # Its own documents, also those whose answer was lost.
+    store.places["/lon1"].document = b'{"serial":6}'
+    backend.write(b'{"serial": 7}')
+    assert store.places["/lon1"].document == b'{"serial": 7}'
+
+
 def test_workspace_requires_placeholder_in_address(
     server: tuple[str, ServerContent], tmp_path: Path
 ) -> None:
