@@ -1,4 +1,4 @@
-"""Test files with long cases or running programs that a change can reach.
+"""Test files with long cases, stories or running programs that a change can reach.
 
 By the changed paths and the import graph.
 
@@ -24,6 +24,8 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+
+from tests.stories import STORY_FOLDERS
 
 ROOT = Path(__file__).parents[1]
 # The choice of long cases, and what finds the programs that tests run.
@@ -145,10 +147,10 @@ def find_reached_folders(test: str) -> frozenset[str]:
 
 
 def list_long_tests() -> list[str]:
-    """Return the test files with long cases or running programs.
+    """Return the test files with long cases, stories or running programs.
 
-    Those that select such cases, or whose conftest.py does, and those that run programs, also
-    through a module of helpers.
+    Those that select long cases, or whose conftest.py does, those in folders of stories, and those
+    that run programs, also through a module of helpers.
     """
     selecting = [file for file in list_files() if SELECTION in read_imports(file)]
     folders = tuple(
@@ -161,7 +163,7 @@ def list_long_tests() -> list[str]:
         file
         for file in tests
         if file in selecting
-        or file.startswith(folders or "-")
+        or file.startswith((*folders, *STORY_FOLDERS))
         or running & {file, *read_imports(file)}
     )
 

@@ -25,6 +25,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from tests.garbage_collection import keep_loaded_objects
+from tests.stories import select_stories
 
 ROOT = Path(__file__).parents[1]
 DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
@@ -133,6 +134,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Tests with the same server start in one worker, so that only this one starts the server.
     """
+    selected = select_stories(config, items)
+    left_out = {*items} - {*selected}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = selected
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     with_server = [item for item in items if item.get_closest_marker("one_worker") is not None]
     first = {*with_server}

@@ -1,4 +1,4 @@
-"""Selection of long cases: fault series, kill points, many random cases, and running programs.
+"""Selection of long cases: fault series, kill points, random cases, stories, and running programs.
 
 The README's test command tries the first of every eight, the same ones on each commit. `.ci/run`
 sets NEXUSFORM_CRASH_POINTS=first: all cases of the test files that a change can reach

@@ -14,6 +14,7 @@ from tests.change_reach import (
 )
 
 CRASHES = "tests/contracts/test_crashes.py"
+AZURE_IMPORT = "tests/domains/azure/workflow/test_site_import.py"
 AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"
 HUB_CRASHES = "tests/domains/hub/test_fleet_crashes.py"
 PACKAGES = "tests/docs/test_builds.py"
@@ -45,6 +46,7 @@ GRAPH = "tests/workflow/plan_files/test_resource_graph.py"
         ("examples/nexus-document/main.nf.hcl", {PAGE}, {CRASHES, AZURE_KILLS, GRAPH}),
         ("nexusform/rendering/page/assets/zoom.js", {PAGE}, {PODS}),
         ("nexusform/workflow/plan_files/resource_graph.py", {GRAPH}, {PODS}),
+        ("nexusform/domains/azure/importers/az_records.py", {AZURE_IMPORT}, {PODS, HUB_CRASHES}),
         # A data file and a deleted module belong to their folders.
         ("nexusform/domains/pods/importers/assets/gone.txt", {PODS}, {AZURE_KILLS}),
     ],

@@ -1,0 +1,45 @@
+"""Selection of stories: all of them, or the share of the README's test command.
+
+A story is a test of whole commands on a simulated platform or backend. Stories take half of the
+time of all tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pytest
+
+STORY_FOLDERS: Final = (
+    "tests/contracts/",
+    "tests/domains/azure/providers/",
+    "tests/domains/azure/workflow/",
+    "tests/domains/hub/",
+    "tests/domains/sites/",
+)
+
+
+def runs_whole_suite(config: pytest.Config) -> bool:
+    """Return whether pytest runs the whole suite, and not files or folders chosen by somebody."""
+    folders = [config.rootpath / argument for argument in config.args]
+    return folders == [config.rootpath / name for name in config.getini("testpaths")]
+
+
+def select_stories(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the first of every eight tests of each file of stories, and all other tests.
+
+    Of files or folders chosen by somebody, and if this run tries all cases, return all tests.
+    """
+    # tests.change_reach reads the folders without pytest.
+    from tests.kill_points import select_cases, tries_all
+
+    if tries_all() or not runs_whole_suite(config):
+        return list(items)
+    selected: list[pytest.Item] = []
+    for file, group in groupby(items, key=lambda item: item.nodeid.partition("::")[0]):
+        tests = list(group)
+        selected += select_cases(tests) if file.startswith(STORY_FOLDERS) else tests
+    return selected
