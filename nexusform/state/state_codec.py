@@ -28,6 +28,7 @@ from nexusform.json_data.plain_data import (
     convert_to_value,
     get_list,
     get_mapping,
+    get_text,
 )
 from nexusform.json_data.secret_paths import add_secret_paths, find_secret_paths
 from nexusform.language.parser import pause_garbage_collection
@@ -308,7 +309,7 @@ def _list_newer_objects(
     for number, resource in enumerate(get_list(document, "resources")):
         entry = get_mapping(resource)
         # Data sources are read again.
-        if entry.get("mode") != "managed" or entry.get("type") not in schemas:
+        if entry.get("mode") != "managed" or get_text(entry, "type") not in schemas:
             continue
         for index, instance in enumerate(get_list(entry, "instances")):
             for problem in validate_schema_version(get_mapping(instance).get("schema_version")):
