@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tests.stories import STORY_FOLDERS
+from tests.stories import STORIES
 
 ROOT = Path(__file__).parents[1]
 # The choice of long cases, and what finds the programs that tests run.
@@ -163,7 +163,7 @@ def list_long_tests() -> list[str]:
         file
         for file in tests
         if file in selecting
-        or file.startswith((*folders, *STORY_FOLDERS))
+        or file.startswith((*folders, *STORIES))
         or running & {file, *read_imports(file)}
     )
 

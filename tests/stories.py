@@ -1,7 +1,7 @@
 """Selection of stories: all of them, or the share of the README's test command.
 
-A story is a test of whole commands on a simulated platform or backend. Stories take half of the
-time of all tests.
+A story is a test of whole commands on a simulated platform, backend or CI server. Stories take half
+of the time of all tests.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pytest
 
-STORY_FOLDERS: Final = (
+# Folders, and files of jobs on a simulated GitHub or GitLab.
+STORIES: Final = (
     "tests/contracts/",
+    "tests/docs/test_ci.py",
+    "tests/docs/test_github_recipe.py",
+    "tests/docs/test_installation.py",
+    "tests/docs/test_recipes.py",
+    "tests/docs/test_two_pull_requests.py",
     "tests/domains/azure/providers/",
     "tests/domains/azure/workflow/",
     "tests/domains/hub/",
@@ -41,5 +47,5 @@ def select_stories(config: pytest.Config, items: Sequence[pytest.Item]) -> list[
     selected: list[pytest.Item] = []
     for file, group in groupby(items, key=lambda item: item.nodeid.partition("::")[0]):
         tests = list(group)
-        selected += select_cases(tests) if file.startswith(STORY_FOLDERS) else tests
+        selected += select_cases(tests) if file.startswith(STORIES) else tests
     return selected
