@@ -26,6 +26,7 @@ from nexusform.domains.azure.importers.azure_fields import (
     FIELDS,
     KNOWN_VALUES,
     NOUNS,
+    OTHER_VALUES,
     read_azure_schema,
 )
 from nexusform.json_data.plain_data import Path
@@ -33,6 +34,7 @@ from nexusform.json_data.plain_data import Path
 UNREAD_FIELD: Final = "not-read-for-placement"
 _PROPERTIES: Final = "properties"
 _VERSION: Final = "apiVersion"
+_OPERATION_STATE: Final = "provisioningState"
 _ENVELOPE_FIELDS: Final = ENVELOPE.read.union(ENVELOPE.without_influence, ENVELOPE.influences)
 _LIST: Final = "["
 # Prefixes of a list and of a mapping.
@@ -166,10 +168,21 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
     if isinstance(value, list):
         reasons = (_explain_unread_value(kind[1:], part, full_name) for part in value)
         return next(filter(None, reasons), "")
-    enum = KNOWN_VALUES.get(full_name) or read_azure_schema()["enums"].get(kind)
-    if enum is None or value.casefold() in {known.casefold() for known in enum}:
+    listed = read_azure_schema()["enums"].get(kind)
+    known = KNOWN_VALUES.get(full_name) or listed
+    if known is None or _is_one_of(value, known):
         return ""
+    field = full_name.rpartition(".")[2]
+    if full_name in KNOWN_VALUES and field in OTHER_VALUES:
+        # Every state of an operation besides the final ones is one in progress.
+        if field == _OPERATION_STATE or _is_one_of(value, listed or ()):
+            return f'{OTHER_VALUES[field]}: "{value}"'
     return f'the effect of the value "{value}" is not known'
+
+
+def _is_one_of(value: str, values: Iterable[str]) -> bool:
+    """Return whether a value is one of Azure's, which ignore case."""
+    return value.casefold() in {known.casefold() for known in values}
 
 
 def find_wrong_kinds(kind: str, items: Iterable[ArmItem]) -> Iterator[WrongKind]:

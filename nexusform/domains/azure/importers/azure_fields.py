@@ -337,6 +337,12 @@ KNOWN_VALUES: Final[Mapping[str, frozenset[str]]] = {
     "VirtualMachineProperties.powerState": frozenset({"On"}),
     "KubernetesClusterNode.powerState": frozenset({"On"}),
 }
+# What the other values of these fields mean: any for `provisioningState`, else those of the SDK.
+OTHER_VALUES: Final[Mapping[str, str]] = {
+    "provisioningState": "an operation is in progress",
+    "detailedStatus": "it leaves its machine",
+    "powerState": "it may start on another machine",
+}
 # API versions before those of the SDK, with bodies or change logs in public.
 EARLIER_VERSIONS: Final = (
     "2022-12-12-preview 2023-05-01-preview 2023-07-01 2023-10-01-preview 2024-06-01-preview "

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.importers import azure_fields
+from nexusform.domains.azure.importers.arm_resources import ArmItem, Origin
+from nexusform.domains.azure.importers.az_field_checks import find_unread_facts
 from nexusform.domains.azure.importers.az_inventory import read_sites
 from nexusform.domains.azure.importers.azure_fields import (
     ENVELOPE,
@@ -371,3 +373,22 @@ def test_page_justifies_thirty_fields_of_the_lists() -> None:
     }
     assert len(names & listed) >= 30
     assert f"{len(listed)} fields of Azure's resources" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("provisioningState", "Deleting", 'an operation is in progress: "Deleting"'),
+        ("provisioningState", "Rebuilding", 'an operation is in progress: "Rebuilding"'),
+        ("provisioningState", "succeeded", ""),
+        ("detailedStatus", "Terminating", 'it leaves its machine: "Terminating"'),
+        ("detailedStatus", "Dreaming", 'the effect of the value "Dreaming" is not known'),
+        ("powerState", "Off", 'it may start on another machine: "Off"'),
+        ("powerState", "On", ""),
+    ],
+)
+def test_reason_says_what_a_value_means(field: str, value: str, reason: str) -> None:
+    body = {"id": "/x/virtualMachines/v", "name": "v", "properties": {field: value}}
+    item = ArmItem(Origin("vms.json", (), ()), body, [])
+    reasons = [located.fact.reason for located in find_unread_facts("virtual_machines", [item])]
+    assert reasons == ([reason] if reason else [])
