@@ -25,6 +25,7 @@ from nexusform.domains.azure.importers.azure_fields import (
     ENVELOPE,
     FIELDS,
     KNOWN_VALUES,
+    NEEDED_FIELDS,
     NOUNS,
     OTHER_VALUES,
     read_azure_schema,
@@ -82,6 +83,17 @@ def find_unread_facts(kind: str, items: Iterable[ArmItem]) -> Iterator[LocatedFa
         label = name if isinstance(name, str) else extract_name(str(arm_id or ""))
         walk = _FieldWalk(item, (NOUNS[kind], label))
         yield from walk.walk_resource(item.fields, type_name)
+
+
+def find_missing_fields(kind: str, items: Iterable[ArmItem]) -> Iterator[LocatedFact]:
+    """Find the fields without a value on which a decision rests."""
+    for item in items:
+        subject = (NOUNS[kind], str(item.read_value("name") or ""))
+        for name in NEEDED_FIELDS[kind]:
+            if not item.read_value(name):
+                origin = item.find_origin()
+                fact = UnreadFact(*subject, name, origin.file, 0, reason="it is missing")
+                yield LocatedFact(fact, origin)
 
 
 class _FieldWalk:
@@ -173,10 +185,10 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
     if known is None or _is_one_of(value, known):
         return ""
     field = full_name.rpartition(".")[2]
-    if full_name in KNOWN_VALUES and field in OTHER_VALUES:
-        # Every state of an operation besides the final ones is one in progress.
-        if field == _OPERATION_STATE or _is_one_of(value, listed or ()):
-            return f'{OTHER_VALUES[field]}: "{value}"'
+    # Every state of an operation besides the final ones is one in progress.
+    has_meaning = field == _OPERATION_STATE or _is_one_of(value, listed or ())
+    if full_name in KNOWN_VALUES and field in OTHER_VALUES and has_meaning:
+        return f'{OTHER_VALUES[field]}: "{value}"'
     return f'the effect of the value "{value}" is not known'
 
 

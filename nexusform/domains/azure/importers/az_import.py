@@ -370,9 +370,10 @@ class _SiteImport:
         "": none named.
         """
         reason = f"the size is unknown for {unknown_sku}" if unknown_sku else "it names no VM SKU"
-        detail = (
-            f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
-        )
+        consequence = "Its nodes count as occupied."
+        if not cluster.has_node_list:
+            consequence = "Its nodes are unknown, and their capacity counts as free."
+        detail = f'the cluster "{cluster.name}" is not imported: {reason}. {consequence}'
         self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)

@@ -24,7 +24,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.documents.times import format_time, parse_time
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
     Origin,
@@ -50,8 +50,10 @@ from nexusform.domains.azure.importers.az_documents import (
     read_export_resources,
 )
 from nexusform.domains.azure.importers.az_field_checks import (
+    LocatedFact,
     WrongKind,
     build_unread_warnings,
+    find_missing_fields,
     find_unread_facts,
     find_wrong_kinds,
 )
@@ -85,6 +87,7 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_node_creation_times,
     read_virtual_machines,
 )
+from nexusform.domains.azure.importers.azure_fields import normalize_value
 from nexusform.domains.azure.importers.site_separation import (
     BASE_KINDS,
     select_site_resources,
@@ -183,6 +186,7 @@ def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResource
             *chain.from_iterable(
                 find_unread_facts(kind, resources) for kind, resources in site_items.by_kind.items()
             ),
+            *_find_missing_status(site_items),
         ]
         for site, site_items in items_by_site.items()
     }
@@ -212,6 +216,15 @@ def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResource
             origin_of_fact[fact] = located.origin
     wrong_lines = [(wrong, find_line(wrong.origin)) for wrong in wrong_kinds]
     return _FieldFacts(unread_by_site, origin_of_fact, wrong_lines)
+
+
+def _find_missing_status(items: AzResources) -> Iterator[LocatedFact]:
+    """Yield a fact if the Nexus cluster of a site with machines has no status.
+
+    A runtime upgrade may then be in progress. That of a planned site has none.
+    """
+    if items.list_resources("bare_metal_machines"):
+        yield from find_missing_fields("clusters", items.list_resources("clusters"))
 
 
 def _build_sites(
@@ -368,7 +381,9 @@ def _build_inventory(
     nexus_clusters = items.list_resources("clusters")
     status = status_message = ""
     if len(nexus_clusters) == 1:
-        status = nexus_clusters[0].read_text("detailedStatus", "")
+        status = normalize_value(
+            "ClusterProperties.detailedStatus", nexus_clusters[0].read_text("detailedStatus", "")
+        )
         status_message = nexus_clusters[0].read_text("detailedStatusMessage", "")
     return AzInventory(
         racks=compute_racks,
@@ -389,10 +404,27 @@ def _build_inventory(
         racks_without_machines=frozenset(
             rack.name for rack in compute_racks if rack.name not in used_racks
         ),
-        unread=unread,
+        unread=(*unread, *_find_unknown_sizes(vms)),
         status=status,
         status_message=" ".join(status_message.split()),
     )
+
+
+def _find_unknown_sizes(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[UnreadFact]:
+    """Yield a fact per node on a machine without vCPUs or memory: it counts as none."""
+    for vm in vms:
+        is_unknown = not (vm.shape.cpu_cores and vm.shape.memory_gib)
+        if isinstance(vm, AzNode) and is_unknown and vm.placement is not None:
+            for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+                yield UnreadFact(
+                    "node",
+                    vm.name,
+                    "vmSkuName",
+                    "",
+                    0,
+                    influence,
+                    reason="neither its VM SKU nor its size is known",
+                )
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     normalize_id,
 )
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
-from nexusform.domains.azure.importers.azure_fields import read_enum
+from nexusform.domains.azure.importers.azure_fields import normalize_value, read_enum
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE, MachineSku
@@ -127,7 +127,7 @@ def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
         item.read_text("availabilityZone"),
         sku_id,
         find_machine_sku(sku_id),
-        item.read_text("detailedStatus", ""),
+        normalize_value("RackProperties.detailedStatus", item.read_text("detailedStatus", "")),
     )
 
 

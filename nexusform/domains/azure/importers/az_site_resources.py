@@ -35,7 +35,7 @@ NETWORKS: Final = "l3_networks"
 APPLIANCES: Final = "storage_appliances"
 VOLUMES: Final = "volumes"
 _NETWORK_KINDS: Final = (NETWORKS, "l2_networks", "trunked_networks")
-_UNUSABLE_STATES: Final = frozenset({"Failed", "Canceled", "Error"})
+_UNUSABLE_STATES: Final = frozenset({"failed", "canceled", "error"})
 VERSIONS: Final = "kubernetes_versions"
 _INVALID: Final = "invalid-addresses"
 _IPV6: Final = ":"
@@ -217,7 +217,7 @@ def _explain_unusable_network(network: ArmItem) -> str:
     Its failed state and the message, "" if it is usable or unknown.
     """
     for state in map(network.read_text, ("provisioningState", "detailedStatus")):
-        if state in _UNUSABLE_STATES:
+        if (state or "").lower() in _UNUSABLE_STATES:
             return f"{state}{enclose(': ', network.read_text('detailedStatusMessage'))}"
     return ""
 

@@ -43,6 +43,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmSize,
     format_names,
 )
+from nexusform.domains.azure.importers.azure_fields import normalize_value
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 _NUMBERED_POOL: Final = re.compile(r"-agentpool(\d{1,3})-md-")
@@ -509,7 +510,7 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
         id=pool_id,
         count=count,
         vm_sku_name=sku,
-        mode=item.read_text("mode", "User"),
+        mode=normalize_value("AgentPoolProperties.mode", item.read_text("mode", "User")),
         availability_zones=tuple(sorted(set(item.read_texts("availabilityZones")))),
         labels=tuple(sorted(read_agent_pool_labels(item))),
         taints=tuple(read_taints(item)),
@@ -555,11 +556,13 @@ def read_clusters(
         # nodes does.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
+        control_plane = reading.item.read_object_or_empty("controlPlaneNodeConfiguration")
+        requests_none = requested_count == 0 and control_plane.read_value("count") is not None
         completed_cluster = replace(
             cluster,
             pools=all_pools,
             has_pool_list=(cluster.has_pool_list and has_all_pools) or not all_pools,
-            has_node_list=has_nodes or requested_count == 0,
+            has_node_list=has_nodes or requests_none,
         )
         clusters.append(completed_cluster)
     report_derived_pools(readings, derived_pools)

@@ -343,6 +343,8 @@ OTHER_VALUES: Final[Mapping[str, str]] = {
     "detailedStatus": "it leaves its machine",
     "powerState": "it may start on another machine",
 }
+# Fields of existing resources on which a decision rests, by kind of document.
+NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {"clusters": ("detailedStatus",)}
 # API versions before those of the SDK, with bodies or change logs in public.
 EARLIER_VERSIONS: Final = (
     "2022-12-12-preview 2023-05-01-preview 2023-07-01 2023-10-01-preview 2024-06-01-preview "
@@ -384,3 +386,8 @@ def read_enum(field_name: str) -> Mapping[str, str]:
     schema = read_azure_schema()
     values = schema["enums"].get(schema["types"][type_name].get(name), ())
     return {value.casefold(): value for value in values}
+
+
+def normalize_value(field_name: str, value: str) -> str:
+    """Return a value of a field in Azure's spelling, an unknown one as it is."""
+    return read_enum(field_name).get(value.casefold(), value)

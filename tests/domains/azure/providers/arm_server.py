@@ -373,7 +373,8 @@ def build_machine_id(name: str) -> str:
 
 def add_hardware(site: Site, racks: int = 2, machines: int = 3) -> None:
     """Add racks r1.. with machines m1.., and the Nexus cluster."""
-    site.put(NEXUS, {"properties": {"clusterExtendedLocation": LOCATION}, "location": "eastus"})
+    running = {"clusterExtendedLocation": LOCATION, "detailedStatus": "Running"}
+    site.put(NEXUS, {"properties": running, "location": "eastus"})
     for rack in range(1, racks + 1):
         rack_id = f"{HOSTED}/racks/r{rack}"
         properties: Body = {

@@ -225,6 +225,10 @@ DIFFERENCES: dict[str, tuple[Callable[[Bodies], None], str]] = {
         set_status("Updating", rack2="Provisioning"),
         "a runtime upgrade is in progress (status Updating); now rack2; next rack3, rack4",
     ),
+    "upgrade in another case": (
+        set_status("updating", rack2="provisioning"),
+        "a runtime upgrade is in progress (status Updating); now rack2; next rack3, rack4",
+    ),
     "upgrade with versions": (upgrade_first_racks, "now rack2; next rack3, rack4"),
     "upgrade paused": (
         set_status("UpdatePaused"),

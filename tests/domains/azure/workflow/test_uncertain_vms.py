@@ -11,8 +11,11 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from tests.domains.azure.workflow.test_listed_sites import (
+    GROUP,
     Bodies,
     build_bodies,
+    build_body,
+    build_node,
     find_machine,
     run,
     write_bodies,
@@ -180,3 +183,37 @@ def test_missing_vms_of_a_site_leave_other_sites_certain(
     assert there.format(1) in out, out
     assert here in out, out
     assert "rack counts exact for 1 of 2" in run(capsys, "show", "p.plan")[1]
+
+
+def drop_status(bodies: Bodies) -> None:
+    del bodies["clusters"][0]["properties"]["detailedStatus"]
+
+
+def add_cluster(**properties: Any) -> Callable[[Bodies], None]:
+    site = {"clusterId": f"{GROUP}/clusters/lon1"}
+    body = build_body("kubernetesClusters", "d", {**site, **properties})
+    return lambda bodies: bodies["kubernetes_clusters"].append(body)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (drop_status, "Not read: detailedStatus of Nexus cluster lon1"),
+        (add_cluster(), "The nodes of 1 cluster were not captured (d)"),
+        (
+            add_cluster(
+                controlPlaneNodeConfiguration={"count": 1},
+                nodes=[build_node("d-cp", "r1m3") | {"vmSkuName": None}],
+            ),
+            "Not read: vmSkuName of node d-cp",
+        ),
+        (lambda _: None, ""),
+    ],
+)
+def test_missing_fields_are_missing_data(
+    edit: Callable[[Bodies], Any], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(edit)
+    out = run(capsys, "plan", "-details")[1]
+    assert message in out, out
+    assert ("Not read: " in out or "The data read is incomplete" in out) == bool(message), out
