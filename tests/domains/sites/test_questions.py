@@ -17,7 +17,12 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.types.site_tasks import SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow import fleet_tasks
 from tests.domains.azure.captured_site import write_site_export
-from tests.domains.pods.importers.cluster_objects import build_node, print_objects
+from tests.domains.pods.importers.cluster_objects import (
+    DEFAULT_NAMESPACE,
+    build_node,
+    build_pod,
+    print_objects,
+)
 from tests.domains.sites.conftest import SITE
 
 Command = Callable[..., tuple[int, str, str]]
@@ -136,9 +141,31 @@ data "kubernetes_nodes" "edge" {
     text = " ".join(lose_racks("-site=par*")[1].split())
     assert "par1, par2: The inventory is 2,192 days old" in text
     for site in read_answers(lose_racks, "-site=par*")["sites"]:
-        old, not_counted = site["warnings"]
-        assert old == "The inventory is 2,192 days old."
-        assert "Pods on clusters in data blocks of kubectl output are not counted." in not_counted
+        assert site["warnings"][-1] == "The inventory is 2,192 days old."
+        assert any("match no VM by name" in warning for warning in site["warnings"])
+
+
+def test_pods_of_node_files_are_counted(
+    fleet: Fleet, command: Command, lose_racks: Command
+) -> None:
+    nodes = """
+data "kubernetes_nodes" "edge" {
+  files      = ["${path.module}/nodes.json"]
+  cluster_id = nexus_kubernetes_cluster.edge.id
+}
+"""
+    fleet({"par1": {}})
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    Path("site", "nodes.nf.hcl").write_text(nodes)
+    names = ["par1-workers-0", "par1-workers-1"]
+    pods = [build_pod(f"web-{name}", name, owner=("ReplicaSet", f"web-{name}")) for name in names]
+    listed = [build_node(name) for name in names]
+    Path("site", "nodes.json").write_bytes(print_objects(DEFAULT_NAMESPACE, *listed, *pods))
+    [site] = read_answers(lose_racks, "-site=par*")["sites"]
+    texts = [text for finding in site["findings"] for text in finding["texts"]]
+    assert len(texts) == 2
+    assert all("no pod of " in text for text in texts)
 
 
 def test_flags_of_single_site_are_rejected_for_many(fleet: Fleet, lose_racks: Command) -> None:

@@ -36,28 +36,18 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     FailureScope,
     simulate_machine_loss,
 )
-from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
-from nexusform.domains.whatif.workflow.state_warnings import (
-    has_node_data,
-    list_unfinished_step_warnings,
-    list_unread_warnings,
-)
-from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
+from nexusform.domains.whatif.workflow.observation_uncertainty import add_observation_doubts
+from nexusform.domains.whatif.workflow.simulation_input import SimulationInput, read_project_input
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.plan_sentences import describe_inventory_age
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 NO_STATE = "Nothing was applied yet."
-_PODS_NOT_COUNTED = (
-    "Pods on clusters in data blocks of kubectl output are not counted. To count them, run "
-    "`nexusform simulate failure` with the configuration and state of this site alone."
-)
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
@@ -96,18 +86,11 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         if question.kind is QuestionKind.FAILURE:
             now = task.fleet.now
             try:
-                findings = tuple(_simulate_rack_failures(run.stored.state, run, question, now))
+                inputs = add_observation_doubts(read_project_input(run.project, run.stored, now))
+                findings = tuple(_simulate_rack_failures(inputs, question))
             except DiagnosticsError as problem:
                 return build_rejected_result(site.name, problem.diagnostics)
-            state = run.stored.state
-            registries = opened.project.registries
-            warnings = [
-                *list_unfinished_step_warnings(run.stored),
-                *list_unread_warnings(state, registries.resource_types),
-                *_list_inventory_warnings(state, now),
-            ]
-            if has_node_data(opened.project.configuration, registries):
-                warnings.append(build_warning("nodes-not-counted", _PODS_NOT_COUNTED))
+            warnings = [*inputs.diagnostics, *_list_inventory_warnings(run.stored.state, now)]
             return SiteResult(
                 site.name,
                 SiteStatus.UNCHANGED,
@@ -148,27 +131,22 @@ def _list_inventory_warnings(state: State, now: str) -> Iterator[Diagnostic]:
 
 
 def _simulate_rack_failures(
-    state: State, run: Run, question: SiteQuestion, now: str
+    inputs: SimulationInput, question: SiteQuestion
 ) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of the question's part.
 
     The part has every `parts`-th rack, from number `part` on.
     """
-    registries = run.project.registries
-    state_objects = list_state_objects(state)
-    snapshot = build_snapshot(state_objects, registries, state.catalogue)
-    pods = build_pods(state, registries)
     racks = [
         (site, rack.name)
-        for site in snapshot.sites.values()
+        for site in inputs.snapshot.sites.values()
         for rack in site.racks
         if not rack.is_planned
     ]
-    start = StartPoint(build_snapshot_request(state_objects, registries, state, now))
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(
-            start, site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods
+            inputs.start, site, FailureScope.RACK, f"{site.id}/{rack}", machines, inputs.pods
         )
         # VMs without a machine to move to; if the move was sampled, the most over all samples.
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum

@@ -111,7 +111,7 @@ def run_question(
         screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_aside)
         return 1
     if uses_pods and inputs.observations.clusters:
-        from nexusform.domains.whatif.workflow.observation_doubts import add_observation_doubts
+        from nexusform.domains.whatif.workflow.observation_uncertainty import add_observation_doubts
 
         inputs = add_observation_doubts(inputs)
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_aside)

@@ -1,4 +1,7 @@
 """Preparation of what-if questions."""
 
 # Public names of the package, by module.
-PUBLIC = {"state_warnings": "has_node_data list_unfinished_step_warnings list_unread_warnings"}
+PUBLIC = {
+    "simulation_input": "SimulationInput read_project_input",
+    "observation_uncertainty": "add_observation_doubts",
+}

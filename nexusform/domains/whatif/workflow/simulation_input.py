@@ -60,9 +60,9 @@ from nexusform.snapshots.snapshot import (
 from nexusform.state.objects import State
 from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import find_backend
+from nexusform.workflow.opening.project import Project, find_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
-from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
@@ -80,6 +80,10 @@ _MAX_NAMES: Final = 5
 _NO_CONFIGURATION: Final = "no-configuration-files"
 # The instance key of an address, absent in the address of its block.
 _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
+
+
+# clusters by id, and problems.
+_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 
 class SimulationInput(Struct, frozen=True):
@@ -138,7 +142,7 @@ def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         raise UnreadableInput((*source.diagnostics, problem), source.sources)
-    return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
+    return _add_unknown_node_warnings(source)
 
 
 def locate_diagnostics(
@@ -160,6 +164,11 @@ def locate_diagnostics(
         if block is not None and problem.subject is None:
             problems[position] = replace(problem, subject=block.header_span, block=block.header)
     return problems, configuration.files
+
+
+def _add_unknown_node_warnings(source: SimulationInput) -> SimulationInput:
+    """Return the input with a warning for each cluster with nodes that match no VM."""
+    return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
 
 
 def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic]:
@@ -207,18 +216,41 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     problems += read_problems
     if stored is None or has_errors(problems):
         raise UnreadableInput(problems, sources)
-    problems += list_unfinished_step_warnings(stored)
+    reading = _read_observed_clusters(location, stored.state)
+    return _build_state_input(stored, reading, problems, sources, read_clock(location.environment))
+
+
+def read_project_input(project: Project, stored: StoredState, now: str) -> SimulationInput:
+    """Read the input from the state of an open project, with its observed pods."""
+    reading: _NodeReading = ({}, [])
+    if has_node_data(project.configuration, project.registries):
+        reading = _read_observed_nodes(
+            project.context, project.configuration, project.variables, stored.state, now
+        )
+    return _add_unknown_node_warnings(_build_state_input(stored, reading, (), project.sources, now))
+
+
+def _build_state_input(
+    stored: StoredState,
+    reading: _NodeReading,
+    problems: Iterable[Diagnostic],
+    sources: Mapping[str, SourceFile],
+    now: str,
+) -> SimulationInput:
+    """Build the input from a state and the clusters read for it, with their problems."""
     state = stored.state
-    now = read_clock(location.environment)
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     origin += enclose(", inventory ", describe_inventory_age(state.exports.values(), now))
-    clusters, node_problems = _read_observed_clusters(location, state)
-    problems += node_problems
-    objects = list_state_objects(state)
-    observations = ClusterObservations(clusters)
-    recorded_machines = list_recorded_machines(state, build_registries())
+    clusters, node_problems = reading
     return _build_input(
-        objects, state, observations, origin, problems, sources, recorded_machines, now
+        list_state_objects(state),
+        state,
+        ClusterObservations(clusters),
+        origin,
+        [*problems, *list_unfinished_step_warnings(stored), *node_problems],
+        sources,
+        list_recorded_machines(state, build_registries()),
+        now,
     )
 
 
@@ -296,10 +328,6 @@ def _build_input(
 def _build_state_after(plan: Plan, prior: State) -> State:
     """Return the state before a plan with the SKU catalogue and the unread facts of the plan."""
     return replace(record_sources(prior, plan, plan.timestamp), catalogue=plan.catalogue)
-
-
-# clusters by id, and problems.
-_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
