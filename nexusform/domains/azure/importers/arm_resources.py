@@ -268,7 +268,9 @@ def report_duplicate(item: ArmItem, first_item: ArmItem, noun: str, name: str) -
     if normalize_id(first_id) != normalize_id(second_id):
         detail = (
             f'two resources are the {noun} "{name}": {first_id} and {second_id}. Names must differ '
-            "on a site, also in two resource groups."
+            'on a site, also in two resource groups. To plan, change the "name" of one (not its '
+            f"id) in a copy of the export. Before you apply changes of this {noun}, re-create it "
+            "with another name."
         )
     item.report("name", f"duplicate-{noun.lower().replace(' ', '-')}", detail)
 

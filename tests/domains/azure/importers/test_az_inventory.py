@@ -673,3 +673,7 @@ def test_vms_of_one_name_in_two_groups_are_named_by_their_ids() -> None:
     _, findings = read_documents(virtual_machines=[first, second])
     assert [f.id for f in findings] == ["duplicate-vm"]
     assert f"{first['id']} and {second['id']}. Names must differ on a site" in findings[0].detail
+    assert 'change the "name" of one (not its id) in a copy of the export' in findings[0].detail
+    inventory, findings = read_documents(virtual_machines=[first, {**second, "name": "w"}])
+    assert findings == ()
+    assert [vm.name for vm in inventory.virtual_machines] == ["v", "w"]
