@@ -1224,6 +1224,30 @@ def test_soft_deleted_server_takes_capacity_until_nova_reclaims_it() -> None:
     assert [server["name"] for server in reading.servers.values()] == ["dns"]
 
 
+@pytest.mark.parametrize(
+    ("key", "is_unread"), [("trait:CUSTOM_FAST", True), ("filter_tenant_id2", True), ("ssd", False)]
+)
+def test_metadata_that_may_reserve_hosts_is_unread(
+    key: str, capfd: pytest.CaptureFixture[str], *, is_unread: bool
+) -> None:
+    """Settings of nova.conf decide whether Nova reads it."""
+    aggregate = {"Name": "a", "Hosts": ["compute02"], "Properties": {key: "required"}}
+    Path("export/aggregates.json").write_text(json.dumps([aggregate]))
+    output = read_plan(capfd)
+    assert (f"Not read: {key} of aggregate a (aggregates.json)" in output) is is_unread
+
+
+def test_hosts_beyond_the_limit_of_placement_results_are_uncertain() -> None:
+    contents = {path.stem: path.read_bytes() for path in EXPORT.glob("*.json")}
+    rows = json.loads(contents["hypervisors"])
+    rows += [rows[0] | {"ID": str(n), "Hypervisor Hostname": f"h{n}"} for n in range(3, 1001)]
+    reading = parse_openstack_files({**contents, "hypervisors": json.dumps(rows).encode()})
+    assert "allocation candidates" in {fact.field for fact in reading.unread}
+    rows.pop()
+    reading = parse_openstack_files({**contents, "hypervisors": json.dumps(rows).encode()})
+    assert "allocation candidates" not in {fact.field for fact in reading.unread}
+
+
 @pytest.mark.parametrize(("column", "value"), [("Status", "UNKNOWN"), ("State", "")])
 def test_compute_service_without_a_known_state_is_unknown(
     column: str, value: str, capfd: pytest.CaptureFixture[str]

@@ -268,6 +268,27 @@ def test_existing_server_group_is_unread(capfd: pytest.CaptureFixture[str]) -> N
     assert document["placement_changes"][0]["certainty"] is None
 
 
+@pytest.mark.parametrize(
+    ("port", "is_unread"),
+    [
+        ("{ get_param: existing }", True),
+        ("5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01", True),
+        ("{ get_resource: p }", False),
+        ("{ get_attr: [t, port_id] }", False),
+    ],
+)
+def test_port_that_no_template_creates_is_unread(
+    port: str, capfd: pytest.CaptureFixture[str], *, is_unread: bool
+) -> None:
+    """It may need a PCI device or a bandwidth of its host."""
+    resources = """resources:
+  p: { type: OS::Neutron::Port, properties: { network: n } }
+  t: { type: OS::Neutron::Trunk, properties: { port: { get_resource: p } } }"""
+    write_hot(f"networks: [{{ port: {port} }}]", resources)
+    _, text = plan(capfd)
+    assert ("Not read: port of server a (base_hot:" in text) is is_unread
+
+
 def test_every_field_of_heat_is_in_a_list_or_unread() -> None:
     """A property that is new in Heat is unread, because no list has it."""
     schema = hot_fields.read_heat_schema()

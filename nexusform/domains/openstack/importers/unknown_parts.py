@@ -32,11 +32,16 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     name_file,
     read_count,
     read_first_text,
+    read_properties,
+    split_names,
 )
+from nexusform.domains.openstack.scheduling.flavor_requests import TRAIT
 from nexusform.json_data.plain_data import get_mapping
 
 # Nova's default maximum of rows in an answer (max_limit).
 _PAGE_LIMIT: Final = 1000
+# Nova's default of max_placement_results.
+_CANDIDATE_LIMIT: Final = 1000
 
 
 def _find_missing_files(reading: OpenstackReading, tables: Tables) -> UnknownParts:
@@ -194,6 +199,44 @@ def _find_weighed_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownPa
     return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
 
 
+# Metadata of an aggregate that Nova reads with settings of nova.conf, which no file has, by prefix.
+_RESTRICTIONS: Final = {
+    TRAIT: "enable_isolated_aggregate_filtering",
+    "filter_tenant_id": "limit_tenants_to_placement_aggregate",
+}
+
+
+def _find_restricted_aggregates(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the aggregates whose hosts may take only some servers.
+
+    Their metadata name traits or projects.
+    """
+    facts = []
+    for row in tables.get("aggregates", []):
+        name = str(row["name"])
+        properties = read_properties(row.get("properties") or row.get("metadata"))
+        for key, value in properties.items():
+            if key.startswith(TRAIT) and value != "required":
+                continue
+            setting = next(
+                (_RESTRICTIONS[text] for text in _RESTRICTIONS if key.startswith(text)), ""
+            )
+            if setting and split_names(row.get("hosts")):
+                reason = f"{setting} of nova.conf decides whether its hosts take other servers"
+                facts += build_facts(("aggregate", name), key, "aggregates", reason)
+    return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+
+
+def _find_hosts_beyond_limit(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the list of hosts if Nova reads only some of them from Placement."""
+    count = len(tables["hypervisors"])
+    if count <= _CANDIDATE_LIMIT:
+        return UnknownParts([], [])
+    reason = f"max_placement_results of nova.conf may limit them to {_CANDIDATE_LIMIT:,}"
+    facts = build_facts(("list", "hypervisors"), "allocation candidates", "hypervisors", reason)
+    return UnknownParts([f"{count:,} hosts"], facts)
+
+
 # Each search for unknown parts, with its message for their names.
 _SEARCHES: Final = (
     (
@@ -240,6 +283,20 @@ _SEARCHES: Final = (
         (
             "Operations on servers are in progress: {names}. Hosts and capacity change with them. "
             "Capture the files again after their end."
+        ),
+    ),
+    (
+        _find_restricted_aggregates,
+        (
+            "Metadata of aggregates name traits or projects, and Nova may reserve their hosts for "
+            "these: {names}. Settings of nova.conf decide this, and are not read."
+        ),
+    ),
+    (
+        _find_hosts_beyond_limit,
+        (
+            "Nova reads up to max_placement_results hosts from Placement for each server, "
+            f"{_CANDIDATE_LIMIT:,} by default, and may ignore others: {{names}}."
         ),
     ),
     (

@@ -37,7 +37,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     is_valid_vdu_name,
 )
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
-from nexusform.json_data.plain_data import get_list, get_text
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, convert_to_gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
@@ -587,6 +587,7 @@ def _add_unread_properties(vdu_name: str, kind: str, properties: Node, template:
         add_rejected_properties(kind, properties, template)
     for item in properties.get_node("networks").list_items():
         template.notes.add_unread_fields(item, NETWORK, ("server network", vdu_name), pool=vdu_name)
+        _check_existing_port(vdu_name, item.get_node("port"), template)
 
 
 def add_rejected_properties(kind: str, properties: Node, template: Template) -> None:
@@ -600,6 +601,19 @@ def add_rejected_properties(kind: str, properties: Node, template: Template) -> 
         is_checked = name in PROPERTIES[kind].read and is_plain and not is_scalar_text
         if is_checked and not expected.is_valid(value):
             template.notes.reads.add_read(node, expected.value, is_kind=False)
+
+
+def _check_existing_port(vdu_name: str, node: Node, template: Template) -> None:
+    """Report a port that no template creates: it may need a PCI device or a bandwidth."""
+    port = template.resolve_value(node)
+    # An attribute is one of a resource in the template, such as a trunk of its ports.
+    is_created = isinstance(port, ResourceReference) or "get_attr" in get_mapping(node.data)
+    if node.is_absent or port is None or is_created:
+        return
+    reason = "no template creates it, and its vnic_type and its QoS policy are unknown"
+    template.notes.add_unread_fact(
+        node, ("server", vdu_name), "port", Influence.PLACEMENT, reason=reason, pool=vdu_name
+    )
 
 
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:
