@@ -182,7 +182,9 @@ def build_node(
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+            ],
             "nodeInfo": NODE_INFO,
         },
     }

@@ -107,7 +107,9 @@ def build_node(draw: random.Random, number: int, zones: int) -> Body:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+            ],
             "nodeInfo": NODE_INFO,
         },
     }

@@ -45,7 +45,9 @@ def _build_node(name: str, cpu: int) -> Body:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+            ],
             "nodeInfo": dict(NODE_INFO),
         },
     }

@@ -75,7 +75,7 @@ _SERVER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "startTime": "s",
         "resourceClaimStatuses": "[a",
     },
-    "condition": {"type": "s", "status": "s", "reason": "s", "message": "s"},
+    "condition": dict.fromkeys(("type", "status", "reason", "message", "lastHeartbeatTime"), "s"),
     "image": {"names": "[s", "sizeBytes": "i"},
 }
 

@@ -83,6 +83,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         return  # no snapshot
     yield from _list_unlisted_pods(snapshot)
     yield from _list_wrong_times(snapshot, int(datetime.fromisoformat(now).timestamp()))
+    yield from _list_silent_nodes(snapshot)
     if all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
         yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
@@ -144,6 +145,25 @@ def _list_wrong_times(snapshot: KubectlSnapshot, now: int) -> Iterator[SnapshotU
     elif now - oldest > _HOUR:
         detail = f"The files show the cluster as of {_format_time(newest)}. Create them again."
         yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
+
+
+def _list_silent_nodes(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+    """Yield the doubt about nodes without a heartbeat: their time and state are unknown.
+
+    A node that is not ready has a doubt of its own.
+    """
+    names = [
+        node.name
+        for node in snapshot.nodes
+        if node.ready in ("", "True") and not (node.ready and node.heartbeat)
+    ]
+    if names:
+        detail = (
+            f"The files list no Ready condition with a heartbeat for {format_first_items(names, 4)}"
+            ", so the state of the nodes, and the age of the files, are unknown. Create the files "
+            "with `nexusform inventory script -for=kubernetes`."
+        )
+        yield SnapshotUncertainty("nodes without a heartbeat", "unknown-node-state", detail)
 
 
 def _format_time(seconds: int) -> str:

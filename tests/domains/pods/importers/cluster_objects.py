@@ -14,7 +14,7 @@ DEFAULT_NAMESPACE: dict[str, Any] = {
 
 
 def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
-    """Return a node of 8 CPUs and 32 GiB."""
+    """Return a ready node of 8 CPUs and 32 GiB, with a heartbeat at the time of test plans."""
     amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more.pop("resources", {})}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **more.pop("labels", {})}
     return {
@@ -22,7 +22,13 @@ def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any)
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": {"providerID": provider_id, **more},
-        "status": {"capacity": amounts, "allocatable": amounts},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+            ],
+        },
     }
 
 

@@ -77,6 +77,18 @@ def test_old_files_are_named_with_their_time() -> None:
     }
 
 
+def test_state_of_a_node_without_a_heartbeat_is_unknown() -> None:
+    silent = json.loads(json.dumps(BIG[1]))
+    del silent["status"]["conditions"]
+    never = json.loads(json.dumps(BIG[1]))
+    del never["status"]["conditions"][0]["lastHeartbeatTime"]
+    for node in (silent, never):
+        result = require_success(plan_observed(ONE, *add_standard_objects(BIG[0], node)))
+        assert list_certainties(result) == {"web-0": (False, "nodes without a heartbeat")}
+        (warning,) = [each for each in result.plan.diagnostics if each.id == "unknown-node-state"]
+        assert "no Ready condition with a heartbeat for a-np-1" in warning.detail
+
+
 def test_unready_node_may_get_a_taint() -> None:
     result = require_success(
         plan_observed(ONE, *add_standard_objects(BIG[0], set_ready_condition(BIG[1], "Unknown")))

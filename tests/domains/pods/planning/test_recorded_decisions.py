@@ -60,7 +60,13 @@ def plan_case(case: dict[str, Any]) -> PlanResult:
     ]
     stands = [{"kind": "Node", "apiVersion": "v1", **node} for node in case["nodes"]]
     for node in stands:
-        node["status"] = {**node["status"], "nodeInfo": {"kubeletVersion": "v1.34.4"}}
+        # The recorded nodes had no kubelet.
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+        node["status"] = {
+            **node["status"],
+            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+            "conditions": [ready],
+        }
     stands += [{"kind": "Pod", "apiVersion": "v1", **pod} for pod in case["standing"]]
     stands += [
         *spaces,
