@@ -3,6 +3,7 @@
 # public names of the package, by module.
 PUBLIC = {
     "name_evaluation": "Evaluation",
+    "repetition": "BlockExpansion",
     "value_origins": "ValueOriginTracer",
     "instance_scope": "InstanceScope",
     "evaluation_settings": (

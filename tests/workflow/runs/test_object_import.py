@@ -331,6 +331,33 @@ def test_object_without_a_block_is_not_imported_by_command(
     assert (code, "Resource already managed by nexusform" in err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (
+            'nexus_rack.r["zz"]',
+            'no instance nexus_rack.r["zz"] (its instances: nexus_rack.r["a"], nexus_rack.r["b"])',
+        ),
+        ("nexus_rack.r", "no instance nexus_rack.r (its instances: "),
+        ("nexus_site.s[0]", "no instance nexus_site.s[0] (its instances: nexus_site.s)"),
+        ('module.m["z"].nexus_site.t', 'no instance module.m["z"] (its instances: module.m["x"])'),
+    ],
+)
+def test_object_is_not_imported_to_an_instance_that_the_next_plan_destroys(
+    capsys: pytest.CaptureFixture[str], address: str, words: str
+) -> None:
+    Path("m").mkdir()
+    Path("m/main.nf.hcl").write_text('resource "nexus_site" "t" {\n  name = "lab"\n}\n')
+    module = 'module "m" {\n  source   = "./m"\n  for_each = toset(["x"])\n}\n'
+    write_configuration(SITE, RACKS, module)
+    assert run_command(capsys, "init")[0] == 0
+    code, _, err = run_command(capsys, "import", address, "lab/rack-a")
+    text = " ".join(err.replace("│", " ").split())
+    assert code == 1
+    assert f"The configuration has {words}" in text
+    assert not Path("state/nexusform.nfstate").exists()
+
+
 def test_deposed_object_is_not_imported(capsys: pytest.CaptureFixture[str]) -> None:
     write_configuration(SITE, RACKS)
     assert run_command(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")[0] == 0
