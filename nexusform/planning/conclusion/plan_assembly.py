@@ -470,6 +470,9 @@ def build_refresh_plan(
         *condition_results.problems,
         *evaluation.diagnostics[earlier_problem_count:],
     ]
+    facts_of_sites = chain.from_iterable(site.unread for site in sites.values())
+    # Outputs read data blocks.
+    unread = dict.fromkeys((*facts_of_sites, *evaluation.settings.reads.unread))
     plan = Plan(
         mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
@@ -482,7 +485,7 @@ def build_refresh_plan(
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
         checks=(*variable_results.checks, *condition_results.checks),
         basis=evaluation.settings.reads.build_inputs(request.commit),
-        unread=tuple(dict.fromkeys(chain.from_iterable(site.unread for site in sites.values()))),
+        unread=tuple(unread),
         listed=_compare_listed_sites(sites, request.state),
     )
     all_diagnostics = [

@@ -207,6 +207,9 @@ output "count" { value = data.kubernetes_nodes.n.pod_count }
     Path("dump.json").write_text(json.dumps({"kind": "List", "items": items}))
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     assert "dream of Node n (dump.json:1)" in " ".join(capfd.readouterr().out.split())
+    # A refresh reads the block for the output.
+    assert run_command_line(["plan", "-refresh-only"]) == 0
+    assert "dream of Node n (dump.json:1)" in " ".join(capfd.readouterr().out.split())
     assert run_command_line(["show", "-json", "p.nfplan"]) == 0
     (fact,) = json.loads(capfd.readouterr().out)["unread"]
     assert (fact["subject"], fact["field"], fact["address"]) == (
