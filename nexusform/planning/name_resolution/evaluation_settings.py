@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache, partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from msgspec import json
 from msgspec.structs import replace
@@ -39,6 +39,8 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY_INSTANCE, State
+
+_UNKNOWN_ARGUMENT: Final = "data-source-argument-unknown"
 
 
 class PlanClock:
@@ -156,6 +158,9 @@ class _DataBlockReader:
         assert body is not None, "its arguments were evaluated"
         diagnostics = []
         for problem in problems:
+            # An invalid part is unknown, and its own error is reported with the body.
+            if problem.id == _UNKNOWN_ARGUMENT and block.address in self._bodies.invalid_blocks:
+                continue
             diagnostic = build_diagnostic(
                 problem.severity,
                 problem.id,
@@ -316,7 +321,7 @@ def _read_data_source(
     if unknown_path is not None:
         unknown_argument_problem = Problem(
             unknown_path,
-            "data-source-argument-unknown",
+            _UNKNOWN_ARGUMENT,
             "A data source is read while the plan is made, so its arguments must be known by "
             "then; this "
             "value is known only after apply.",

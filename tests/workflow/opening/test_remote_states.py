@@ -201,6 +201,14 @@ def test_invalid_remote_state_is_reported_at_its_block(
     assert "Traceback" not in told
 
 
+def test_missing_argument_of_a_data_block_is_not_reported_as_unknown(site: Shell) -> None:
+    code, told = site("fleet", READER.replace('backend = "local"', "", 1), "plan")
+    assert code == 1
+    assert 'The argument "backend" is required' in told
+    assert "known only after apply" not in told
+    assert "Plan failed: 1 error." in told
+
+
 @pytest.mark.of_domains("fleet")
 def test_member_of_missing_state_gives_no_further_error(site: Shell) -> None:
     member = """
