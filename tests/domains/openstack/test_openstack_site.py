@@ -67,6 +67,7 @@ resources:
 """
 HOST_1 = "00000000-0000-4000-8000-000000000001"
 SERVER = "5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01"
+FIGURES = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit")
 PLAIN_IMAGE = {"id": "0", "name": "plain", "properties": {}}
 
 
@@ -110,6 +111,16 @@ def test_host_with_disabled_service_gets_no_server(capfd: pytest.CaptureFixture[
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
 
+def test_empty_list_of_filters_enables_none(capfd: pytest.CaptureFixture[str]) -> None:
+    for row in (1, 2):
+        change_row("compute_services", row, Status="disabled")
+    path = Path("base.yaml")
+    path.write_text(path.read_text().replace("count: 2", "count: 1"))
+    write_settings("enabled_filters = []")
+    # Without ComputeFilter, the empty hosts weigh most.
+    assert set(plan_hosts(capfd).values()) < {"compute02", "compute03"}
+
+
 def test_stacking_multipliers_select_the_fullest_host(capfd: pytest.CaptureFixture[str]) -> None:
     write_settings("weight_multipliers = { ram = -1, cpu = -1, disk = -1, io_ops = 0 }")
     assert "compute01" in plan_hosts(capfd).values()
@@ -134,6 +145,7 @@ def test_placements_are_predicted(capfd: pytest.CaptureFixture[str]) -> None:
             "weight_multipliers = { soft_affinity = -1 }",
             "Nova accepts no soft_affinity multiplier below 0",
         ),
+        ('pci_aliases = { n = { vendorid = "8086" } }', 'Did you mean "vendor_id"?'),
     ],
 )
 def test_settings_without_prediction_are_rejected(
@@ -155,6 +167,16 @@ def test_settings_without_prediction_are_rejected(
             "compute_nodes",
             '[{"hypervisor_hostname": "compute01"}]',
             "compute_nodes.json, compute01: 'numa_topology'",
+        ),
+        (
+            "hypervisor-0",
+            '{"hypervisor_version": "6.2"}',
+            "hypervisor-0.json, compute01: invalid literal",
+        ),
+        (
+            f"inventory-{HOST_1}",
+            json.dumps([dict.fromkeys(FIGURES, 1) | {"resource_class": "VCPU", "step_size": 0}]),
+            f"inventory-{HOST_1}.json, VCPU: step_size is 0",
         ),
         ("hypervisor-0", "[]", "hypervisor-0.json is not an object: it is a list. Capture"),
         (

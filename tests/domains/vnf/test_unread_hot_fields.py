@@ -268,6 +268,20 @@ def test_existing_server_group_is_unread(capfd: pytest.CaptureFixture[str]) -> N
     assert document["placement_changes"][0]["certainty"] is None
 
 
+@pytest.mark.parametrize("count", ["two", "-1", "[]", "1.5"])
+def test_count_that_is_no_number_is_unread(count: str, capfd: pytest.CaptureFixture[str]) -> None:
+    write_hot()
+    text = Path("base.yaml").read_text()
+    start = text.index("    type: OS::Nova")
+    server = text[start:].replace("\n", "\n    ")
+    group = f"    type: OS::Heat::ResourceGroup\n    properties:\n      count: {count}\n"
+    group += f"      resource_def:\n        {server.strip()}\n"
+    Path("base.yaml").write_text(text[:start] + group)
+    document, text = plan(capfd)
+    assert "count" in {fact["field"] for fact in document["unread"]}
+    assert "Not read: count of server a (base_hot:" in text
+
+
 @pytest.mark.parametrize(
     ("port", "is_unread"),
     [

@@ -67,10 +67,12 @@ def add_hosts(reading: OpenstackReading, tables: Tables) -> None:
         if host in reading.hosts:
             raise DuplicateRowError(f'hypervisors.json has two of the host "{host}"')
         # Of `hypervisor show`.
-        details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
+        file = f"hypervisor-{row['id']}"
+        with name_file(file, hostname):
+            version = read_count(tables.get(file, [{}])[0], "hypervisor_version")
         reading.hosts[host] = {
             **_build_host(uuid, services[host], host, tables),
-            "hypervisor_version": read_count(details, "hypervisor_version"),
+            "hypervisor_version": version,
             "hypervisor_type": read_first_text(row, "hypervisor_type"),
             **_read_host_details(hostname, nodes),
         }
@@ -124,7 +126,8 @@ def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
     Raises ValueError.
     """
     figure = float(row[name])
-    if not math.isfinite(figure) or figure < 0:
+    is_divisor = name == "step_size"
+    if not math.isfinite(figure) or figure < 0 or (is_divisor and figure < 1):
         raise ValueError(f"{name} is {row[name]}")
     return figure if name == "allocation_ratio" else int(figure)
 

@@ -368,6 +368,11 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
 
 _DEVICE_TYPE: Final = "dev_type"
 _LIVE_MIGRATABLE: Final = "live_migratable"
+# Fields of a PCI alias in nova.conf, without those for devices in Placement.
+ALIAS_FIELDS: Final = (
+    *("vendor_id", "product_id", "device_type", "numa_policy"),
+    *(_LIVE_MIGRATABLE, "capability_type", "name"),
+)
 LEGACY = "legacy"
 PREFERRED = "preferred"
 REQUIRED = "required"

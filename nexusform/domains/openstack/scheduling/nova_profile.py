@@ -608,8 +608,10 @@ class NovaSettings(NamedTuple):
 
 def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
     """Build the settings from plain data, for example the arguments of an openstack_site."""
+    filters = values.get("enabled_filters")
     return NovaSettings(
-        enabled_filters=values.get("enabled_filters") or DEFAULT_FILTERS,
+        # An empty list enables none.
+        enabled_filters=DEFAULT_FILTERS if filters is None else filters,
         multipliers={
             name: float(value) for name, value in get_mapping(values, "weight_multipliers").items()
         },

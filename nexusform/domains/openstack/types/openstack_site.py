@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.documents.unread_facts import Influence, UnreadFact
-from nexusform.domains.openstack.scheduling.hardware_fit import POLICIES
+from nexusform.domains.openstack.scheduling.hardware_fit import ALIAS_FIELDS, POLICIES
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
@@ -131,7 +131,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of PCI aliases by name.
 
-    Fields for devices in Placement, and unknown NUMA policies.
+    Fields for devices in Placement, unknown fields, and unknown NUMA policies.
     """
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
@@ -141,6 +141,13 @@ def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
                 detail = (
                     f"PCI devices in Placement ({key}) are not predicted. Remove the alias or "
                     f"{key}."
+                )
+                yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)
+        for key in fields:
+            if key not in (*ALIAS_FIELDS, "resource_class", "traits"):
+                detail = (
+                    f'An alias has no field "{key}".{suggest_name(key, ALIAS_FIELDS)} Fields: '
+                    f"{', '.join(ALIAS_FIELDS)}."
                 )
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)
         policy = fields.get("numa_policy")
