@@ -311,3 +311,37 @@ def test_sharing_of_machines_is_caused_only_by_nodes_of_picked_members() -> None
     both = only_a.replace('["a"]', '["a", "b"]')
     (finding,) = [each for each in plan(both, build_state(only_a)).diagnostics if each.id == shared]
     assert not finding.is_preexisting
+
+
+DEPLOYMENT = """
+resource "fleet_hub_manifest" "web" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata: {name: web}
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: d, namespace: web}
+    spec:
+      replicas: 1
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec:
+          containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]
+  EOT
+}
+"""
+
+
+def test_removal_of_pods_on_an_unreachable_member_is_not_certain() -> None:
+    site = RACKS + cluster("a", pools=pool("p", 2, "NC_P10_56_v1")) + DEPLOYMENT
+    healthy = site + build_joined_member("a")
+    state = build_state(healthy + build_placement())
+    (row,) = [row for row in plan(healthy, state).plan.placements if row.kind == "pod"]
+    assert (row.action, row.scores) == ("remove", {})
+    sick = site + build_joined_member("a", 'health = "NoHeartbeat"')
+    state = build_state(sick + build_placement(), state)
+    (row,) = [row for row in plan(sick, state).plan.placements if row.kind == "pod"]
+    assert (row.action, row.scores["certain"]) == ("remove", False)
