@@ -29,14 +29,17 @@ _SHARED_KINDS: Final = (NODES, "rack_skus")
 # required for every site.
 BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _MAX_NAMES: Final = 4
+# Field with the id of the rack or machine of a resource.
+_HOST_FIELDS: Final = {"bare_metal_machines": "rackId", "virtual_machines": "bareMetalMachineId"}
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
     """Split resources by site name.
 
     Sites keep their names in `before`, the resources before a change. A resource is on the site of
-    its location, Nexus cluster or parent. Else a rack is on the site of its machines. Without any
-    of these, the resource is on the only site.
+    its location, Nexus cluster or parent. Else a rack is on the site of its machines, and a VM on
+    that of its machine. Without any of these, the resource is on the only site. With several sites
+    it is ignored, and the list of its kind is incomplete.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
@@ -50,7 +53,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     # By lower-case id: sites of racks and clusters.
     site_by_id: dict[str, str] = {}
     # Before their children.
-    parents = ("clusters", "racks", "kubernetes_clusters")
+    parents = ("clusters", "racks", "bare_metal_machines", "kubernetes_clusters")
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
@@ -64,7 +67,8 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
         sites.setdefault(site, {}).setdefault(kind, []).append(item)
         if isinstance(arm_id, str):
             site_by_id[id_key] = site
-    _assign_resources_to_only_site(unassigned, sites, default_name)
+    ignored_kinds = _assign_resources_to_only_site(unassigned, sites, default_name)
+    items = replace(items, listed_kinds=items.listed_kinds - ignored_kinds)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {
         name: replace(items, by_kind={**site_resources, **shared})
@@ -124,16 +128,16 @@ def select_site_resources(
 
 def _assign_resources_to_only_site(
     unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
-) -> None:
+) -> frozenset[str]:
     """Assign resources without a site to the only one (`default` if none).
 
-    With several sites, skip and report them.
+    With several sites, skip and report them, and return their kinds.
     """
     if len(sites) <= 1:
         site_name = next(iter(sites), default)
         for kind, item in unassigned:
             sites.setdefault(site_name, {}).setdefault(kind, []).append(item)
-        return
+        return frozenset()
     for _, item in unassigned:
         item.report(
             "extendedLocation",
@@ -142,6 +146,7 @@ def _assign_resources_to_only_site(
             f"contains {len(sites)} sites: it is ignored.",
             Severity.WARNING,
         )
+    return frozenset(kind for kind, _ in unassigned)
 
 
 def _find_site(
@@ -149,8 +154,8 @@ def _find_site(
 ) -> str | None:
     """Find the site of a resource.
 
-    By its location (`names`), else its Nexus cluster, else its rack or parent (`site_by_id`).
-    Return None if none of these is known.
+    By its location (`names`), else its Nexus cluster, else its rack, machine or parent
+    (`site_by_id`). Return None if none of these is known.
     """
     # A Nexus cluster names its site.
     if kind == "clusters":
@@ -162,9 +167,10 @@ def _find_site(
     # Of a Nexus cluster.
     if cluster_id:
         return extract_name(cluster_id)
-    rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
-    if rack_id and normalize_id(rack_id) in site_by_id:
-        return site_by_id[normalize_id(rack_id)]
+    host_field = _HOST_FIELDS.get(kind)
+    host_id = item.read_text(host_field) if host_field is not None else None
+    if host_id and normalize_id(host_id) in site_by_id:
+        return site_by_id[normalize_id(host_id)]
     # Of a pool: its cluster.
     parent_id = extract_parent_id(normalize_id(get_text(item.read_value("id"))))
     return site_by_id.get(parent_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.importers.az_inventory import read_sites
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
@@ -25,6 +26,13 @@ from tests.domains.azure.importers.test_az_inventory import (
 
 def build_sites(shown: Mapping[str, str]) -> tuple[AzSite, ...]:
     """Return sites with machines named by one character each, in a rack r1 of each site."""
+    return read_shown_sites(shown)[0]
+
+
+def read_shown_sites(
+    shown: Mapping[str, str], **more: list[dict[str, Any]]
+) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
+    """Read sites as `build_sites`, with more resources; return the findings, too."""
     racks = [add_location({**build_rack("r1"), "id": f"/{site}/racks/r1"}, site) for site in shown]
     machines = [
         add_location(
@@ -34,10 +42,10 @@ def build_sites(shown: Mapping[str, str]) -> tuple[AzSite, ...]:
         for site, names in shown.items()
         for slot, name in enumerate(names, 1)
     ]
-    documents = {"racks": racks, "bare_metal_machines": machines}
+    documents = {"racks": racks, "bare_metal_machines": machines, **more}
     return read_sites(
         {kind: [(kind, json.dumps(them).encode())] for kind, them in documents.items()}
-    )[0]
+    )
 
 
 def build_recorded_racks(names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -133,3 +141,19 @@ def test_incomplete_list_of_vms_is_reported_once(vms: Any, texts: list[str]) -> 
     ]
     assert len(details) == len(texts), details
     assert all(text in detail for text, detail in zip(texts, details, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("machine", "sites", "is_listed"),
+    [("/new/m/a", ["new-cl"], True), ("/other/m/d", ["other-cl"], True), ("", [], False)],
+)
+def test_vm_without_location_is_on_the_site_of_its_machine(
+    machine: str, sites: list[str], is_listed: bool
+) -> None:
+    vm = {**build_vm("v", "a"), "bareMetalMachineId": machine}
+    found, findings = read_shown_sites({"new": "abc", "other": "def"}, virtual_machines=[vm])
+    assert [site.name for site in found if site.inventory.virtual_machines] == sites
+    # An ignored VM leaves the list of its kind incomplete.
+    listed = ["virtual_machines" in site.inventory.listed_kinds for site in found]
+    assert listed == [is_listed] * 2
+    assert any(finding.id == "unknown-site-assignment" for finding in findings) != is_listed
