@@ -650,19 +650,35 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
     `managed` has the type and id of each object in state. A managed cluster includes all its nodes;
     a pool managed as an object of its own includes the nodes of the pool.
     """
+    for vm, owner in _list_unmanaged_vms(site, managed):
+        if vm.placement is not None:
+            yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape, owner)
+
+
+def find_unscheduled_vms(site: AzSite, managed: AbstractSet[Reference]) -> list[str]:
+    """Return the names of the VMs without an object in state and without a machine."""
+    return [
+        vm.name
+        for vm, _ in _list_unmanaged_vms(site, managed)
+        if vm.placement is None and not vm.unlisted_machine
+    ]
+
+
+def _list_unmanaged_vms(
+    site: AzSite, managed: AbstractSet[Reference]
+) -> Iterator[tuple[AzNode | AzVirtualMachine, str]]:
+    """Yield the VMs without an object in state, with the name of their cluster, "" for none."""
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:
             # All its nodes are managed.
             continue
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
-            pool_key = (POOL, f"{cluster_id}/{node.pool}")
-            if node.placement is not None and pool_key not in managed:
-                yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)
+            if (POOL, f"{cluster_id}/{node.pool}") not in managed:
+                yield node, cluster.name
     for vm in site.inventory.virtual_machines:
-        vm_key = (VIRTUAL_MACHINE, f"{site.name}/{vm.name}")
-        if vm.placement is not None and vm_key not in managed:
-            yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
+        if (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
+            yield vm, ""
 
 
 def build_machine_observation(

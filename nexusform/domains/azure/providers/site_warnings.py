@@ -27,6 +27,7 @@ from nexusform.domains.azure.importers.az_import import (
     POOL,
     VIRTUAL_MACHINE,
     find_unmanaged_vms,
+    find_unscheduled_vms,
 )
 from nexusform.domains.azure.importers.az_inventory import build_failure_findings
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite, format_names
@@ -93,6 +94,7 @@ class SiteWarningBuilder:
 
         for site in self.sites.values():
             add_details(_UNMANAGED, site, self._describe_unmanaged_vms(site))
+            add_details(VMS_NOT_CAPTURED, site, self._describe_unscheduled_vms(site))
             if site.name not in managed_sites:
                 continue
             failures += build_failure_findings(site.inventory.failures, site.name)
@@ -208,14 +210,30 @@ class SiteWarningBuilder:
                 (managed if is_managed else unmanaged).append(cluster)
         return managed, unmanaged
 
+    def _has_managed_hardware(self, site: AzSite) -> bool:
+        """Return whether the state has a rack or machine of a site."""
+        hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
+        return any(
+            kind in hardware_types and object_id.partition("/")[0] == site.name
+            for kind, object_id in self.managed
+        )
+
+    def _describe_unscheduled_vms(self, site: AzSite) -> Iterator[str]:
+        """Describe unmanaged VMs without a machine of a site with managed racks or machines."""
+        names = find_unscheduled_vms(site, self.managed)
+        if names and self._has_managed_hardware(site):
+            yield (
+                f"{format_count(len(names), 'VM')} on {site.name} "
+                f"{select_word_form(len(names), 'belongs', 'belong')} to no resource and "
+                f"{select_word_form(len(names), 'has', 'have')} no machine "
+                f"({format_first_items(names, _MAX_NAMES)}). "
+                f"{select_word_form(len(names), 'Its', 'Their')} capacity counts as free. "
+                f"Plan again when {select_word_form(len(names), 'it runs', 'they run')}."
+            )
+
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs of a site with managed racks or machines."""
-        hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
-        if site.name not in {
-            object_id.partition("/")[0]
-            for kind, object_id in self.managed
-            if kind in hardware_types
-        }:
+        if not self._has_managed_hardware(site):
             # capacity of the site is not planned.
             return
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))

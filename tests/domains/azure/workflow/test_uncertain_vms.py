@@ -195,6 +195,11 @@ def add_cluster(**properties: Any) -> Callable[[Bodies], None]:
     return lambda bodies: bodies["kubernetes_clusters"].append(body)
 
 
+def add_vm_without_machine(bodies: Bodies) -> None:
+    vm = {"cpuCores": 4, "memorySizeGB": 16, "clusterId": f"{GROUP}/clusters/lon1"}
+    bodies["virtual_machines"].append(build_body("virtualMachines", "v", vm))
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -207,6 +212,7 @@ def add_cluster(**properties: Any) -> Callable[[Bodies], None]:
             ),
             "Not read: vmSkuName of node d-cp",
         ),
+        (add_vm_without_machine, "1 VM on lon1 belongs to no resource and has no machine (v)"),
         (lambda _: None, ""),
     ],
 )
