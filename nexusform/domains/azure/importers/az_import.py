@@ -21,7 +21,9 @@ from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import group_by
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import extract_name, extract_resource_group
+from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_recorded_nodes import (
     NO_NODES,
     RecordedNodes,
@@ -741,8 +743,29 @@ def build_site_note(site: AzSite, managed: AbstractSet[Reference] | None = None)
         **build_site_resources_note(inventory.supplies),
         **build_listing_note(listing),
         **subscription,
-        **build_unread_note(inventory.unread),
+        **build_unread_note((*inventory.unread, *_find_missing_lists(site))),
     }
+
+
+def _find_missing_lists(site: AzSite) -> Iterator[UnreadFact]:
+    """Yield the facts about workloads without a complete list on a site with machines.
+
+    A state has no warnings, so later answers from it depend on them.
+    """
+    inventory = site.inventory
+    if not inventory.machines:
+        return
+    missing = {
+        plural: "there is no complete list"
+        for kind, (plural, _) in WORKLOAD_KINDS.items()
+        if kind not in inventory.listed_kinds
+    }
+    if not all(cluster.has_node_list for cluster in inventory.clusters):
+        missing["nodes"] = "those of a cluster are not listed"
+    for noun, reason in missing.items():
+        # As VMs of unknown size, they take capacity, and the platform places others after them.
+        for influence in (Influence.ORDER, Influence.CAPACITY):
+            yield UnreadFact("site", site.name, noun, "", 0, influence, reason=reason)
 
 
 def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:

@@ -157,14 +157,24 @@ def test_recorded_unread_facts_are_no_change_of_the_next_refresh(
 
 
 @pytest.mark.of_domains("whatif")
-def test_simulation_of_a_plan_names_missing_lists(capfd: pytest.CaptureFixture[str]) -> None:
+def test_simulation_names_missing_lists(capfd: pytest.CaptureFixture[str]) -> None:
     Path("export/virtual_machines.json").unlink()
     import_site(capfd)
+    fact = "virtual machines of site dev08-0a105e4eb74b; the order of VMs is uncertain"
+    assert fact in run(capfd, "simulate", "capacity")
+    grow()
+    _, text = plan(capfd, "-refresh=false")
+    assert fact in text
     plan(capfd)
     document = "simulate", "capacity", "-plan=p.nfplan", "-report=json:a.json"
     assert "their capacity counts as free" in run(capfd, *document)
-    [warning] = json.loads(Path("a.json").read_text())["warnings"]
-    assert "no complete list of virtual machines" in warning
+    incomplete, unread = json.loads(Path("a.json").read_text())["warnings"]
+    assert "no complete list of virtual machines" in incomplete
+    assert fact in unread
+    # A complete list removes the fact.
+    Path("export/virtual_machines.json").write_text("[]")
+    run(capfd, "apply", "-refresh-only", "-auto-approve")
+    assert "virtual machines of site" not in run(capfd, "simulate", "capacity")
 
 
 def test_unread_field_makes_the_plan_after_an_import_uncertain(
