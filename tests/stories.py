@@ -1,7 +1,7 @@
 """Selection of stories: all of them, or the share of the README's test command.
 
-A story is a test of whole commands on a simulated platform, backend or CI server. Stories take half
-of the time of all tests.
+A story is a test of whole commands: on a simulated platform, backend or CI server, or on hostile
+input. Stories take more than half of the time of all tests.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pytest
 
-# Folders, and files of jobs on a simulated GitHub or GitLab.
+# Folders and files. In `docs` they run the commands of pages, and jobs on a simulated GitHub or
+# GitLab; in `trust` they run commands on hostile input; `module_packages` has servers of modules.
 STORIES: Final = (
     "tests/contracts/",
     "tests/docs/test_ci.py",
     "tests/docs/test_github_recipe.py",
     "tests/docs/test_installation.py",
     "tests/docs/test_recipes.py",
+    "tests/docs/test_tutorial.py",
     "tests/docs/test_two_pull_requests.py",
-    "tests/domains/azure/providers/",
-    "tests/domains/azure/workflow/",
+    "tests/domains/azure/",
     "tests/domains/hub/",
+    "tests/domains/remote_state/",
     "tests/domains/sites/",
+    "tests/domains/vnf/providers/",
+    "tests/trust/",
+    "tests/workflow/module_packages/",
 )
 
 
