@@ -272,26 +272,31 @@ def test_client_ends_in_time_with_an_error(
         monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "server.pem"))
         monkeypatch.setattr("azure.identity.DefaultAzureCredential", FakeCredential)
-        # tracing takes as long as the rest.
-        if answer in LARGE:
-            tracemalloc.start()
-        begun = time.monotonic()
-        try:
-            with (
-                suppress(StopIteration, HubProblem)
-                if (answer, client) in WELL_FORMED
-                else pytest.raises(PROBLEMS) as raised
-            ):
-                CLIENTS[client](address, tmp_path)
-        finally:
-            # 0 without tracing.
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            # connections left open by SDKs belong to this test.
-            gc.collect()
-            # Otherwise each parse of a later test would count the frozen objects.
-            gc.unfreeze()
-        assert time.monotonic() - begun < PATIENCE
+        # Threads abandoned by earlier tests may read the rest of their answers meanwhile, so a call
+        # that takes too much memory is measured again.
+        for _ in range(2):
+            # tracing takes as long as the rest.
+            if answer in LARGE:
+                tracemalloc.start()
+            begun = time.monotonic()
+            try:
+                with (
+                    suppress(StopIteration, HubProblem)
+                    if (answer, client) in WELL_FORMED
+                    else pytest.raises(PROBLEMS) as raised
+                ):
+                    CLIENTS[client](address, tmp_path)
+            finally:
+                # 0 without tracing.
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                # connections left open by SDKs belong to this test.
+                gc.collect()
+                # Otherwise each parse of a later test would count the frozen objects.
+                gc.unfreeze()
+            assert time.monotonic() - begun < PATIENCE
+            if peak < MEMORY:
+                break
         assert peak < MEMORY
         said = str(raised.value) if raised is not None else ""
         assert "canary" not in said
