@@ -59,8 +59,8 @@ class PoolPlacementSession:
         # The VM number of `_text`.
         self._number: int | str | None = None
         self._is_sample = is_sample
-        # The number drawn for that VM.
-        self._drawn_number = 0
+        # The numbers drawn for that VM: for racks and for machines.
+        self._rack_number = self._machine_number = 0
         self._encoded_rack_names = ledger.site.encoded_rack_names
         self._encoded_machine_names = ledger.site.encoded_machine_names
         self._usage = usage = rules.usage
@@ -143,11 +143,11 @@ class PoolPlacementSession:
         `number` is the VM's number, or its for_each key.
         """
         if number != self._number:
-            # It sets `_text` and, in a sample, `_drawn_number`.
+            # It sets `_text` and, in a sample, the drawn numbers.
             self._start_tie_break_for_vm(number)
         # A repetition of the plan with other ties: a number drawn for the VM decides.
         if self._is_sample:
-            return tie_break.select_tied_rack(self._drawn_number, len(tied))
+            return self._rack_number % len(tied)
         return tie_break.find_lowest_digest(self._text, self._encoded_rack_names, tied)
 
     def _select_machine(self, number: int | str, tied: list[int]) -> int:
@@ -156,20 +156,20 @@ class PoolPlacementSession:
         `number` is the VM's number, or its for_each key.
         """
         if number != self._number:
-            # It sets `_text` and, in a sample, `_drawn_number`.
+            # It sets `_text` and, in a sample, the drawn numbers.
             self._start_tie_break_for_vm(number)
         # A repetition of the plan with other ties: a number drawn for the VM decides.
         if self._is_sample:
-            return tie_break.select_tied_machine(self._drawn_number, len(tied))
+            return self._machine_number % len(tied)
         return tie_break.find_lowest_digest(self._text, self._encoded_machine_names, tied)
 
     def _start_tie_break_for_vm(self, number: int | str) -> None:
-        """Set the text of the VM that decides ties, and in a sample the number drawn for the VM."""
+        """Set the text of the VM that decides ties, and in a sample the numbers drawn for it."""
         self._number = number
         self._text = self._start.copy()
         self._text.update(f"{number}|".encode())
         if self._is_sample:
-            self._drawn_number = tie_break.draw_sample_number(self._text)
+            self._rack_number, self._machine_number = tie_break.draw_sample_numbers(self._text)
 
     def _open_queue(self, rack: int) -> CandidateQueue:
         """Open the queue of a rack's machines for the rest of the session."""

@@ -5,10 +5,13 @@ A sample draws one digest per VM instead, and indexes the candidates with it.
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from struct import Struct
 
 from nexusform.scheduling.racks.vms import VmName
 
 DIGEST_BYTES = 8
+# The upper and the lower half of a digest.
+_NUMBERS = Struct(">II")
 
 
 def format_vm_text(vm: VmName) -> bytes:
@@ -39,30 +42,13 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
     return text.digest()
 
 
-def draw_number_of_text(seed: bytes, vm_text: bytes) -> int:
-    """Return the random number (64 bits) of a VM in a sample, from the texts of both."""
-    return draw_sample_number(blake2b(seed + vm_text, digest_size=DIGEST_BYTES))
+def draw_sample_numbers(vm_text: blake2b) -> tuple[int, int]:
+    """Return two random numbers of a VM in a sample, from its digest: for racks and for machines.
 
-
-def draw_sample_number(vm_text: blake2b) -> int:
-    """Return the random number (64 bits) of a VM in a sample, from its digest."""
-    return int.from_bytes(vm_text.digest(), "big")
-
-
-def select_tied_rack(drawn_number: int, count: int) -> int:
-    """Select one of `count` tied racks, and return its position.
-
-    The lower 32 bits of the drawn number decide.
+    Each has 32 bits. Of N tied racks or machines, the one at position `number % N` is chosen.
     """
-    return (drawn_number & 0xFFFFFFFF) % count
-
-
-def select_tied_machine(drawn_number: int, count: int) -> int:
-    """Select one of `count` tied machines, and return its position.
-
-    The upper 32 bits of the drawn number decide.
-    """
-    return (drawn_number >> 32) % count
+    machine_number, rack_number = _NUMBERS.unpack(vm_text.digest())
+    return rack_number, machine_number
 
 
 def break_rack_tie(
@@ -74,7 +60,7 @@ def break_rack_tie(
     decides.
     """
     if is_sample:
-        return select_tied_rack(draw_sample_number(vm_text), len(tied))
+        return draw_sample_numbers(vm_text)[0] % len(tied)
     return find_lowest_digest(vm_text, names, tied)
 
 
@@ -86,7 +72,7 @@ def break_machine_tie(
     Like `break_rack_tie`.
     """
     if is_sample:
-        return select_tied_machine(draw_sample_number(vm_text), len(tied))
+        return draw_sample_numbers(vm_text)[1] % len(tied)
     return find_lowest_digest(vm_text, names, tied)
 
 

@@ -8,7 +8,7 @@ plan's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -182,7 +182,7 @@ def repeat_with_samples(
     }
     sample_matches = _SampleMatches(demands, planned)
     unknown_cells = _UnknownCells(base, operations, demands)
-    unknown_cells.add_run_outcome(planned)
+    unknown_cells.add_run([planned[token] for token in demands])
     outcomes = []
     fits: list[bool] = []
     # Fewer runs report no ties, so none are collected.
@@ -191,20 +191,20 @@ def repeat_with_samples(
     is_plain = len(operations) == len(demands) and is_independent_of_names(base, demands.values())
     # Outcomes of tables have no cells.
     has_tables = is_plain and not keep_outcomes and _has_small_pools(demands)
-    plain_samples = _build_plain_samples(base, demands) if has_tables else None
+    plain_samples = _build_plain_samples(base, demands.values()) if has_tables else None
     for seed in range(first, first + runs):
-        outcome = (
-            run_operations(
+        if plain_samples is None:
+            outcome = run_operations(
                 base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines
             )
-            if plain_samples is None
-            else plain_samples.run(seed)
-        )
-        fits.append(None not in outcome.values())
-        sample_matches.add_run(outcome)
-        unknown_cells.add_run_outcome(outcome)
-        if keep_outcomes:
-            outcomes.append(outcome)
+            placements = [outcome[token] for token in demands]
+            if keep_outcomes:
+                outcomes.append(outcome)
+        else:
+            placements = plain_samples.run(seed)
+        fits.append(None not in placements)
+        sample_matches.add_run(placements)
+        unknown_cells.add_run(placements)
         on_progress(len(fits))
     matches = sample_matches.compare_vms()
     pools = sample_matches.compute_pool_certainties(matches, runs)
@@ -236,7 +236,7 @@ def _has_small_pools(demands: Mapping[Token, Demand]) -> bool:
     return len(demands) <= MAX_PLAIN_POOL_SIZE * len(pools)
 
 
-def _build_plain_samples(base: RackScheduler, demands: Mapping[Token, Demand]) -> PlainSamples:
+def _build_plain_samples(base: RackScheduler, demands: Iterable[Demand]) -> PlainSamples:
     """Return tables for all samples of VMs placed one after the other."""
     from nexusform.scheduling.racks.uncertainty.plain_samples import PlainSamples
 
@@ -275,15 +275,18 @@ class _UnknownCells:
                     operation.sku
                 )
 
-    def add_run_outcome(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Record the SKUs placed by one run on each of the machines with unknown cells."""
+    def add_run(self, placements: Sequence[Placement | None]) -> None:
+        """Record the SKUs placed by one run on each of the machines with unknown cells.
+
+        Placements are in the order of the demands.
+        """
         # All cells are known.
         if not self._machines:
             return
         added_skus: dict[str, list[VmSku]] = {}
-        for token, placement in outcome.items():
+        for demand, placement in zip(self._demands.values(), placements, strict=True):
             if placement is not None and placement.machine in self._added_skus:
-                added_skus.setdefault(placement.machine, []).append(self._demands[token].sku)
+                added_skus.setdefault(placement.machine, []).append(demand.sku)
         for machine, skus in added_skus.items():
             self._added_skus[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
 
@@ -339,58 +342,62 @@ class _SampleMatches:
             token: placement for token, placement in planned.items() if placement is not None
         }
         # Of each run, in the order of `demands`.
-        self._placements_by_run: list[tuple[Placement | None, ...]] = []
+        self._placements_by_run: list[Sequence[Placement | None]] = []
         # VMs in the plan, by pool and rack.
-        self._planned_counts = self._count_per_rack(self._planned)
+        self._planned_counts: dict[PoolId, Counter[str]] = {}
+        for token, pool in self._pool_by_token.items():
+            counts = self._planned_counts.setdefault(pool, Counter())
+            if token in self._planned:
+                counts[self._planned[token].rack] += 1
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
-        self._same_counts: dict[PoolId, Counter[str]] = {
-            pool: Counter() for pool in self._planned_counts
-        }
+        self._same_counts: dict[PoolId, Counter[str]] = {}
         # By pool and rack.
         self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
 
-    def _count_per_rack(
-        self, outcome: Mapping[Token, Placement | None]
-    ) -> dict[PoolId, dict[str, int]]:
-        """Count the VMs of each pool per rack."""
-        counts: dict[PoolId, dict[str, int]] = {}
-        for token, placement in outcome.items():
-            tally = counts.setdefault(self._pool_by_token[token], {})
-            if placement is not None:
-                tally[placement.rack] = tally.get(placement.rack, 0) + 1
-        return counts
-
-    def add_run(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Add the placements of one run, and compare its counts with the plan."""
-        self._placements_by_run.append(tuple([outcome[token] for token in self._pool_by_token]))
-        counts_in_run = self._count_per_rack(outcome)
-        for pool, planned_counts in self._planned_counts.items():  # VMs per rack
-            pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
-            same_counts = self._same_counts[pool]
-            for rack, planned_count in planned_counts.items():
-                count_in_run = pool_counts.get(rack, 0)
-                if count_in_run == planned_count:
-                    same_counts[rack] += 1
-                else:
-                    self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
+    def add_run(self, placements: Sequence[Placement | None]) -> None:
+        """Add the placements of one run, in the order of the demands."""
+        self._placements_by_run.append(placements)
 
     def compare_vms(self) -> dict[Token, _VmMatches]:
-        """Compare the placements of each planned VM in all runs with the plan."""
+        """Compare all runs with the plan, and return the matches of each planned VM."""
         matches: dict[Token, _VmMatches] = {}
+        # The racks of each VM in all runs, by pool; None where the VM did not fit.
+        racks_by_pool: dict[PoolId, list[list[str | None]]] = {
+            pool: [] for pool in self._planned_counts
+        }
         columns = zip(*self._placements_by_run, strict=True)
-        for token, placements in zip(self._pool_by_token, columns, strict=True):
+        for (token, pool), placements in zip(self._pool_by_token.items(), columns, strict=True):
+            racks = [None if placement is None else placement.rack for placement in placements]
+            racks_by_pool[pool].append(racks)
             planned = self._planned.get(token)
             if planned is None:
                 continue
-            racks = [placement.rack for placement in placements if placement is not None]
             machines = [placement.machine for placement in placements if placement is not None]
             matches[token] = _VmMatches(
                 racks.count(planned.rack),
                 machines.count(planned.machine),
-                len({planned.rack, *racks}),
+                len({planned.rack, *racks} - {None}),
                 len({planned.machine, *machines}),
             )
+        for pool, columns_of_pool in racks_by_pool.items():
+            self._compare_counts(pool, columns_of_pool)
         return matches
+
+    def _compare_counts(self, pool: PoolId, racks_by_vm: Sequence[Sequence[str | None]]) -> None:
+        """Compare the numbers of a pool's VMs per rack in each run with the plan."""
+        same_counts = self._same_counts[pool] = Counter()
+        # Many runs have the same racks.
+        for racks, runs in Counter(zip(*racks_by_vm, strict=True)).items():
+            # Quicker than a Counter of few items.
+            counts_in_run: dict[str | None, int] = {}
+            for rack in racks:
+                counts_in_run[rack] = counts_in_run.get(rack, 0) + 1
+            for rack, planned_count in self._planned_counts[pool].items():
+                count_in_run = counts_in_run.get(rack, 0)
+                if count_in_run == planned_count:
+                    same_counts[rack] += runs
+                else:
+                    self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
     def compute_vm_certainties(
         self, matches: Mapping[Token, _VmMatches], runs: int

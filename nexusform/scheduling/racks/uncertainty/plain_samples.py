@@ -9,10 +9,14 @@ session.py, for the keys of the Nexus profile: tests compare both on random site
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks import demand_rules
+from nexusform.scheduling.racks.layout import NO_VMS, OwnerVmCounts
 from nexusform.scheduling.racks.rule import RankedItemKind
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CapacitySteps
@@ -35,9 +39,11 @@ _BITS_BY_BYTE: Final = tuple(
 # A bitset of more is halved before its bytes are counted.
 _FEW_BITS: Final = 32
 _PoolId: TypeAlias = tuple[str, str]
+# The rack and machine of a placed VM, the bit of the machine, and whether the VM is extra-large.
+_PlacedVm: TypeAlias = tuple[int, int, int, bool]
 
 
-class _Row(NamedTuple):
+class _Row(Struct, frozen=True):
     """One VM to place.
 
     `text` is that of the VM in digests. `owner` and `pool` are numbers of this module, and
@@ -45,7 +51,6 @@ class _Row(NamedTuple):
     adds to the level of its machine, apart from the capacity, and of its rack.
     """
 
-    token: Hashable
     text: bytes
     owner: int
     pool: int
@@ -93,10 +98,11 @@ class _Bitsets:
         target.add(bit, new_level)
 
 
-class _OwnerCounts:
-    """VMs of a cluster: per machine, per rack, and extra-large ones per machine.
+class _Tables:
+    """VMs of a cluster or pool: per machine, per rack, and extra-large ones per machine.
 
-    `machine_bits` are the machines with VMs of the cluster, by rack, and `rack_bits` their racks.
+    `machine_bits` are the machines with these VMs, by rack. `rack_bits` are the racks of VMs that
+    existed before the sample.
     """
 
     __slots__ = ("extra_large", "machine_bits", "machines", "rack_bits", "racks")
@@ -107,44 +113,65 @@ class _OwnerCounts:
         racks: dict[int, int],
         extra_large: dict[int, int],
         machine_bits: dict[int, int],
-        rack_bits: int,
     ) -> None:
         self.machines = machines
         self.racks = racks
         self.extra_large = extra_large
         self.machine_bits = machine_bits
-        self.rack_bits = rack_bits
+        self.rack_bits = _build_bits(racks)
 
-    def copy(self) -> _OwnerCounts:
+    def copy(self) -> _Tables:
         """Return an independent copy."""
-        return _OwnerCounts(
+        return _Tables(
             self.machines.copy(),
             self.racks.copy(),
             self.extra_large.copy(),
             self.machine_bits.copy(),
-            self.rack_bits,
         )
 
+    def count(self, vm: _PlacedVm) -> None:
+        """Count one more VM."""
+        rack, machine, bit, is_extra_large = vm
+        self.machines[machine] = self.machines.get(machine, 0) + 1
+        self.racks[rack] = self.racks.get(rack, 0) + 1
+        self.machine_bits[rack] = self.machine_bits.get(rack, 0) | bit
+        if is_extra_large:
+            self.extra_large[machine] = self.extra_large.get(machine, 0) + 1
 
-class _PoolCounts:
-    """VMs of a pool, per machine and per rack; `rack_bits` are its racks."""
 
-    __slots__ = ("machines", "rack_bits", "racks")
+class _Counts:
+    """VMs of a cluster or pool in a sample; `rack_bits` are their racks.
 
-    def __init__(self, machines: dict[int, int], racks: dict[int, int], rack_bits: int) -> None:
-        self.machines = machines
-        self.racks = racks
-        self.rack_bits = rack_bits
+    A cluster with fewer VMs than racks needs no tables: no VM shares a rack with another one. So
+    placed VMs are counted when the tables are read.
+    """
 
-    def copy(self) -> _PoolCounts:
-        """Return an independent copy."""
-        return _PoolCounts(self.machines.copy(), self.racks.copy(), self.rack_bits)
+    __slots__ = ("_is_copied", "_tables", "placed_vms", "rack_bits")
+
+    def __init__(self, tables: _Tables) -> None:
+        """Start with the tables of the existing VMs, which all samples share."""
+        self._tables = tables
+        self._is_copied = False
+        self.rack_bits = tables.rack_bits
+        # Those that are not counted yet.
+        self.placed_vms: list[_PlacedVm] = []
+
+    def count_tables(self) -> _Tables:
+        """Return the tables with all VMs placed so far."""
+        if self.placed_vms:
+            if not self._is_copied:
+                self._tables = self._tables.copy()
+                self._is_copied = True
+            for vm in self.placed_vms:
+                self._tables.count(vm)
+            self.placed_vms.clear()
+        return self._tables
 
 
 class PlainSamples:
     """Samples of VMs that are placed one after the other, independent of names."""
 
-    def __init__(self, base: RackScheduler, demands: Mapping[Hashable, Demand]) -> None:
+    def __init__(self, base: RackScheduler, demands: Iterable[Demand]) -> None:
         """Build the tables of the situation before the first VM."""
         ledger = base.copy_ledger()
         site = ledger.site
@@ -159,9 +186,7 @@ class PlainSamples:
         owners: dict[str, int] = {}
         pools: dict[_PoolId, int] = {}
         self._closed_racks: dict[PlacementConstraints, int] = {}
-        self.rows = [
-            self._build_row(token, demand, owners, pools) for token, demand in demands.items()
-        ]
+        self.rows = [self._build_row(demand, owners, pools) for demand in demands]
         self.levels = [
             memory << _MEMORY_SHIFT | capacity
             for memory, capacity in zip(ledger.memory, ledger.capacities, strict=True)
@@ -174,8 +199,8 @@ class PlainSamples:
         ]
         for rack, level in enumerate(self.rack_levels):
             self.racks.add(1 << rack, level)
-        self.owners = [self._build_owner_counts(owner) for owner in owners]
-        self.pools = [self._build_pool_counts(pool) for pool in pools]
+        self.owners = [self._build_tables(ledger.clusters.get(owner, NO_VMS)) for owner in owners]
+        self.pools = [self._build_tables(ledger.pools.get(pool, NO_VMS)) for pool in pools]
         # The tied machines of all samples, by pool and rack, as bits.
         self.ties = [[0] * len(site.rack_name) for _ in pools]
         self._pool_numbers = pools
@@ -185,14 +210,11 @@ class PlainSamples:
             None,
         ]
 
-    def _build_row(
-        self, token: Hashable, demand: Demand, owners: dict[str, int], pools: dict[_PoolId, int]
-    ) -> _Row:
+    def _build_row(self, demand: Demand, owners: dict[str, int], pools: dict[_PoolId, int]) -> _Row:
         """Build the row of a VM, and number its cluster and pool."""
         vm = demand.vm
         shape = self.site.get_shape(demand.sku)
         return _Row(
-            token,
             tie_break.format_vm_text(vm),
             owners.setdefault(vm.owner, len(owners)),
             pools.setdefault((vm.owner, vm.pool), len(pools)),
@@ -230,36 +252,20 @@ class PlainSamples:
             sides[has_extra_large].add(self.bits[machine], self.levels[machine])
         return sides
 
-    def _build_owner_counts(self, owner: str) -> _OwnerCounts:
-        """Count the existing VMs of a cluster."""
-        existing = self.ledger.clusters.get(owner)
-        if existing is None:
-            return _OwnerCounts({}, {}, {}, {}, 0)
+    def _build_tables(self, existing: OwnerVmCounts) -> _Tables:
+        """Build the tables of the existing VMs of a cluster or pool."""
         machine_bits: dict[int, int] = {}
         for machine in existing.machines:
             rack = self.site.rack_by_machine[machine]
             machine_bits[rack] = machine_bits.get(rack, 0) | self.bits[machine]
-        return _OwnerCounts(
-            dict(existing.machines),
-            dict(existing.racks),
-            dict(existing.extra_large),
-            machine_bits,
-            _build_bits(existing.racks),
+        return _Tables(
+            dict(existing.machines), dict(existing.racks), dict(existing.extra_large), machine_bits
         )
 
-    def _build_pool_counts(self, pool: _PoolId) -> _PoolCounts:
-        """Count the existing VMs of a pool."""
-        existing = self.ledger.pools.get(pool)
-        if existing is None:
-            return _PoolCounts({}, {}, 0)
-        return _PoolCounts(
-            dict(existing.machines), dict(existing.racks), _build_bits(existing.racks)
-        )
-
-    def run(self, seed: int) -> dict[Hashable, Placement | None]:
-        """Return the placement of each VM in a sample, without cells; None if it does not fit."""
+    def run(self, seed: int) -> list[Placement | None]:
+        """Return the placements of all VMs in a sample, without cells; None if one does not fit."""
         sample = _Sample(self, seed)
-        return {row.token: self._placements[sample.place(row)] for row in self.rows}
+        return [self._placements[sample.place(row)] for row in self.rows]
 
     def get_tied_machines(self, pool: _PoolId) -> Sequence[int]:
         """Return the machines tied for a pool in any sample so far, as bits of each rack."""
@@ -274,27 +280,32 @@ def _build_bits(items: Iterable[int]) -> int:
     return bits
 
 
-def _select_bit(bits: int, position: int) -> int:
-    """Return the number of the set bit at a position, counted from the lowest one."""
+def _select_bit(bits: int, number: int) -> int:
+    """Select a set bit by a drawn number, and return its position among all bits."""
+    count = bits.bit_count()
+    if count == 1:
+        return bits.bit_length() - 1
+    # The number of set bits below the selected one.
+    skipped = number % count
     first = 0
     width = bits.bit_length()
     while width > _FEW_BITS:
         half = width >> 1
         lower_bits = bits & (1 << half) - 1
         count = lower_bits.bit_count()
-        if position < count:
+        if skipped < count:
             bits = lower_bits
             width = half
         else:
-            position -= count
+            skipped -= count
             bits >>= half
             first += half
             width -= half
-    while position >= (count := len(_BITS_BY_BYTE[bits & 255])):
-        position -= count
+    while skipped >= (count := len(_BITS_BY_BYTE[bits & 255])):
+        skipped -= count
         bits >>= 8
         first += 8
-    return first + _BITS_BY_BYTE[bits & 255][position]
+    return first + _BITS_BY_BYTE[bits & 255][skipped]
 
 
 class _Sample:
@@ -309,9 +320,9 @@ class _Sample:
         self._rack_levels = samples.rack_levels.copy()
         self._racks = samples.racks.copy()
         self._sides = [(plain.copy(), shared.copy()) for plain, shared in samples.sides]
-        # Copied at the first VM of a cluster or pool.
-        self._owners: dict[int, _OwnerCounts] = {}
-        self._pools: dict[int, _PoolCounts] = {}
+        # From the first VM of a cluster or pool on.
+        self._owners: dict[int, _Counts] = {}
+        self._pools: dict[int, _Counts] = {}
         # By SKU: racks without a machine for one more VM, as bits.
         self._full_racks: dict[int, int] = {}
 
@@ -319,41 +330,27 @@ class _Sample:
         """Place a VM, and return its machine; _NOWHERE if it does not fit."""
         owner = self._owners.get(row.owner)
         if owner is None:
-            owner = self._owners[row.owner] = self._samples.owners[row.owner].copy()
+            owner = self._owners[row.owner] = _Counts(self._samples.owners[row.owner])
         pool = self._pools.get(row.pool)
         if pool is None:
-            pool = self._pools[row.pool] = self._samples.pools[row.pool].copy()
+            pool = self._pools[row.pool] = _Counts(self._samples.pools[row.pool])
         closed_racks = row.closed_racks | self._full_racks.get(row.shape, 0)
-        # Drawn at the first tie.
-        drawn_number: int | None = None
-        while True:
-            racks = self._find_tied_racks(closed_racks, owner, pool)
-            if not racks:
-                return _NOWHERE
-            position = 0
-            count = racks.bit_count()
-            if count > 1:
-                if drawn_number is None:
-                    drawn_number = tie_break.draw_number_of_text(self._seed, row.text)
-                position = tie_break.select_tied_rack(drawn_number, count)
-            rack = _select_bit(racks, position)
-            machines = self._find_tied_machines(row, rack, owner, pool)
-            if machines:
-                break
+        rack_number, machine_number = tie_break.draw_sample_numbers(
+            blake2b(self._seed + row.text, digest_size=tie_break.DIGEST_BYTES)
+        )
+        while racks := self._find_tied_racks(closed_racks, owner, pool):
+            rack = _select_bit(racks, rack_number)
+            if machines := self._find_tied_machines(row, rack, owner, pool):
+                self._samples.ties[row.pool][rack] |= machines
+                position = _select_bit(machines, machine_number)
+                machine = self._samples.site.machines_by_rack[rack][position]
+                self._count(row, rack, machine, owner, pool)
+                return machine
             closed_racks |= 1 << rack
             self._full_racks[row.shape] = self._full_racks.get(row.shape, 0) | 1 << rack
-        self._samples.ties[row.pool][rack] |= machines
-        position = 0
-        count = machines.bit_count()
-        if count > 1:
-            if drawn_number is None:
-                drawn_number = tie_break.draw_number_of_text(self._seed, row.text)
-            position = tie_break.select_tied_machine(drawn_number, count)
-        machine = self._samples.site.machines_by_rack[rack][_select_bit(machines, position)]
-        self._count(row, rack, machine, owner, pool)
-        return machine
+        return _NOWHERE
 
-    def _find_tied_racks(self, closed_racks: int, owner: _OwnerCounts, pool: _PoolCounts) -> int:
+    def _find_tied_racks(self, closed_racks: int, owner: _Counts, pool: _Counts) -> int:
         """Return the racks with the lowest keys, as bits."""
         counts = owner if self._samples.has_cluster_spread else pool
         open_racks = ~(closed_racks | counts.rack_bits)
@@ -362,19 +359,20 @@ class _Sample:
             racks = self._racks.bits[level] & open_racks
             if racks:
                 return racks
-        candidates = [rack for rack in counts.racks if not closed_racks >> rack & 1]
-        return self._find_lowest_counted_racks(candidates, owner, pool)
+        return self._find_lowest_counted_racks(closed_racks, owner, pool)
 
-    def _find_lowest_counted_racks(
-        self, candidates: Iterable[int], owner: _OwnerCounts, pool: _PoolCounts
-    ) -> int:
+    def _find_lowest_counted_racks(self, closed_racks: int, owner: _Counts, pool: _Counts) -> int:
         """Return the racks with the lowest keys among those with VMs of the pool or cluster."""
+        pool_racks = pool.count_tables().racks
+        owner_racks = owner.count_tables().racks if self._samples.has_cluster_spread else None
         lowest: tuple[int, ...] | None = None
         tied = 0
-        for rack in candidates:
-            key: tuple[int, ...] = (pool.racks.get(rack, 0), self._rack_levels[rack])
-            if self._samples.has_cluster_spread:
-                key = (owner.racks[rack], *key)
+        for rack in pool_racks if owner_racks is None else owner_racks:
+            if closed_racks >> rack & 1:
+                continue
+            key: tuple[int, ...] = (pool_racks.get(rack, 0), self._rack_levels[rack])
+            if owner_racks is not None:
+                key = (owner_racks[rack], *key)
             if lowest is None or key < lowest:
                 lowest = key
                 tied = 1 << rack
@@ -382,12 +380,12 @@ class _Sample:
                 tied |= 1 << rack
         return tied
 
-    def _find_tied_machines(
-        self, row: _Row, rack: int, owner: _OwnerCounts, pool: _PoolCounts
-    ) -> int:
+    def _find_tied_machines(self, row: _Row, rack: int, owner: _Counts, pool: _Counts) -> int:
         """Return the machines of a rack with the lowest keys, as bits."""
         # Machines with VMs of the cluster have higher keys.
-        own_machines = owner.machine_bits.get(rack, 0)
+        own_machines = 0
+        if owner.rack_bits >> rack & 1:
+            own_machines = owner.count_tables().machine_bits[rack]
         memory, machines = _find_lowest_machines(self._sides[rack][0], row, ~own_machines)
         shared = self._sides[rack][1]
         if shared.levels:
@@ -397,12 +395,16 @@ class _Sample:
                 machines = shared_machines
             elif shared_memory == memory:
                 machines |= shared_machines
-        return machines or self._find_tied_own_machines(row, own_machines, rack, owner, pool)
+        if machines or not own_machines:
+            return machines
+        return self._find_tied_own_machines(row, own_machines, rack, owner, pool)
 
     def _find_tied_own_machines(
-        self, row: _Row, own_machines: int, rack: int, owner: _OwnerCounts, pool: _PoolCounts
+        self, row: _Row, own_machines: int, rack: int, owner: _Counts, pool: _Counts
     ) -> int:
         """Return the machines with the lowest keys among those with VMs of the cluster."""
+        owner_tables = owner.count_tables()
+        pool_tables = pool.count_tables()
         lowest: tuple[int, ...] | None = None
         tied = 0
         while own_machines:
@@ -414,10 +416,10 @@ class _Sample:
                 continue
             if not self._samples.site.is_open[machine]:
                 continue
-            has_others = self._extra_large[machine] > owner.extra_large.get(machine, 0)
+            has_others = self._extra_large[machine] > owner_tables.extra_large.get(machine, 0)
             key = (
-                owner.machines[machine],
-                pool.machines.get(machine, 0),
+                owner_tables.machines[machine],
+                pool_tables.machines.get(machine, 0),
                 int(row.is_extra_large and not has_others),
                 level >> _MEMORY_SHIFT,
             )
@@ -428,12 +430,13 @@ class _Sample:
                 tied |= bit
         return tied
 
-    def _count(
-        self, row: _Row, rack: int, machine: int, owner: _OwnerCounts, pool: _PoolCounts
-    ) -> None:
+    def _count(self, row: _Row, rack: int, machine: int, owner: _Counts, pool: _Counts) -> None:
         """Count a VM on its machine and rack."""
         sides = self._sides[rack]
-        side = sides[self._extra_large[machine] > 0]
+        side = target = sides[self._extra_large[machine] > 0]
+        if row.is_extra_large:
+            target = sides[True]
+            self._extra_large[machine] += 1
         bit = self._samples.bits[machine]
         level = self._levels[machine]
         capacity = level & _CAPACITY_MASK
@@ -441,22 +444,16 @@ class _Sample:
         assert step is not None
         new_level = level + row.machine_step + step.capacity - capacity
         self._levels[machine] = new_level
-        if row.is_extra_large:
-            self._extra_large[machine] += 1
-            owner.extra_large[machine] = owner.extra_large.get(machine, 0) + 1
-            side.move(bit, level, sides[True], new_level)
-        else:
-            side.move(bit, level, side, new_level)
+        side.move(bit, level, target, new_level)
         rack_bit = 1 << rack
         rack_level = self._rack_levels[rack]
-        self._rack_levels[rack] = rack_level + row.rack_step
-        self._racks.move(rack_bit, rack_level, self._racks, rack_level + row.rack_step)
-        owner.machines[machine] = owner.machines.get(machine, 0) + 1
-        owner.machine_bits[rack] = owner.machine_bits.get(rack, 0) | bit
-        owner.racks[rack] = owner.racks.get(rack, 0) + 1
+        new_rack_level = rack_level + row.rack_step
+        self._rack_levels[rack] = new_rack_level
+        self._racks.move(rack_bit, rack_level, self._racks, new_rack_level)
+        vm = (rack, machine, bit, row.is_extra_large)
+        owner.placed_vms.append(vm)
         owner.rack_bits |= rack_bit
-        pool.machines[machine] = pool.machines.get(machine, 0) + 1
-        pool.racks[rack] = pool.racks.get(rack, 0) + 1
+        pool.placed_vms.append(vm)
         pool.rack_bits |= rack_bit
 
 
