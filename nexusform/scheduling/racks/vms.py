@@ -253,22 +253,25 @@ class PlacementConstraints(Struct, frozen=True):
     """Constraints of a pool (or a VM) for the placement rule besides its SKU.
 
     The arguments of the rules. `zones` None = all; `image` is the name of the VM's image, "" if
-    unknown. `platform_zone` and `platform_host` are requested of a platform that chooses the
-    machines; other sites ignore them. `unknown_request` is the fact of a request of it without a
-    known value, such as an image from a parameter. Pools pass their constraints as a whole, so a
-    new argument is one more field.
+    unknown, and `flavor` the name of its SKU, "" if it has only a size. `platform_zone` and
+    `platform_host` are requested of a platform that chooses the machines; other sites ignore them.
+    `unknown_request` is the fact of a request of it without a known value, such as an image from a
+    parameter. Pools pass their constraints as a whole, so a new argument is one more field.
     """
 
     zones: frozenset[str] | None = None
     hints: tuple[Hint, ...] = ()
     image: str = ""
+    flavor: str = ""
     platform_zone: str = ""
     platform_host: str = ""
     unknown_request: UnreadFact | None = None
 
     def remove_platform_requests(self) -> PlacementConstraints:
-        """Return the constraints without those of a platform: the image, its zone and its host."""
-        return replace(self, image="", platform_zone="", platform_host="", unknown_request=None)
+        """Return the constraints without those of a platform: image, flavor, zone and host."""
+        return replace(
+            self, image="", flavor="", platform_zone="", platform_host="", unknown_request=None
+        )
 
 
 NO_CONSTRAINTS = PlacementConstraints()

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from nexusform.domains.openstack.importers.capture_script import IMAGE
 from nexusform.domains.openstack.importers.openstack_tables import (
     DuplicateRowError,
@@ -17,23 +19,28 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     select_host_properties,
     select_image_requests,
 )
+from nexusform.domains.openstack.scheduling.nova_host_records import build_flavor
 
 
-def build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
+def read_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a flavor in the inventory.
 
-    Its disk includes the ephemeral one and the swap.
+    Its disk includes the ephemeral one and the swap. Raises ValueError.
     """
-    with name_file("flavors", str(row["name"])):
+    name = str(row["name"])
+    with name_file("flavors", name):
         swap = read_count(row, "swap")
-        return {
-            "vcpus": int(row["vcpus"]),
-            "memory_mib": int(row["ram"]),
+        values = {
+            "vcpus": row["vcpus"],
+            "memory_mib": row["ram"],
             # MiB of swap, rounded up.
             "disk_gib": int(row["disk"]) + read_count(row, "ephemeral") + -(-swap // 1024),
-            "root_disk_gib": int(row["disk"]),
+            "root_disk_gib": row["disk"],
             "properties": read_properties(row.get("properties") or row.get("extra_specs")),
         }
+        flavor = asdict(build_flavor(name, values))
+    del flavor["name"]
+    return flavor
 
 
 def index_images(tables: Tables) -> dict[str, dict[str, str]]:

@@ -3,9 +3,11 @@
 NUMA cells, PCI devices and supported instances are of the table compute_nodes of Nova.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import asdict
 
 from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.openstack.importers.capture_script import COMPUTE_NODES, INVENTORY, TRAITS
@@ -32,7 +34,12 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     read_properties,
     split_names,
 )
-from nexusform.domains.openstack.scheduling.nova_host_records import PCPU, VCPU
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    PCPU,
+    VCPU,
+    Resource,
+    build_host,
+)
 from nexusform.json_data.plain_data import get_mapping
 
 
@@ -112,24 +119,12 @@ def _iterate_resources(file: str, tables: Tables) -> Iterator[tuple[str, dict[st
 
     Raises ValueError.
     """
-    names = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
     for row in tables.get(file, []):
         resource_class = str(row["resource_class"])
+        figures = {name: row[name] for name in Resource.__struct_fields__}
         with name_file(file, resource_class):
-            figures = {name: _read_non_negative_figure(row, name) for name in names}
-        yield resource_class, figures
-
-
-def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
-    """Return a finite figure of 0 or more; only an allocation ratio keeps its fraction.
-
-    Raises ValueError.
-    """
-    figure = float(row[name])
-    is_divisor = name == "step_size"
-    if not math.isfinite(figure) or figure < 0 or (is_divisor and figure < 1):
-        raise ValueError(f"{name} is {row[name]}")
-    return figure if name == "allocation_ratio" else int(figure)
+            resource = msgspec.convert(figures, Resource, strict=False)
+        yield resource_class, asdict(resource)
 
 
 _UNKNOWN_DETAILS: Final[Mapping[str, Any]] = {
@@ -148,7 +143,10 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
     if hostname not in nodes:
         return _UNKNOWN_DETAILS
     with name_file(COMPUTE_NODES, hostname):
-        return _parse_host_details(nodes[hostname])
+        details = _parse_host_details(nodes[hostname])
+        # Its numbers are valid.
+        build_host(hostname, {"availability_zone": "", "resources": {}, **details})
+        return details
 
 
 def _parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:

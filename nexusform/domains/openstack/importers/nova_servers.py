@@ -16,7 +16,7 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     parse_flavor,
     select_image_requests,
 )
-from nexusform.domains.openstack.scheduling.nova_host_records import PCPU, Flavor
+from nexusform.domains.openstack.scheduling.nova_host_records import PCPU, Flavor, build_server
 
 # States of servers without a host.
 _ABSENT: Final = frozenset({"DELETED", "SHELVED_OFFLOADED"})
@@ -94,6 +94,8 @@ def iterate_servers(
         topology = tables.get(file)
         with name_file(file, str(row["name"])):
             cells = parse_server_topology(topology[0]) if topology else []
+            # Its numbers are valid.
+            build_server({"host": host, "numa_cells": cells})
         if request.numa.cells and not topology:
             unknown_cells.append(str(row["name"]))
         yield (

@@ -6,7 +6,7 @@ from typing import Any
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.openstack.importers.capture_script import COMMANDS, INVENTORY
-from nexusform.domains.openstack.importers.flavors_and_images import build_flavor, index_images
+from nexusform.domains.openstack.importers.flavors_and_images import index_images, read_flavor
 from nexusform.domains.openstack.importers.nova_hosts import add_hosts
 from nexusform.domains.openstack.importers.nova_servers import iterate_servers
 from nexusform.domains.openstack.importers.openstack_fields import MISSING_COLUMN
@@ -76,7 +76,7 @@ def _fill_from_tables(reading: OpenstackReading, tables: Tables) -> None:
     """
     for name, rows in tables.items():
         check_duplicate_rows(name, rows)
-    reading.flavors = {str(row["name"]): build_flavor(row) for row in tables["flavors"]}
+    reading.flavors = {str(row["name"]): read_flavor(row) for row in tables["flavors"]}
     reading.images = index_images(tables)
     reading.server_groups = _index_server_groups(tables)
     add_hosts(reading, tables)

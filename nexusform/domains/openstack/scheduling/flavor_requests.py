@@ -32,6 +32,7 @@ from nexusform.domains.openstack.scheduling.hardware_fit import (
 )
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
+    MAX_CPU,
     MEMORY,
     PCPU,
     VCPU,
@@ -47,8 +48,6 @@ _THREADS: Final = "hw:cpu_thread_policy"
 _PREFER: Final = "prefer"
 _EMULATOR: Final = "hw:emulator_threads_policy"
 _MASK: Final = "hw:cpu_dedicated_mask"
-# largest number of a CPU.
-_MAX_CPU: Final = 1 << 16
 _NODES: Final = "hw:numa_nodes"
 _CPUS = "hw:numa_cpus"
 _MEMORY = "hw:numa_mem"
@@ -522,7 +521,7 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
         exclusion, first, last = match.groups()
         numbers = range(int(first), int(last or first) + 1)
         # As in "3-1", or too large.
-        if not numbers or numbers[-1] > _MAX_CPU:
+        if not numbers or numbers[-1] > MAX_CPU:
             raise ValueError(_format_invalid_property(key, text))
         (excluded if exclusion else cpus).update(numbers)
     return frozenset(cpus - excluded)

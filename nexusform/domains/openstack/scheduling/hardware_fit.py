@@ -5,9 +5,9 @@ Source: nova/virt/hardware.py (numa_fit_instance_to_host) and nova/pci/stats.py 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, permutations
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 SMALL = -1
@@ -20,15 +20,19 @@ SHARED = "shared"
 REQUIRE = "require"
 ISOLATE = "isolate"
 _KIB: Final = 1024
+# Whole numbers in data are exact up to here.
+_MAX_COUNT: Final = 2**53
+Count = Annotated[int, Meta(ge=0, le=_MAX_COUNT)]
+Divisor = Annotated[int, Meta(ge=1, le=_MAX_COUNT)]
 
 
 class MemoryPages(Struct, frozen=True):
     """Memory pages of one size in a cell."""
 
-    size_kib: int
-    total: int
-    used: int = 0
-    reserved: int = 0
+    size_kib: Divisor
+    total: Count
+    used: Count = 0
+    reserved: Count = 0
 
     def can_fit(self, memory_mib: int, *, is_free: bool) -> bool:
         """Return whether memory fits in free pages (`is_free`), or else in all pages.
@@ -49,11 +53,11 @@ class HostCell(Struct, frozen=True):
     shared: frozenset[int]
     dedicated: frozenset[int]
     siblings: tuple[frozenset[int], ...]
-    memory_mib: int
+    memory_mib: Count
     pages: tuple[MemoryPages, ...]
     socket: int | None = None
-    used_vcpus: int = 0
-    used_memory_mib: int = 0
+    used_vcpus: Count = 0
+    used_memory_mib: Count = 0
     pinned: frozenset[int] = frozenset()
 
     @property
@@ -74,12 +78,13 @@ class GuestCell(Struct):
     are the CPUs of its dedicated vCPUs, `emulator_pins` the one of its emulator threads.
     """
 
-    id: int
-    vcpus: int
-    memory_mib: int
-    page_size: int | None = None
+    id: Count
+    vcpus: Count
+    memory_mib: Count
+    # Data has sizes; requests also have the negative constants.
+    page_size: Count | None = None
     pins: tuple[int, ...] = ()
-    dedicated_vcpus: int = 0
+    dedicated_vcpus: Count = 0
     emulator_pins: tuple[int, ...] = ()
 
     @property
@@ -386,7 +391,7 @@ class DevicePool(Struct, frozen=True):
     `numa_node` None: unknown.
     """
 
-    count: int
+    count: Count
     properties: Mapping[str, str]
     numa_node: int | None = None
 

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.openstack.scheduling.hardware_fit import DevicePool, GuestCell, HostCell
+from nexusform.domains.openstack.scheduling.hardware_fit import (
+    Count,
+    DevicePool,
+    Divisor,
+    GuestCell,
+    HostCell,
+)
 
 VCPU = "VCPU"
 PCPU = "PCPU"
 MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
+# Largest number of a CPU.
+MAX_CPU: Final = 1 << 16
 
 
 class Resource(Struct, frozen=True):
     """Inventory of one resource class of a resource provider in Placement."""
 
-    total: int
-    reserved: int = 0
-    allocation_ratio: float = 1.0
-    min_unit: int = 1
-    max_unit: int = 2**31 - 1
-    step_size: int = 1
+    total: Count
+    reserved: Count = 0
+    # The limit of Placement; it excludes infinity.
+    allocation_ratio: Annotated[float, Meta(ge=0, le=3.40282e38)] = 1.0
+    min_unit: Count = 1
+    max_unit: Count = 2**31 - 1
+    step_size: Divisor = 1
 
     @property
     def capacity(self) -> int:
@@ -86,13 +95,13 @@ class NovaServer(Struct, frozen=True):
 
     host: str
     name: str = ""
-    vcpus: int = 0
-    dedicated_vcpus: int = 0
-    memory_mib: int = 0
-    disk_gib: int = 0
+    vcpus: Count = 0
+    dedicated_vcpus: Count = 0
+    memory_mib: Count = 0
+    disk_gib: Count = 0
     flavor: str = ""
     numa_cells: tuple[GuestCell, ...] = ()
-    emulator_vcpus: int = 0
+    emulator_vcpus: Count = 0
     image: str = ""
     other_resources: Mapping[str, int] = field(default_factory=dict)
     unallocated: Mapping[str, int] = field(default_factory=dict)
@@ -111,11 +120,16 @@ class Flavor(Struct, frozen=True):
     """
 
     name: str
-    vcpus: int
-    memory_mib: int
-    disk_gib: int
+    vcpus: Count
+    memory_mib: Count
+    disk_gib: Count
     properties: Mapping[str, str] = field(default_factory=dict)
-    root_disk_gib: int = 0
+    root_disk_gib: Count = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if the root disk is larger than all disks."""
+        if self.root_disk_gib > self.disk_gib:
+            raise ValueError(f"root_disk_gib {self.root_disk_gib} exceeds {self.disk_gib}")
 
     @property
     def size(self) -> ServerSize:
@@ -158,6 +172,14 @@ def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
     return msgspec.convert({**values, "name": name, "numa_cells": cells}, NovaHost, strict=False)
 
 
+def build_flavor(name: str, values: Mapping[str, Any]) -> Flavor:
+    """Build a flavor from plain data.
+
+    Raises ValueError if it is invalid.
+    """
+    return msgspec.convert({**values, "name": name}, Flavor, strict=False)
+
+
 def build_server(values: Mapping[str, Any]) -> NovaServer:
     """Build a server from plain data.
 
@@ -183,4 +205,7 @@ def parse_cpus(text: str | None) -> Iterator[int]:
     """
     for part in split_list(text or ""):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        numbers = range(int(first), int(last or first) + 1)
+        if not numbers or numbers[-1] > MAX_CPU:
+            raise ValueError(f"{part} are no CPUs")
+        yield from numbers

@@ -7,9 +7,7 @@ of Placement 16.0.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from math import inf
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.openstack.scheduling.flavor_requests import (
@@ -41,6 +39,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     Flavor,
     NovaHost,
     NovaServer,
+    build_flavor,
     build_host,
     build_server,
     build_sku_name,
@@ -73,6 +72,7 @@ from nexusform.scheduling.racks.vms import (
     convert_to_gib,
 )
 
+_Record = TypeVar("_Record")
 COMPUTE: Final = "ComputeFilter"
 ANTI_AFFINITY: Final = "ServerGroupAntiAffinityFilter"
 AFFINITY: Final = "ServerGroupAffinityFilter"
@@ -187,14 +187,22 @@ class _NovaRules(NamedTuple):
     def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
         """Return a fact needed for the prediction of a VM that is not known, or None.
 
-        Such facts are a flavor or image without a known value, a PCI alias, a class of resources, a
-        filter not enabled in Nova, the NUMA cells and devices of hosts, the image, and the hosts
-        that support it.
+        Such facts are an unlisted flavor, a flavor or image without a known value, a PCI alias, a
+        class of resources, a filter not enabled in Nova, the NUMA cells and devices of hosts, the
+        image, and the hosts that support it.
         """
         if constraints.unknown_request is not None:
             return constraints.unknown_request
         request = self.get_request(sku)
         subject = ("flavor", sku.name)
+        flavor = constraints.flavor
+        if flavor and flavor not in self.flavors:
+            reason = (
+                f'The inventory has no flavor "{flavor}", and only its size is known: a flavor may '
+                "require traits, aggregates, NUMA cells or devices. Set vm_sku_name to the flavor "
+                "that Nova uses."
+            )
+            return _build_unread_fact(("flavor", flavor), "properties", reason)
         if request.unknown_alias:
             reason = (
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in '
@@ -682,20 +690,31 @@ class NovaSite(NamedTuple):
         return skus
 
 
+def _build_records(
+    source: Mapping[str, Any], field: str, build: Callable[[str, Any], _Record]
+) -> dict[str, _Record]:
+    """Return the records of a field by name, in the order of names.
+
+    Raises ValueError with the name of an invalid one.
+    """
+    records = {}
+    for name, values in sorted(get_mapping(source, field).items()):
+        try:
+            records[name] = build(name, values)
+        except (AttributeError, TypeError, ValueError) as problem:
+            raise ValueError(f'{field}["{name}"]: {problem}') from None
+    return records
+
+
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
     """Build a site from plain data, as of data openstack_inventory.
 
     Raises ValueError if it is invalid.
     """
     return NovaSite(
-        hosts=[build_host(name, values) for name, values in sorted(source["hosts"].items())],
-        flavors=[
-            msgspec.convert({**values, "name": name}, Flavor, strict=False)
-            for name, values in sorted(get_mapping(source, "flavors").items())
-        ],
-        servers={
-            name: build_server(values) for name, values in get_mapping(source, "servers").items()
-        },
+        hosts=list(_build_records(source, "hosts", build_host).values()),
+        flavors=list(_build_records(source, "flavors", build_flavor).values()),
+        servers=_build_records(source, "servers", lambda _key, values: build_server(values)),
         images=get_mapping(source, "images"),
         other_classes=get_list(source, "other_resource_classes"),
     )

@@ -34,6 +34,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     find_request_secrets,
     format_sku,
     get_document_path,
+    get_flavor,
     get_vm_role,
     has_known_documents,
     has_standard_user_data,
@@ -388,6 +389,7 @@ def compute_demand(
                 sku,
                 PlacementConstraints(
                     image=str(block.get("image") or vdu.image),
+                    flavor=get_flavor(vdu, block),
                     platform_zone=vdu.availability_zone,
                     platform_host=vdu.host,
                     unknown_request=_find_unknown_request(vdu, block),

@@ -6,7 +6,7 @@ Findings are problems, and `vdu` blocks have size and role.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -390,12 +390,18 @@ def get_vm_role(name: str, block: Mapping[str, Any]) -> str:
 
 def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
     """Return the name of the SKU or flavor of a VDU, else its size as text."""
-    if block.get("vm_sku_name"):
-        return str(block["vm_sku_name"])
-    if _is_sized_by_flavor(vdu, block):
-        return vdu.flavor
+    flavor = get_flavor(vdu, block)
+    if flavor:
+        return flavor
     vcpus, memory, _ = resolve_vdu_size(vdu, block)
     return f"{vcpus} vCPU / {memory if memory is None else f'{memory:g}'} GiB"
+
+
+def get_flavor(vdu: Vdu, block: Mapping[str, Any]) -> str:
+    """Return the name of the SKU or flavor of a VDU, or "" if it has only a size."""
+    if block.get("vm_sku_name"):
+        return str(block["vm_sku_name"])
+    return vdu.flavor if _is_sized_by_flavor(vdu, block) else ""
 
 
 def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
@@ -444,6 +450,8 @@ def resolve_vdu_sku(
     )
     if flavor_sku is not None:
         return flavor_sku
+    if _is_sized_by_flavor(vdu, block):
+        return _build_unknown_flavor_problem(vdu, context.list_sku_names(site_id), site_id)
     vcpus, memory, disk = resolve_vdu_size(vdu, block)
     if vcpus is None or memory is None:
         return build_missing_size_problem(vdu, vcpus, memory)
@@ -495,6 +503,18 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
         f"{block}{flavor}.{advice}"
     )
     return Problem(("vdu", vdu.name), "vdu-without-size", detail)
+
+
+def _build_unknown_flavor_problem(vdu: Vdu, known: Sequence[str], site_id: str) -> Problem:
+    """Return the problem of a flavor that gives a VDU its size, and that its site does not have."""
+    detail = (
+        f'The VDU "{vdu.name}" ({vdu.origin}) has the flavor "{vdu.flavor}", and neither a flavor '
+        f'of the site "{site_id}" nor a nexus_vm_sku has this name.'
+        f"{suggest_name(vdu.flavor, known)} On an openstack_site, capture flavors.json with the "
+        f'flavors of all projects (--all). Else add a block vdu "{vdu.name}" with vm_sku_name, or '
+        f'a nexus_vm_sku with name = "{vdu.flavor}".'
+    )
+    return Problem(("vdu", vdu.name), "unknown-vm-sku", detail)
 
 
 def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:

@@ -502,8 +502,8 @@ class TestFlavors:
             {"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}}
         )
         (error,) = list_errors(plan(files))
-        assert error.summary == "VDU without size"
-        assert 'nexus_vm_sku called "m1.tiny"' in error.detail
+        assert error.summary == "Unknown VM SKU"
+        assert 'has the flavor "m1.tiny", and neither a flavor of the site' in error.detail
         assert "CNF" not in error.detail
         vdu = {
             "type": "tosca.nodes.nfv.Vdu.Compute",
