@@ -4,6 +4,8 @@ Documents and exports have facts that nexusform does not read. Certainty, capaci
 checks by real programs ask the ledger of a plan about them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import merge
@@ -36,14 +38,15 @@ class UnreadLedger(Struct, frozen=True, dict=True):
 
     The other VMs placed there depend on its host, so theirs are uncertain, too.
     `differing_sites` have other machines than the configuration. Findings say that a source lacks
-    VMs of `incomplete_sites` ("": any site). `lacks_hardware`: that of a machine is unknown.
+    VMs of `incomplete_sites` ("": any site). The hardware of a machine of
+    `sites_without_hardware` is unknown.
     """
 
     facts: tuple[UnreadFact, ...] = ()
     uncertain_sites: frozenset[str] = frozenset()
     differing_sites: frozenset[str] = frozenset()
     incomplete_sites: frozenset[str] = frozenset()
-    lacks_hardware: bool = False
+    sites_without_hardware: frozenset[str] = frozenset()
 
     def has_certain_hosts(self, pool: PlacedPool) -> bool:
         """Return whether no unread fact, VM or other hardware may change the hosts of a pool."""
@@ -88,6 +91,20 @@ class UnreadLedger(Struct, frozen=True, dict=True):
         """Return whether an unread fact may remove an existing VM; `created` as in `may_move`."""
         return _concerns_existing(self.facts, created, (Influence.EXISTENCE,))
 
+    def select_sites(self, site_ids: Container[str]) -> UnreadLedger:
+        """Return the ledger of some sites: what concerns only other sites is left out."""
+
+        def select(concerned: Iterable[str]) -> frozenset[str]:
+            return frozenset(site_id for site_id in concerned if not site_id or site_id in site_ids)
+
+        return UnreadLedger(
+            tuple(fact for fact in self.facts if not fact.site_id or fact.site_id in site_ids),
+            select(self.uncertain_sites),
+            select(self.differing_sites),
+            select(self.incomplete_sites),
+            select(self.sites_without_hardware),
+        )
+
     @property
     def lacks_capacity_data(self) -> bool:
         """Whether a source lacks VMs of some site."""
@@ -97,7 +114,7 @@ class UnreadLedger(Struct, frozen=True, dict=True):
     def has_unknown_capacity(self) -> bool:
         """Whether missing data may change the spare capacity of some site."""
         influences = (Influence.CAPACITY, Influence.EXISTENCE)
-        if self.lacks_capacity_data or self.lacks_hardware:
+        if self.lacks_capacity_data or self.sites_without_hardware:
             return True
         return any(fact.may_change in influences for fact in self.facts)
 
@@ -200,7 +217,7 @@ def build_ledger(
         uncertain_sites,
         frozenset(site.site_id for site in listed if site.changes_capacity),
         incomplete_sites=incomplete_sites,
-        lacks_hardware=any(site.lacks_hardware for site in listed),
+        sites_without_hardware=frozenset(site.site_id for site in listed if site.lacks_hardware),
     )
 
 

@@ -77,3 +77,20 @@ def test_missing_vms_concern_the_named_site_or_all(site_id: str, is_certain: boo
     pool = PlacedPool("lab", "v.one", "p", is_decided=False)
     assert ledger.has_certain_hosts(pool) == is_certain
     assert ledger.has_certain_hosts(PlacedPool("lab", "v.one", "p", is_decided=True))
+
+
+@pytest.mark.parametrize(("site_id", "is_known"), [("", False), ("lab", False), ("other", True)])
+def test_ledger_of_a_site_leaves_out_other_sites(site_id: str, is_known: bool) -> None:
+    fact = UnreadFact("rack", "r", "new", "racks.json", 1, Influence.CAPACITY, site_id=site_id)
+    by_fact = build_ledger((fact,), ())
+    by_finding = build_ledger((), (), frozenset({site_id}))
+    for ledger in (by_fact, by_finding):
+        assert ledger.has_unknown_capacity
+        assert ledger.select_sites({"lab"}).has_unknown_capacity != is_known
+    assert bool(by_fact.select_sites({"lab"}).describe()) != is_known
+
+
+def test_unknown_hardware_is_that_of_its_site() -> None:
+    ledger = UnreadLedger(sites_without_hardware=frozenset({"lab"}))
+    assert ledger.select_sites({"lab", "other"}).has_unknown_capacity
+    assert not ledger.select_sites({"other"}).has_unknown_capacity

@@ -107,7 +107,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
     Affected objects, spare capacity per site, capacity for upgrades, confidence.
     """
-    lacks_data = plan.ledger.has_unknown_capacity
+    incomplete_sites = _find_sites_with_unknown_capacity(plan)
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=tuple(
@@ -118,20 +118,30 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 after=after.free_interval,
                 rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
                 rack_down_after=after.free_interval_after_rack_loss,
-                lacks_data=lacks_data,
+                lacks_data=row.site_id in incomplete_sites,
             )
             for row, after in select_largest_sku_rows(plan.capacity)
         ),
-        upgrades=_build_surge_verdicts(plan, best_result=_UNKNOWN if lacks_data else SUFFICIENT),
+        upgrades=_build_surge_verdicts(plan, incomplete_sites),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
 
 
-def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, ...]:
+def _find_sites_with_unknown_capacity(plan: Plan) -> frozenset[str]:
+    """Return the ids of the sites whose spare capacity missing data may change."""
+    ledger = plan.ledger
+    site_ids = {row.site_id for row in plan.capacity}
+    return frozenset(
+        site_id for site_id in site_ids if ledger.select_sites({site_id}).has_unknown_capacity
+    )
+
+
+def _build_surge_verdicts(plan: Plan, incomplete_sites: frozenset[str]) -> tuple[SurgeVerdict, ...]:
     """Return for each cluster whether the extra VMs of a rolling upgrade fit after the plan.
 
-    The result is the worst one over the VM SKUs of its pools, and never better than `best_result`.
+    The result is the worst one over the VM SKUs of its pools. On `incomplete_sites`, it is never
+    better than unknown.
     """
     # By site and cluster.
     results: dict[tuple[str, str], str] = {}
@@ -141,6 +151,7 @@ def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, .
         if row.after is None:
             continue
         # clusters with a pool of the SKU.
+        best_result = _UNKNOWN if row.site_id in incomplete_sites else SUFFICIENT
         for cluster in row.after.clusters:
             results.setdefault((row.site, cluster), best_result)
         # The fit depends on unknown NUMA cells.

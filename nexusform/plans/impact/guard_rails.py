@@ -18,6 +18,7 @@ from nexusform.diagnostics.phrases import (
     group_by,
     select_word_form,
 )
+from nexusform.placements.unread_ledger import UnreadLedger
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -296,7 +297,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     total = interrupted + sum(substitutions.values()) + stopped + plan.lost_unmanaged_count
     yield GuardRailMeasurement(total, format_list(clauses))
     if _has_existing_objects(plan) and plan.ledger.may_move(_list_created_addresses(plan)):
-        text = f"moved objects are unknown because {_describe_missing_data(plan)}"
+        text = f"moved objects are unknown because {_describe_missing_data(plan.ledger)}"
         yield GuardRailMeasurement(None, text)
 
 
@@ -328,7 +329,7 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
         clauses.append(f"{format_count(ended, 'workload')} without known pods {verb}")
     yield GuardRailMeasurement(total, format_list(clauses))
     if _has_existing_objects(plan) and plan.ledger.may_remove(_list_created_addresses(plan)):
-        text = f"removed objects are unknown because {_describe_missing_data(plan)}"
+        text = f"removed objects are unknown because {_describe_missing_data(plan.ledger)}"
         yield GuardRailMeasurement(None, text)
 
 
@@ -358,15 +359,17 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         yield GuardRailMeasurement(
             None, "spare capacity is unknown: no site exists after this plan"
         )
-    if plan.ledger.has_unknown_capacity:
+    remaining_sites = {site.id for site in plan.sites if not site.is_removed}
+    ledger = plan.ledger.select_sites(counted_sites | remaining_sites)
+    if ledger.has_unknown_capacity:
         yield GuardRailMeasurement(
-            None, f"spare capacity is unknown because {_describe_missing_data(plan)}"
+            None, f"spare capacity is unknown because {_describe_missing_data(ledger)}"
         )
 
 
-def _describe_missing_data(plan: Plan) -> str:
+def _describe_missing_data(ledger: UnreadLedger) -> str:
     """Return the end of a sentence on the missing data: an unread fact, or the warnings."""
-    facts = plan.ledger.describe()
+    facts = ledger.describe()
     return f"a fact is not read: {facts}" if facts else "data is missing (see the warnings)"
 
 
@@ -398,13 +401,16 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
         )
         yield GuardRailMeasurement(value=None, text=text)
         return
-    if plan.ledger.has_unknown_capacity:
+    ledger = plan.ledger.select_sites(
+        {table.site_id for table in plan.placement_tables if table.placed}
+    )
+    if ledger.has_unknown_capacity:
         yield GuardRailMeasurement(
-            None, f"certainty is unknown because {_describe_missing_data(plan)}"
+            None, f"certainty is unknown because {_describe_missing_data(ledger)}"
         )
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
-    text += enclose("; not read: ", plan.ledger.describe() if uncertain_count else "")
+    text += enclose("; not read: ", ledger.describe() if uncertain_count else "")
     yield GuardRailMeasurement(certain / placed_count, text)
 
 
@@ -456,7 +462,7 @@ def _find_unknown_hosts(plan: Plan) -> Iterator[GuardRailMeasurement]:
     ledger = plan.ledger
     if not all(ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
         yield GuardRailMeasurement(
-            None, f"risks are unknown because {_describe_missing_data(plan)}"
+            None, f"risks are unknown because {_describe_missing_data(ledger)}"
         )
 
 

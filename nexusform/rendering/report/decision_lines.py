@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -32,6 +31,7 @@ from nexusform.plans.impact.decision_figures import (
     PlacementConfidenceSummary,
     PlanDecisionSummary,
     SpareCapacitySummary,
+    SurgeVerdict,
     build_decision,
 )
 from nexusform.plans.impact.ended_objects import (
@@ -456,27 +456,37 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary, *, has_chosen_remo
     the number of the others. Return "" without upgrades.
     """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
+
+    def format_cluster(verdict: SurgeVerdict) -> str:
+        return f"{verdict.site}/{verdict.cluster}" if has_several_sites else verdict.cluster
+
     # Of clusters, by result of the upgrade.
     names: dict[str, list[str]] = {}
     for upgrade in decision.upgrades:
-        name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
-        names.setdefault(upgrade.result, []).append(name)
+        names.setdefault(upgrade.result, []).append(format_cluster(upgrade))
     if names.keys() == {SUFFICIENT}:
         return "surge capacity for every cluster"
-    insufficient = names.pop(INSUFFICIENT, [])
-    sufficient = names.pop(SUFFICIENT, [])
-    # The only other result.
-    unknown = chain.from_iterable(names.values())
-    lacks_data = any(row.lacks_data for row in decision.capacity)
-    if lacks_data:
-        cause = "data is missing"
-    elif has_chosen_removals:
-        cause = "it depends on the VMs that Azure removes"
-    else:
-        cause = "NUMA use unknown"
+    insufficient = names.get(INSUFFICIENT, [])
+    sufficient = names.get(SUFFICIENT, [])
+    # The only other result, by its cause.
+    unknown: dict[str, list[str]] = {}
+    incomplete_sites = {row.site for row in decision.capacity if row.lacks_data}
+    for upgrade in decision.upgrades:
+        if upgrade.result in {SUFFICIENT, INSUFFICIENT}:
+            continue
+        if upgrade.site in incomplete_sites:
+            cause = "data is missing"
+        elif has_chosen_removals:
+            cause = "it depends on the VMs that Azure removes"
+        else:
+            cause = "NUMA use unknown"
+        unknown.setdefault(cause, []).append(format_cluster(upgrade))
     clauses = (
         enclose("no surge capacity for ", format_names(insufficient)),
-        enclose("surge capacity unknown for ", format_names(unknown), f" ({cause})"),
+        *(
+            enclose("surge capacity unknown for ", format_names(clusters), f" ({cause})")
+            for cause, clusters in unknown.items()
+        ),
         f"sufficient for the other {len(sufficient):,}" if sufficient else "",
     )
     return join_texts(clauses, "; ")
@@ -571,7 +581,9 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     # Fewer samples may miss a rack or machine.
     drawn = f"; {plan.samples:,} samples" if has_default_of_fewer_samples(plan) else ""
     if not rack_known:
-        missing = "; data is missing" if plan.ledger.lacks_capacity_data else ""
+        placed_sites = {table.site_id for table in plan.placement_tables if table.placed}
+        lacks_data = plan.ledger.select_sites(placed_sites).lacks_capacity_data
+        missing = "; data is missing" if lacks_data else ""
         yield f"low; {chooser} rack and machine{missing}{drawn}"
     else:
         # Never `all 1` or `all 2`.
