@@ -109,7 +109,12 @@ VM = {
     **build_body(
         "virtualMachines",
         "v",
-        {"clusterId": f"{GROUP}/clusters/lon1", "cpuCores": 4, "memorySizeGB": 8},
+        {
+            "clusterId": f"{GROUP}/clusters/lon1",
+            "cpuCores": 4,
+            "memorySizeGB": 8,
+            "storageProfile": {"osDisk": {"diskSizeGB": 50}},
+        },
     ),
 }
 WHAT_IF = {"changes": [{"resourceId": VM["id"], "changeType": "Create", "after": VM}]}

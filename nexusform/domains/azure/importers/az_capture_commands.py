@@ -20,7 +20,7 @@ from nexusform.domains.azure.importers.az_documents import ANY, AzResources
 from nexusform.domains.azure.importers.az_records import (
     STANDARD_FILES,
     AzCluster,
-    AzInventory,
+    AzSite,
     format_names,
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
@@ -285,14 +285,14 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 
 
 def find_uncaptured_kind_warnings(
-    items: AzResources, inventories: Sequence[AzInventory], *, needs_node_times: bool = True
+    items: AzResources, sites: Sequence[AzSite], *, needs_node_times: bool = True
 ) -> Iterator[Problem]:
     """Yield warnings about data missing in the capture of a site.
 
     Lists of workloads, pools of clusters, and nodes. `needs_node_times`: the caller numbers nodes
     by creation time, so missing times are reported, too.
     """
-    if not any(inventory.machines for inventory in inventories) or not items.list_resources(
+    if not any(site.inventory.machines for site in sites) or not items.list_resources(
         "bare_metal_machines"
     ):
         # A planned site without captured machines has no workloads.
@@ -302,7 +302,7 @@ def find_uncaptured_kind_warnings(
         has_other_warning = kind == "kubernetes_clusters" and items.unlisted_clusters
         if kind not in items.listed_kinds and not has_other_warning:
             yield from _warn_about_incomplete_list(kind, plural, consequence, items)
-    clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
+    clusters = list(chain.from_iterable(site.inventory.clusters for site in sites))
     if items.unlisted_clusters:
         yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
     without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
@@ -318,13 +318,15 @@ def find_uncaptured_kind_warnings(
             "Capture them "
             f"for each cluster: {build_pool_command(without_pools[0])}"
         )
-    without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
-    if without_nodes:
-        yield _build_warning(
-            f"{format_missing_nodes(without_nodes)} Their machines are unknown and their capacity "
-            f"counts as free. {CAPTURE_NODES}",
-            VMS_NOT_CAPTURED,
-        )
+    for site in sites:
+        without_nodes = [item for item in site.inventory.clusters if not item.has_node_list]
+        if without_nodes:
+            yield _build_warning(
+                f"{format_missing_nodes(without_nodes)} Their machines are unknown and their "
+                f"capacity counts as free. {CAPTURE_NODES}",
+                VMS_NOT_CAPTURED,
+                site_id=site.name,
+            )
     if needs_node_times:
         yield from _warn_about_missing_creation_times(clusters)
 
@@ -411,5 +413,7 @@ def build_pool_command(cluster: AzCluster) -> str:
     return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
 
 
-def _build_warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:
-    return Problem((), kind, detail, Severity.WARNING, brief=brief)
+def _build_warning(
+    detail: str, kind: str = NOT_CAPTURED, *, brief: str = "", site_id: str = ""
+) -> Problem:
+    return Problem((), kind, detail, Severity.WARNING, brief=brief, site_id=site_id)

@@ -72,7 +72,7 @@ _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
         ("controlPlaneNodeConfiguration", "vmSkuName"),
     ),
     POOLS: (("count",), ("vmSkuName",)),
-    VMS: (("cpuCores",), ("memorySizeGB",)),
+    VMS: (("cpuCores",), ("memorySizeGB",), ("storageProfile", "osDisk", "diskSizeGB")),
 }
 
 _NAMES_WITHOUT_CASE: Final = frozenset({"kubernetesVersion", "mode", "vmSkuName"})

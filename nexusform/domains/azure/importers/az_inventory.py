@@ -84,6 +84,7 @@ from nexusform.domains.azure.importers.az_workloads import (
     ListedVm,
     read_agent_pools_by_cluster,
     read_clusters,
+    read_local_disk,
     read_node_creation_times,
     read_virtual_machines,
 )
@@ -124,7 +125,7 @@ def read_inventory(
         site_items, machine_sku_by_id, exported_at, field_facts.unread_by_site[""]
     )
     # No nodes are numbered.
-    _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)
+    _report_uncaptured_kinds(items, [AzSite("", inventory)], findings, needs_node_times=False)
     findings += _build_field_findings(field_facts, findings)
     return inventory, _sort_and_limit_findings(findings)
 
@@ -140,8 +141,8 @@ def read_sites(
     items, exported_at = _read_exported_resources(documents, findings)
     items_by_site = split_by_site(items)
     field_facts = _find_field_facts(items, items_by_site)
-    sites = _build_sites(items_by_site, machine_sku_by_id, exported_at, field_facts)
-    _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
+    sites = _build_sites(items_by_site, machine_sku_by_id, exported_at, field_facts, findings)
+    _report_uncaptured_kinds(items, sites, findings)
     findings += _build_field_findings(field_facts, findings)
     for site in sites:
         findings += build_failure_findings(site.inventory.failures, site.name)
@@ -150,7 +151,7 @@ def read_sites(
 
 def _report_uncaptured_kinds(
     items: AzResources,
-    inventories: Sequence[AzInventory],
+    sites: Sequence[AzSite],
     findings: list[Problem],
     *,
     needs_node_times: bool = True,
@@ -162,9 +163,7 @@ def _report_uncaptured_kinds(
     """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings += find_uncaptured_kind_warnings(
-            items, inventories, needs_node_times=needs_node_times
-        )
+        findings += find_uncaptured_kind_warnings(items, sites, needs_node_times=needs_node_times)
 
 
 class _FieldFacts(Struct, frozen=True):
@@ -187,6 +186,7 @@ def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResource
                 find_unread_facts(kind, resources) for kind, resources in site_items.by_kind.items()
             ),
             *_find_missing_status(site_items),
+            *_find_missing_disk_sizes(site_items),
         ]
         for site, site_items in items_by_site.items()
     }
@@ -227,18 +227,44 @@ def _find_missing_status(items: AzResources) -> Iterator[LocatedFact]:
         yield from find_missing_fields("clusters", items.list_resources("clusters"))
 
 
+def _find_missing_disk_sizes(items: AzResources) -> Iterator[LocatedFact]:
+    """Yield the facts about each VM with an OS disk of unknown size on its machine."""
+    for vm in items.list_resources("virtual_machines"):
+        if read_local_disk(vm) is None:
+            origin = vm.find_origin()
+            for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+                fact = UnreadFact(
+                    # The machine of the VM itself is known.
+                    "OS disk of the VM",
+                    str(vm.read_value("name") or ""),
+                    "diskSizeGB",
+                    origin.file,
+                    0,
+                    influence,
+                    reason="it is missing",
+                )
+                yield LocatedFact(fact, origin)
+
+
 def _build_sites(
     items_by_site: Mapping[str, AzResources],
     machine_sku_by_id: Mapping[str, str] | None,
     exported_at: datetime | None,
     field_facts: _FieldFacts,
+    findings: list[Problem],
 ) -> list[AzSite]:
-    """Build the sites of an export, sorted by name."""
-    unread = field_facts.unread_by_site
-    return [
-        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at, unread[name]))
-        for name, site_items in sorted(items_by_site.items())
-    ]
+    """Build the sites of an export, sorted by name.
+
+    The resources add to `findings`; those of a site get its name.
+    """
+    sites = []
+    for name, site_items in sorted(items_by_site.items()):
+        first = len(findings)
+        unread = field_facts.unread_by_site[name]
+        inventory = _build_inventory(site_items, machine_sku_by_id, exported_at, unread)
+        sites.append(AzSite(name, inventory))
+        findings[first:] = [replace(finding, site_id=name) for finding in findings[first:]]
+    return sites
 
 
 def _build_field_findings(field_facts: _FieldFacts, findings: Iterable[Problem]) -> list[Problem]:
@@ -278,9 +304,8 @@ def read_changed_sites(
     changed_items = split_by_site(changed.items, before=items)
     all_items = _add_new_pools(changed)
     field_facts = _find_field_facts(all_items, split_by_site(all_items, before=items))
-    sites = _build_sites(changed_items, machine_sku_by_id, exported_at, field_facts)
+    sites = _build_sites(changed_items, machine_sku_by_id, exported_at, field_facts, findings)
     findings += _build_field_findings(field_facts, findings)
-    findings = list(dict.fromkeys(findings))
     # New VMs have no machine yet.
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
@@ -411,9 +436,9 @@ def _build_inventory(
 
 
 def _find_unknown_sizes(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[UnreadFact]:
-    """Yield a fact per node on a machine without vCPUs or memory: it counts as none."""
+    """Yield a fact per node on a machine without vCPUs, memory or disk: it counts as none."""
     for vm in vms:
-        is_unknown = not (vm.shape.cpu_cores and vm.shape.memory_gib)
+        is_unknown = 0 in (vm.shape.cpu_cores, vm.shape.memory_gib, vm.shape.disk_gib)
         if isinstance(vm, AzNode) and is_unknown and vm.placement is not None:
             for influence in (Influence.PLACEMENT, Influence.CAPACITY):
                 yield UnreadFact(
@@ -475,11 +500,16 @@ def _attach_nodes_to_clusters(
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
     """Return distinct findings, errors first.
 
-    At most MAX_FINDINGS, and one with the number of hidden findings.
+    At most MAX_FINDINGS, and one with the number of hidden findings. One of several sites, such as
+    of a rack SKU that they share, is about any site.
     """
-    ordered = sorted(
-        dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR
-    )
+    distinct: dict[Problem, Problem] = {}
+    for finding in findings:
+        common = replace(finding, site_id="")
+        other = distinct.setdefault(common, finding)
+        if other.site_id != finding.site_id:
+            distinct[common] = common
+    ordered = sorted(distinct.values(), key=lambda finding: finding.severity is not Severity.ERROR)
     if len(ordered) <= MAX_FINDINGS:
         return tuple(ordered)
     hidden_count = len(ordered) - MAX_FINDINGS

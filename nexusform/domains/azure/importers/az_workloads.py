@@ -408,7 +408,7 @@ def find_uncatalogued_vm_skus(
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name.
 
-    None if unknown.
+    None if unknown. An unknown disk (0) is that of published SKUs if the name is of their form.
     """
     published = _PUBLISHED_SKU.fullmatch(name)
     # The P of NC_P46_224_v1.
@@ -420,6 +420,8 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
         # NC_P46_224_v1: 46 vCPUs, 224 GiB.
         figures = (int(published[2]), int(published[3]), _DEFAULT_DISK)
     vcpus, memory, disk = figures
+    if published is not None:
+        disk = disk or _DEFAULT_DISK
     return VmSku(
         name=name,
         vcpus=vcpus,
@@ -689,10 +691,8 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
         memory = item.read_required_number("memorySizeGB")
         if cores is None or memory is None:
             continue  # reported above
-        # Count the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
-        disk = item.read_object_or_empty("storageProfile").read_object_or_empty("osDisk")
-        is_persistent = disk.read_text("createOption", "").lower() == "persistent"
-        local_disk = 0 if is_persistent else disk.read_number("diskSizeGB", 0)
+        # An unknown size is an unread fact, and counts as 0.
+        local_disk = read_local_disk(item) or 0
         vm = AzVirtualMachine(
             name=name,
             id=item.read_text("id", name),
@@ -703,6 +703,16 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
         )
         vms.append(ListedVm(vm, item.read_text("bareMetalMachineId", ""), item))
     return vms
+
+
+def read_local_disk(vm: ArmItem) -> int | None:
+    """Read the GiB of a VM on its machine's own disk, None if they are unknown.
+
+    A persistent OS disk is on the storage appliance.
+    """
+    disk = vm.read_object_or_empty("storageProfile").read_object_or_empty("osDisk")
+    is_persistent = disk.read_text("createOption", "").lower() == "persistent"
+    return 0 if is_persistent else disk.read_number("diskSizeGB")
 
 
 def _read_hints(item: ArmItem) -> Iterator[AzHint]:

@@ -287,6 +287,33 @@ class TestWorkloads:
         )
         assert [v.shape.disk_gib for v in inventory.virtual_machines] == [100, 0]
 
+    @pytest.mark.parametrize(
+        ("profile", "is_unread"),
+        [
+            (None, True),
+            ({}, True),
+            ({"osDisk": {"createOption": "Ephemeral"}}, True),
+            ({"osDisk": {"createOption": "Persistent"}}, False),
+            ({"osDisk": {"diskSizeGB": 100}}, False),
+        ],
+    )
+    def test_disk_of_unknown_size_is_unread(self, profile: Any, *, is_unread: bool) -> None:
+        inventory, _ = read_documents(
+            virtual_machines=[build_vm("v", "m1", storageProfile=profile)]
+        )
+        facts = {(fact.subject, fact.field, fact.may_change.value) for fact in inventory.unread}
+        subject = "OS disk of the VM v"
+        expected = {(subject, "diskSizeGB", "placement"), (subject, "diskSizeGB", "capacity")}
+        assert facts == (expected if is_unread else set())
+
+    @pytest.mark.parametrize(("sku", "disk"), [("NC_P46_224_v9", 300), ("NC_Z9", 0)])
+    def test_disk_of_a_node_of_an_unknown_sku(self, sku: str, disk: int) -> None:
+        """It is that of published SKUs if the name has their form, else unknown."""
+        node = {**build_node("n", "m1", sku=sku), "diskSizeGB": None}
+        inventory, _ = read_documents(kubernetes_clusters=[build_cluster(node)])
+        assert inventory.clusters[0].nodes[0].shape.disk_gib == disk
+        assert {fact.subject for fact in inventory.unread} == (set() if disk else {"node n"})
+
     def test_pools_with_labels_taints_and_zones(self) -> None:
         pool = {
             "id": f"{GROUP}/kubernetesClusters/K/agentPools/np1",

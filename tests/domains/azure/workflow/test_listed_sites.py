@@ -137,6 +137,7 @@ def add_machine_with_vm(bodies: Bodies) -> None:
         "clusterId": f"{GROUP}/clusters/lon1",
         "cpuCores": 4,
         "memorySizeGB": 8,
+        "storageProfile": {"osDisk": {"diskSizeGB": 50}},
         "bareMetalMachineId": f"{GROUP}/bareMetalMachines/r4m9",
     }
     bodies["virtual_machines"].append(build_body("virtualMachines", "v", vm))

@@ -40,7 +40,12 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pool["properties"]["labels"] = [{"key": "tier", "value": "gold"}]
     POOLS.write_text(json.dumps(pools))
     machine = json.loads(Path("export/bare_metal_machines.json").read_text())["value"][0]
-    vm = {"cpuCores": 2, "memorySizeGB": 8, "bareMetalMachineId": machine["id"]}
+    vm = {
+        "cpuCores": 2,
+        "memorySizeGB": 8,
+        "storageProfile": {"osDisk": {"diskSizeGB": 50}},
+        "bareMetalMachineId": machine["id"],
+    }
     where = {name: machine[name] for name in ("extendedLocation",) if name in machine}
     VMS.write_text(json.dumps([{"id": "/x/virtualMachines/jump", "name": "jump", **where, **vm}]))
 

@@ -114,7 +114,7 @@ def build_reference(address: str, argument: str, *names: str) -> dict[str, Any]:
 
 # --- actions in Terraform's terms -----------------------------------------------------------------
 
-VM_BODY = {"cpuCores": 4, "memorySizeGB": 16}
+VM_BODY = {"cpuCores": 4, "memorySizeGB": 16, "storageProfile": {"osDisk": {"diskSizeGB": 50}}}
 
 
 def join_lines(text: str) -> str:
@@ -343,6 +343,16 @@ def test_vm_larger_than_a_cell_uses_two_cells(capsys: pytest.CaptureFixture[str]
         "new",
     )
     assert row["to"]["numa_cells"] in ([0, 1], None)
+
+
+def test_new_vm_without_the_size_of_its_disk_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    body = {"cpuCores": 4, "memorySizeGB": 16, "storageProfile": {}}
+    write_plan(build_change("vm", "azapi_resource.v", ["create"], body, name="v", parent_id=TENANT))
+    code, _, err = run_predict(capsys)
+    assert code == 1
+    assert '"diskSizeGB" is missing' in err, err
 
 
 def test_creation_order_follows_references(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.domains.azure.workflow.test_listed_sites import (
     find_machine,
     run,
     write_bodies,
+    write_two_sites,
 )
 
 TIME = "2026-01-01T00:00:00Z"
@@ -164,6 +166,8 @@ resource "nexus_virtual_machine" "here" {
 }
 """
 
+HERE = 'resource "nexus_virtual_machine" "here"'
+
 
 @pytest.mark.parametrize(
     "remove",
@@ -196,7 +200,12 @@ def add_cluster(**properties: Any) -> Callable[[Bodies], None]:
 
 
 def add_vm_without_machine(bodies: Bodies) -> None:
-    vm = {"cpuCores": 4, "memorySizeGB": 16, "clusterId": f"{GROUP}/clusters/lon1"}
+    vm = {
+        "cpuCores": 4,
+        "memorySizeGB": 16,
+        "clusterId": f"{GROUP}/clusters/lon1",
+        "storageProfile": {"osDisk": {"diskSizeGB": 50}},
+    }
     bodies["virtual_machines"].append(build_body("virtualMachines", "v", vm))
 
 
@@ -223,3 +232,103 @@ def test_missing_fields_are_missing_data(
     out = run(capsys, "plan", "-details")[1]
     assert message in out, out
     assert ("Not read: " in out or "The data read is incomplete" in out) == bool(message), out
+
+
+def test_vm_without_the_size_of_its_disk_makes_capacity_uncertain(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    properties = {
+        "cpuCores": 4,
+        "memorySizeGB": 16,
+        "bareMetalMachineId": f"{GROUP}/bareMetalMachines/r1m2",
+        "clusterId": f"{GROUP}/clusters/lon1",
+    }
+    change(
+        lambda bodies: bodies["virtual_machines"].append(
+            build_body("virtualMachines", "v", properties)
+        )
+    )
+    Path("here.nf.hcl").write_text(OTHER_SITE[OTHER_SITE.index(HERE) :])
+    out = run(capsys, "plan")[1]
+    assert "Capacity: lon1 at most" in out, out
+    assert "Not read: diskSizeGB of OS disk of the VM v (export/virtual_machines.json:" in out, out
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda bodies: bodies["kubernetes_clusters"][0]["properties"].pop("nodes"),
+        lambda bodies: bodies["racks"][0]["properties"].update(takesNewVms="later"),
+    ],
+)
+def test_missing_data_of_a_site_leaves_the_figures_of_other_sites(
+    edit: Callable[[Bodies], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spare capacity, surge verdicts and guard rails of the other site keep their figures."""
+    other_cluster = """
+resource "nexus_kubernetes_cluster" "k" {
+  site_id = nexus_site.other.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  depends_on = [nexus_rack.other]
+}
+"""
+    Path("other.nf.hcl").write_text(OTHER_SITE[: OTHER_SITE.index(HERE)] + other_cluster)
+    change(edit)
+    code, out = run(capsys, "plan", "-fail-on=capacity:1,certainty:1", "-report=json:p.json")
+    decision = json.loads(Path("p.json").read_text())["decision"]
+    after = {row["site"]: row["after"] for row in decision["capacity"]}
+    assert (after["lon1"], after["other"] is not None) == (None, True), after
+    results = {(row["site"], row["result"]) for row in decision["upgrades"]}
+    assert results == {("lon1", "unknown"), ("other", "sufficient")}
+    rails = {rail["name"]: rail["result"] for rail in decision["guard_rails"]}
+    assert (code, rails) == (1, {"capacity": "unknown", "certainty": "passed"}), out
+    assert "surge capacity unknown for lon1/c (data is missing); sufficient for the other" in out
+
+
+def remove_nodes(bodies: Bodies) -> None:
+    bodies["kubernetes_clusters"][0]["properties"].pop("nodes")
+
+
+@pytest.mark.parametrize(
+    ("edit", "edit_other", "is_certain"),
+    [
+        (lambda _: None, lambda _: None, True),
+        (lambda _: None, remove_nodes, True),
+        (lambda _: None, add_vm_without_machine, True),
+        (remove_nodes, lambda _: None, False),
+        (add_vm_without_machine, lambda _: None, False),
+    ],
+)
+def test_predict_counts_missing_vms_for_their_site(
+    edit: Callable[[Bodies], None],
+    edit_other: Callable[[Bodies], None],
+    *,
+    is_certain: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_two_sites(edit, edit_other)
+    body = {
+        "clusterId": f"{GROUP}/clusters/lon1",
+        "cpuCores": 4,
+        "memorySizeGB": 16,
+        "storageProfile": {"osDisk": {"diskSizeGB": 50}},
+    }
+    arm_id = f"{GROUP}/virtualMachines/new"
+    document = {"changes": [{"resourceId": arm_id, "changeType": "Create"}]}
+    document["changes"][0]["after"] = {"id": arm_id, "name": "new", "properties": body}
+    Path("what-if.json").write_text(json.dumps(document))
+    code, out = run(
+        capsys,
+        "predict",
+        "-arm-what-if=what-if.json",
+        "-inventory=export",
+        "-report=json:p.json",
+        "-fail-on=certainty:0",
+    )
+    assert (code == 0) == is_certain, out
+    decision = json.loads(Path("p.json").read_text())["decision"]
+    after = {row["site"]: row["after"] is not None for row in decision["capacity"]}
+    assert after["lon1"] == is_certain, out
