@@ -27,6 +27,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
 )
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
+    DEFAULT_ZONE,
     NovaSite,
     build_machine,
     build_nova_profile,
@@ -399,7 +400,7 @@ def predict(site: dict[str, Any], *, places: bool = True) -> list[tuple[str, lis
         str(number): request.get("image", {}) for number, request in enumerate(site["requests"])
     }
     nova = NovaSite(hosts, flavors, servers, images)
-    settings = build_nova_settings(site["settings"])
+    settings = build_nova_settings({DEFAULT_ZONE: "", **site["settings"]})
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
     profile = build_nova_profile(nova, settings)
     scheduler = RackScheduler(machines, profile=profile)

@@ -1123,6 +1123,52 @@ def test_flavor_that_the_inventory_lacks_is_named(capfd: pytest.CaptureFixture[s
     assert "exact machines: 0 of 2" in output
 
 
+@pytest.mark.parametrize(
+    ("zone", "machines"),
+    [("", {"compute02", "compute03"}), ("b", {"compute03"}), ("c", set()), (None, None)],
+)
+def test_default_zone_of_nova_selects_hosts(
+    zone: str | None, machines: set[str] | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Hosts in several zones are uncertain if it is not known."""
+    Path("base.yaml").write_text(HOT.replace("count: 2", "count: 1"))
+    change_row("compute_services", 2, Zone="b")
+    write_settings("" if zone is None else f'default_schedule_zone = "{zone}"')
+    if machines is None:
+        output = read_plan(capfd)
+        assert "Not read: value of setting default_schedule_zone" in output
+        assert "exact machines: 0 of 1" in output
+        Path("base.yaml").write_text(
+            HOT.replace("flavor:", "availability_zone: nova\n          flavor:")
+        )
+        assert "Not read:" not in read_plan(capfd)
+    elif machines:
+        assert set(plan_hosts(capfd).values()) <= machines
+    else:
+        assert run_command_line(["plan"]) == 1
+        assert "zone c is default_schedule_zone" in read_output(capfd)
+
+
+@pytest.mark.parametrize(
+    ("value", "hosts"), [("-1", {"compute01"}), ("x", {"compute02", "compute03"})]
+)
+def test_multipliers_of_aggregates_count_only_if_all_are_numbers(
+    value: str, hosts: set[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("base.yaml").write_text(HOT.replace("count: 2", "count: 1"))
+    names = [f"compute0{number}" for number in (1, 2, 3)]
+    aggregates = [
+        {
+            "Name": name,
+            "Hosts": names,
+            "Properties": {f"{key}_weight_multiplier": text for key in ("ram", "cpu", "disk")},
+        }
+        for name, text in (("a", value), ("b", "-2"))
+    ]
+    Path("export/aggregates.json").write_text(json.dumps(aggregates))
+    assert set(plan_hosts(capfd).values()) <= hosts
+
+
 NEXUS_BLOCKS = {
     "nexus_rack": "machine_count = 1",
     "nexus_virtual_machine": "cpu_cores = 2\nmemory_gib = 4\ndisk_gib = 10",

@@ -26,6 +26,7 @@ from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_host_records import ServerSize, build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
+    DEFAULT_ZONE,
     build_nova_settings,
     build_nova_site,
 )
@@ -290,7 +291,8 @@ class _NovaSiteReplay:
             self.total += 1
             demand = operation.demand
             hints = operation.demand.hints
-            zones = sorted(demand.zones or filter(None, [demand.constraints.platform_zone]))
+            zone = demand.constraints.platform_zone or self._attributes.get(DEFAULT_ZONE)
+            zones = sorted(demand.zones or ([zone] if zone else []))
             image_name = demand.constraints.image
             pool = PlacedPool(self._site.id, address, vm.pool, is_decided=False)
             is_known = self._ledger.has_certain_hosts(pool)

@@ -112,6 +112,8 @@ DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
     "soft_affinity": 1.0,
     "soft_anti_affinity": 1.0,
 }
+# Setting of nova.conf, and argument of a site.
+DEFAULT_ZONE: Final = "default_schedule_zone"
 _SCOPED_SPEC: Final = "aggregate_instance_extra_specs:"
 _MAX_DEVICES: Final = 100
 # Nova sets it for hosts with a disabled service, and forbids it in each request of a host.
@@ -179,6 +181,7 @@ class _NovaRules(NamedTuple):
     enabled: frozenset[str]
     host_classes: frozenset[str]
     other_classes: Sequence[str]
+    default_zone: str | None
 
     def get_request(self, sku: VmSku) -> FlavorRequest:
         """Return the requests of a flavor; those of other SKUs are empty."""
@@ -187,12 +190,33 @@ class _NovaRules(NamedTuple):
     def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
         """Return a fact needed for the prediction of a VM that is not known, or None.
 
-        Such facts are an unlisted flavor, a flavor or image without a known value, a PCI alias, a
-        class of resources, a filter not enabled in Nova, the NUMA cells and devices of hosts, the
-        image, and the hosts that support it.
+        Such facts are a flavor or image without a known value, the default zone, and those of its
+        flavor and image.
         """
-        if constraints.unknown_request is not None:
-            return constraints.unknown_request
+        return (
+            constraints.unknown_request
+            or self._find_unread_zone(constraints)
+            or self._find_unread_part(sku, constraints)
+        )
+
+    def _find_unread_zone(self, constraints: PlacementConstraints) -> UnreadFact | None:
+        """Return the fact of the default zone of Nova if it is unknown and decides a host."""
+        zones = {host.availability_zone for host in self.hosts.values()}
+        if self.default_zone is None and not constraints.platform_zone and len(zones) > 1:
+            reason = (
+                f"These VMs request no zone, and {DEFAULT_ZONE} of nova.conf may select one of "
+                f'{", ".join(sorted(zones))}. Set {DEFAULT_ZONE} of the openstack_site, "" if '
+                "nova.conf has none."
+            )
+            return _build_unread_fact(("setting", DEFAULT_ZONE), "value", reason)
+        return None
+
+    def _find_unread_part(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
+        """Return an unknown fact about the flavor or the image of a VM, or None.
+
+        Such facts are an unlisted flavor, a PCI alias, a class of resources, a filter not enabled
+        in Nova, the NUMA cells and devices of hosts, the image, and the hosts that support it.
+        """
         request = self.get_request(sku)
         subject = ("flavor", sku.name)
         flavor = constraints.flavor
@@ -263,8 +287,10 @@ class _NovaRules(NamedTuple):
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
         constraints = demand.constraints
-        if constraints.platform_zone not in ("", host.availability_zone):
-            return f"zone {constraints.platform_zone} is requested"
+        zone = constraints.platform_zone or self.default_zone
+        if zone and zone != host.availability_zone:
+            source = "requested" if constraints.platform_zone else DEFAULT_ZONE
+            return f"zone {zone} is {source}"
         if constraints.platform_host not in ("", host.name):
             return f"host {constraints.platform_host} is requested"
         sku = demand.sku
@@ -559,23 +585,16 @@ def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
 
 
 def _get_multiplier(weigher: str, host: NovaHost, multipliers: Mapping[str, float]) -> float:
-    """Return the multiplier of a host: the least one of its aggregates, else the configured one."""
+    """Return the multiplier of a host: the least one of its aggregates, else the configured one.
+
+    Like Nova, ignore those of all its aggregates if one is no number.
+    """
     key = f"{weigher}_weight_multiplier"
-    values = [
-        float(metadata[key])
-        for metadata in host.aggregates.values()
-        if _is_number(metadata.get(key, ""))
-    ]
-    return min(values, default=multipliers[weigher])
-
-
-def _is_number(text: str) -> bool:
-    """Return True if Python's `float` accepts the text, so for `inf` and `nan` too."""
     try:
-        float(text)
+        values = [float(metadata[key]) for metadata in host.aggregates.values() if key in metadata]
     except ValueError:
-        return False
-    return True
+        values = []
+    return min(values, default=multipliers[weigher])
 
 
 def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh:
@@ -606,12 +625,16 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
 
 
 class NovaSettings(NamedTuple):
-    """Settings of nova.conf: [filter_scheduler], and the aliases of [pci] by name."""
+    """Settings of nova.conf: [filter_scheduler], and the aliases of [pci] by name.
+
+    `default_zone` is the zone of servers that request none: "" for none, None if unknown.
+    """
 
     enabled_filters: Iterable[str] = DEFAULT_FILTERS
     multipliers: Mapping[str, float] = {}
     subset_size: int = 1
     aliases: Mapping[str, PciDeviceAlias] = {}
+    default_zone: str | None = None
 
 
 def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
@@ -628,6 +651,7 @@ def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
             name: build_pci_device_alias(fields)
             for name, fields in get_mapping(values, "pci_aliases").items()
         },
+        default_zone=values.get(DEFAULT_ZONE),
     )
 
 
@@ -736,6 +760,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         host_classes=frozenset(chain.from_iterable(host.resources for host in site.hosts))
         - frozenset(site.other_classes),
         other_classes=site.other_classes,
+        default_zone=settings.default_zone,
     )
     filters: tuple[tuple[Filter, bool], ...] = (
         (_COMPUTE, COMPUTE in enabled),

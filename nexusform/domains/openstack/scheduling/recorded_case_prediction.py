@@ -13,6 +13,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_sku_name,
 )
 from nexusform.domains.openstack.scheduling.nova_profile import (
+    DEFAULT_ZONE,
     NovaSettings,
     NovaSite,
     build_machine,
@@ -58,7 +59,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             images[flavor_name] = get_mapping(server, "image")
     site = NovaSite(hosts, list(flavors.values()), servers, images)
     skus = site.build_skus()
-    settings = build_nova_settings(snapshot["settings"])
+    # The zone of a request is in it.
+    settings = build_nova_settings({DEFAULT_ZONE: "", **snapshot["settings"]})
     profile = build_nova_profile(site, settings)
     table = site.build_usage_table(settings.aliases)
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]

@@ -9,6 +9,7 @@ from nexusform.domains.openstack.scheduling.hardware_fit import ALIAS_FIELDS, PO
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
+    DEFAULT_ZONE,
     FILTERS,
     UNPREDICTED_FILTERS,
     build_machine,
@@ -67,6 +68,13 @@ _SCHEMA: Final = BlockSchema(
             optional=True,
             default=1,
             minimum=1,
+            decides_placement=True,
+        ),
+        DEFAULT_ZONE: AttributeSchema(
+            STRING,
+            "[DEFAULT] default_schedule_zone of Nova: the zone of servers that request none. Set "
+            '"" if nova.conf has none. Without it, hosts in several zones are uncertain.',
+            optional=True,
             decides_placement=True,
         ),
         "pci_aliases": AttributeSchema(
