@@ -87,7 +87,7 @@ def build_binding_rows(
     `rejected` are the clusters not picked, with reasons; the row of every planned binding lists
     them.
     """
-    unreachable = placement.selection.clusters.unreachable
+    unreachable = placement.selection.clusters.all_unreachable
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
     for cluster in sorted(prior_bindings):

@@ -78,7 +78,7 @@ class FleetOutcome(Struct, frozen=True):
     `rows` of all bindings, placements by address, members after the last iteration, rollouts,
     rejected clusters, objects and pods changed by new content, and observed bindings of placements.
     `step_order` lists the addresses to complete before the step of an address. `clusters` are
-    members with known nodes, by name, `unreachable_clusters` the ids of those that a hub counts as
+    members with known nodes, by name, `unreachable_members` the names of those that a hub counts as
     disconnected or unhealthy.
     """
 
@@ -92,7 +92,7 @@ class FleetOutcome(Struct, frozen=True):
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
-    unreachable_clusters: frozenset[str] = frozenset()
+    unreachable_members: frozenset[str] = frozenset()
 
 
 _MAX_NAMES: Final = 4
@@ -147,7 +147,9 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
         *record_uncleared_placements(instances, unreachable),
         *warn_abandon_policy(removed),
     )
-    return FleetOutcome(tuple(rows), diagnostics=diagnostics)
+    return FleetOutcome(
+        tuple(rows), diagnostics=diagnostics, unreachable_members=frozenset(unreachable)
+    )
 
 
 def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:

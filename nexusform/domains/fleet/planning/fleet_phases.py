@@ -4,7 +4,6 @@ Hub objects have their pods. The findings are on the completed plan.
 """
 
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
@@ -38,7 +37,6 @@ from nexusform.domains.pods.planning.manifest_blocks import (
     plan_fleet_objects,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase, list_unlocated_pods
-from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -46,7 +44,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.phases import DomainPhases, DomainPhasesResult, Instances, ScheduledPod
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.plans.plan import PlacementChange
 
 
 class PlannedFleet(Struct, frozen=True):
@@ -75,7 +73,7 @@ def _plan_fleet(
         pods.verify_certainty(
             blocks.request.now,
             find_missing_namespaces(pods, blocks.instances.values()),
-            outcome.unreachable_clusters,
+            _find_unreachable_clusters(outcome, pods),
         )
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
     diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
@@ -105,10 +103,9 @@ def _build_fleet_contribution(
     """
     pods = fleet.pods
     outcome = fleet.outcome
-    pod_rows = pods.rows
+    pod_rows = pods.build_rows(_find_unreachable_clusters(outcome, pods))
     if not blocks.request.includes_rejections:
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
-    pod_rows = [_add_doubt_if_unreachable(row, outcome.unreachable_clusters) for row in pod_rows]
     planned_rows = (*outcome.rows, *pod_rows)
     rows = tuple(forget_on_forgotten_members(planned_rows, blocks, vms, pods.clusters))
     row_keys = {_get_row_key(row) for row in rows}
@@ -167,16 +164,10 @@ def _build_fleet_contribution(
     )
 
 
-def _add_doubt_if_unreachable(
-    row: PlacementChange, unreachable_clusters: AbstractSet[str]
-) -> PlacementChange:
-    """Return the row of a pod, uncertain if it is removed from an unreachable cluster."""
-    # The pool is CLUSTER/WORKLOAD; a cluster outside of the sites has its name as id.
-    cluster_id = "/".join(filter(None, (row.site_id, row.pool.partition("/")[0])))
-    if row.action is not PlacementAction.REMOVE or cluster_id not in unreachable_clusters:
-        return row
-    doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
-    return replace(row, scores={**row.scores, **doubt})
+def _find_unreachable_clusters(outcome: FleetOutcome, pods: PodPhase) -> set[str]:
+    """Return the cluster ids of unreachable members, also of clusters outside of the plan."""
+    ids = {**pods.members, **{name: cluster.id for name, cluster in outcome.clusters.items()}}
+    return {ids.get(name, name) for name in outcome.unreachable_members}
 
 
 def _has_hub_export(blocks: BlockPlanner) -> bool:

@@ -219,17 +219,28 @@ class MemberClusters(Struct, frozen=True):
     """Members as input of placements.
 
     Labels by name, leaving members, members with apply failures, and why a hub counts members as
-    disconnected or unhealthy.
+    disconnected or unhealthy: those after the plan (`unreachable`), and `unreachable_removed` ones.
     """
 
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
     failing: frozenset[str] = frozenset()
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    unreachable_removed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all_unreachable(self) -> Mapping[str, str]:
+        """Reasons by name of all members on which the result of a change is unknown."""
+        return {**self.unreachable, **self.unreachable_removed}
 
 
-def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
-    """Return the labels, departures and failures of the members after the plan."""
+def build_member_clusters(
+    members: Mapping[str, FleetMemberState], unreachable_before: Mapping[str, str]
+) -> MemberClusters:
+    """Return the labels, departures and failures of the members after the plan.
+
+    `unreachable_before` are the reasons of members in state, by name.
+    """
     labels: dict[str, Mapping[str, str]] = {}
     # Still listed, but in deletion.
     leaving: set[str] = set()
@@ -244,7 +255,8 @@ def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClus
             unreachable[member.name] = reason
         if members[member.name].configuration.apply_fails:
             failing.add(member.name)
-    return MemberClusters(labels, frozenset(leaving), frozenset(failing), unreachable)
+    removed = {name: why for name, why in unreachable_before.items() if name not in labels}
+    return MemberClusters(labels, frozenset(leaving), frozenset(failing), unreachable, removed)
 
 
 class ObservedHub(Struct, frozen=True):

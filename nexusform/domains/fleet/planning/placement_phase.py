@@ -65,7 +65,11 @@ from nexusform.domains.fleet.planning.selected_resources import (
 )
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
-from nexusform.domains.fleet.planning.uncleared_members import record_uncleared_placements
+from nexusform.domains.fleet.planning.uncleared_members import (
+    find_unreachable_in_state,
+    record_uncleared_placements,
+    warn_removed_members,
+)
 from nexusform.domains.fleet.planning.unreached_records import warn_unreached_records
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
@@ -132,7 +136,9 @@ def plan_placements(
     diagnostics += problems
     for spec in specs:
         diagnostics += _check_custom_kinds(spec, hub)
-    member_clusters = build_member_clusters(members)
+    member_clusters = build_member_clusters(
+        members, find_unreachable_in_state(blocks.instances.values())
+    )
     recreated_workloads = hub.recreated_workloads
     placements: list[PlacementPlan] = []
     for spec in specs:
@@ -158,7 +164,10 @@ def plan_placements(
         placements, members, iterations, observed, blocks.unselected_addresses
     )
     diagnostics += record_uncleared_placements(
-        list(blocks.instances.values()), member_clusters.unreachable
+        list(blocks.instances.values()), member_clusters.all_unreachable
+    )
+    diagnostics += warn_removed_members(
+        blocks.instances.values(), member_clusters.unreachable_removed
     )
     diagnostics += warn_objects_without_namespace(hub, placements)
     diagnostics += warn_unknown_kinds(hub, placements)
@@ -175,7 +184,11 @@ def plan_placements(
     )
     rows = tuple(
         _build_all_binding_rows(
-            blocks.instances.values(), by_address, members, rejections, member_clusters.unreachable
+            blocks.instances.values(),
+            by_address,
+            members,
+            rejections,
+            member_clusters.all_unreachable,
         )
     )
     if observed.is_incomplete:
@@ -204,11 +217,7 @@ def plan_placements(
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
         clusters=known_clusters,
-        unreachable_clusters=frozenset(
-            known_clusters[name].id
-            for name in member_clusters.unreachable
-            if name in known_clusters
-        ),
+        unreachable_members=frozenset(member_clusters.all_unreachable),
         content_changes=(
             *content_changes,
             *find_left_objects(by_address, rows),

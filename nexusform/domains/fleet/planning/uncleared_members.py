@@ -19,22 +19,45 @@ from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.scheduling.bindings import collect_clusters_with_resources
 from nexusform.domains.fleet.scheduling.rules.cluster_eligibility import explain_ineligibility
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_list, list_texts
+from nexusform.json_data.plain_data import get_list, get_text, list_texts
 from nexusform.planning.instances.instance import Instance
 
 UNREACHABLE: Final = "rollout-to-unreachable-member"
 
 
 def find_unreachable_in_state(instances: Iterable[Instance]) -> dict[str, str]:
-    """Return why members in state are unreachable, by name."""
+    """Return why members in state are unreachable, by name.
+
+    Leaving members are left out, and members on a cluster that this plan destroys.
+    """
+    instances = list(instances)
+    destroyed_clusters = {
+        instance.before.get("id")
+        for instance in instances
+        if instance.is_destroyed and instance.type.vms is not None and instance.before is not None
+    }
     reasons: dict[str, str] = {}
     for instance in select_instances(instances, PlanningKind.MEMBER):
         member = read_prior_object(instance) if instance.before is not None else None
-        if isinstance(member, FleetMember) and (
-            reason := explain_ineligibility(build_member(member, cluster=None, requests=(0, 0)))
-        ):
+        if not isinstance(member, FleetMember) or member.cluster_id in destroyed_clusters:
+            continue
+        known_member = build_member(member, cluster=None, requests=(0, 0))
+        reason = explain_ineligibility(known_member)
+        # The hub deletes the objects of a leaving one.
+        if reason and not known_member.is_leaving:
             reasons[member.name] = reason
     return reasons
+
+
+def warn_removed_members(
+    instances: Iterable[Instance], unreachable: Mapping[str, str]
+) -> Iterator[Diagnostic]:
+    """Yield a warning for each removed member that is `unreachable` (reason by name)."""
+    for instance in select_instances(instances, PlanningKind.MEMBER):
+        name = get_text(instance.before, "name")
+        if instance.is_destroyed and name in unreachable:
+            subject = f"The plan removes member {name}"
+            yield _build_warning(instance, subject, {name: unreachable[name]})
 
 
 def record_uncleared_placements(

@@ -48,7 +48,7 @@ from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.maintenance import DrainObstacles
-from nexusform.plans.plan import PlacementChange
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.resources.address import parse_address
 
 BINDING_REMOVED: Final = "binding_removed"
@@ -622,11 +622,11 @@ class PodPhase(PodsByCluster):
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)
 
-    @property
-    def rows(self) -> list[PlacementChange]:
-        """Rows of all pods, object by object.
+    def build_rows(self, unreachable_clusters: Collection[str] = ()) -> list[PlacementChange]:
+        """Return the rows of all pods, object by object.
 
-        Of removed pods, of the others, and of those never created.
+        Of removed pods, of the others, and of those never created. The removal of a pod from one of
+        the `unreachable_clusters` (ids) is uncertain.
         """
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
@@ -637,8 +637,9 @@ class PodPhase(PodsByCluster):
                 continue
             cluster = self.clusters.get(cluster_id)
             owner = parse_address(address)
-            rows += [
-                build_pod_row(
+            is_unreachable = cluster_id in unreachable_clusters
+            for outcome in outcomes:
+                row = build_pod_row(
                     address=owner,
                     cluster_id=cluster_id,
                     cluster=cluster,
@@ -646,8 +647,7 @@ class PodPhase(PodsByCluster):
                     record=object_pods.records.get((outcome.workload, outcome.name), RecordedPod()),
                     keeps_running=address in self._forgotten_addresses,
                 )
-                for outcome in outcomes
-            ]
+                rows.append(_add_doubt_about_removal(row) if is_unreachable else row)
             if cluster is None:
                 # A removed cluster rejects no pods.
                 continue
@@ -831,6 +831,14 @@ def _list_uncompared_doubts(
             reasons[group] = decision_kinds.find_uncompared_kind(decision, kinds)
         if reasons[group]:
             yield outcome.key, PodDoubt(reasons[group])
+
+
+def _add_doubt_about_removal(row: PlacementChange) -> PlacementChange:
+    """Return the row of a pod on an unreachable cluster, uncertain if the pod is removed."""
+    if row.action is not PlacementAction.REMOVE:
+        return row
+    doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
+    return replace(row, scores={**row.scores, **doubt})
 
 
 def list_unlocated_pods(cluster_name: str, manifests: Sequence[Manifest]) -> list[ScheduledPod]:

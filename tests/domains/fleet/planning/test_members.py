@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.plans.plan import StepKind
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.plans.plan import Mode, StepKind
+from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     build_hub,
     build_pick_n,
@@ -345,3 +347,49 @@ def test_removal_of_pods_on_an_unreachable_member_is_not_certain() -> None:
     state = build_state(sick + build_placement(), state)
     (row,) = [row for row in plan(sick, state).plan.placements if row.kind == "pod"]
     assert (row.action, row.scores["certain"]) == ("remove", False)
+
+
+def build_unreachable_member() -> tuple[str, State]:
+    """Return a configuration with a placement, and the state after its member has failed."""
+    site = RACKS + cluster("a", pools=pool("p", 2, "NC_P10_56_v1")) + DEPLOYMENT
+    site += build_placement()
+    sick = site + build_joined_member("a", 'health = "NoHeartbeat"')
+    return site, build_state(sick, build_state(site + build_joined_member("a")))
+
+
+def list_certainties(result: PlanResult) -> list[tuple[str, bool]]:
+    """Return kind and certainty of each changed binding and pod."""
+    return [
+        (row.kind, row.scores.get("certain", True))
+        for row in result.plan.placements
+        if row.kind in ("binding", "pod") and row.action != "keep"
+    ]
+
+
+def test_destroy_of_pods_on_an_unreachable_member_is_not_certain() -> None:
+    site, state = build_unreachable_member()
+    target = "fleet_cluster_resource_placement.p"
+    result = plan(site, state, mode=Mode.DESTROY, targets=(target,))
+    assert list_certainties(result) == [("binding", False), ("pod", False)]
+    # Nothing stays on a destroyed cluster.
+    result = plan(site, state, mode=Mode.DESTROY)
+    assert list_certainties(result) == [("binding", True), ("pod", True)]
+    assert "rollout-to-unreachable-member" not in list_warning_ids(result)
+
+
+def test_removal_of_an_unreachable_member_leaves_its_pods_in_doubt() -> None:
+    site, state = build_unreachable_member()
+    result = plan(site, state)
+    assert list_certainties(result) == [("binding", False), ("pod", False)]
+    (warning,) = [item for item in list_warnings(result) if "unreachable" in item.id]
+    assert warning.detail.startswith("The plan removes member a, but whether and when the objects")
+    result = plan(site.replace(build_placement(), ""), state)
+    assert list_certainties(result) == [("binding", False), ("pod", False)]
+    healthy_state = build_state(site + build_joined_member("a"))
+    result = plan(site, healthy_state)
+    assert list_certainties(result) == [("binding", True), ("pod", True)]
+    assert "rollout-to-unreachable-member" not in list_warning_ids(result)
+
+
+def list_warning_ids(result: PlanResult) -> set[str]:
+    return {item.id for item in list_warnings(result)}

@@ -699,7 +699,7 @@ PLACEMENT = "fleet_cluster_resource_placement.p"
 
 
 def read_phase_changes(phase: PodPhase) -> dict[str, tuple[str, str]]:
-    return {r.object: (str(r.action), r.trigger) for r in phase.rows}
+    return {r.object: (str(r.action), r.trigger) for r in phase.build_rows()}
 
 
 def test_placement_pods_count_as_requests_of_member(clusters: Mapping[str, NodeCluster]) -> None:
