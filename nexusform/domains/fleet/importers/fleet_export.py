@@ -529,6 +529,24 @@ def check_separate_lists(manifests: Iterable[Manifest]) -> Iterator[Problem]:
                 return
 
 
+def build_unlisted_warnings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for the first fleet object that is no item of a list.
+
+    Only a list has all objects of a kind, and only those of one hub.
+    """
+    for manifest in manifests:
+        if is_fleet_group(manifest.group) and not manifest.is_listed:
+            text = (
+                f"{manifest.title} is no item of a list, so the files may be of several hubs, or "
+                "lack objects. No change of a binding is certain. Capture the hub with "
+                "`nexusform inventory script -for=fleet`."
+            )
+            yield build_problem(
+                manifest.file, manifest.position, "not-captured", text, Severity.WARNING
+            )
+            return
+
+
 def _find_difference(first: Manifest, manifest: Manifest) -> str:
     """Return what shows that a dump does not list an object twice, "" if nothing does."""
     if first is manifest:
@@ -559,6 +577,25 @@ def build_missing_placement_warnings(manifests: Sequence[Manifest]) -> Iterator[
             yield build_problem(
                 binding.file, binding.position, "not-captured", text, Severity.WARNING
             )
+            return
+
+
+def build_missing_member_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for the first scheduled binding of which no MemberCluster was captured.
+
+    A hub unschedules the bindings of a member soon after it has left. None without any member.
+    """
+    members = {item.name for item in select_fleet_objects(manifests, ("MemberCluster",))}
+    for binding in _select_active_bindings(manifests):
+        cluster = get_text(binding.body, "spec", "targetCluster")
+        is_scheduled = get_text(binding.body, "spec", "state") != "Unscheduled"
+        if members and is_scheduled and cluster not in members:
+            text = (
+                f"{binding.title} is on {cluster}, but no MemberCluster of this name was captured. "
+                "The plan treats it as a member that has left. If it has not, capture all members."
+            )
+            position = binding.find_position("spec", "targetCluster")
+            yield build_problem(binding.file, position, "not-captured", text, Severity.WARNING)
             return
 
 

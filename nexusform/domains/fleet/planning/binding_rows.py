@@ -1,6 +1,7 @@
 """Placement rows of fleet bindings, and rollout timelines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -41,6 +42,7 @@ from nexusform.scheduling.placement_decision import Rejection
 
 KIND: Final = "binding"
 _UNREAD_HUB: Final = "data of the hub that were not read"
+UNREAD_MEMBERS: Final = "members that were not read"
 _OBSERVED = "observed"
 _PREDICTED = "predicted"
 REAPPLIED_REASON: Final = (
@@ -136,12 +138,27 @@ def _add_doubt(unreachable: Mapping[str, str], row: PlacementChange) -> Placemen
     return replace(row, reason=f"{row.reason}; {reason}", scores={**row.scores, **doubt})
 
 
-def add_doubt_about_hub(row: PlacementChange) -> PlacementChange:
+def add_doubt_about_hub(row: PlacementChange, assumption: str = _UNREAD_HUB) -> PlacementChange:
     """Return the row of a change as uncertain: not all objects of its hub were read."""
     if row.action is PlacementAction.KEEP or "depends_on" in row.scores:
         return row
-    doubt = {"certain": False, "depends_on": _UNREAD_HUB}
+    doubt = {"certain": False, "depends_on": assumption}
     return replace(row, scores={**row.scores, **doubt})
+
+
+def find_unread_members(
+    rows: Iterable[PlacementChange], known_members: AbstractSet[str]
+) -> set[str]:
+    """Return the clusters with a removed binding of which no member was read or recorded."""
+    return {row.cluster for row in rows if row.action is PlacementAction.REMOVE}.difference(
+        known_members
+    )
+
+
+def add_doubt_about_members(row: PlacementChange, unread: AbstractSet[str]) -> PlacementChange:
+    """Return the row of a binding, uncertain if it is removed from an `unread` member (name)."""
+    is_in_doubt = row.action is PlacementAction.REMOVE and row.cluster in unread
+    return add_doubt_about_hub(row, UNREAD_MEMBERS) if is_in_doubt else row
 
 
 def build_removed_rows(

@@ -20,8 +20,11 @@ from nexusform.domains.fleet.importers.fleet_export import READY, build_manifest
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import (
     CHANGE_REASONS,
+    UNREAD_MEMBERS,
+    add_doubt_about_members,
     build_removed_rows,
     explain_kept_bindings,
+    find_unread_members,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
@@ -65,6 +68,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_reserved_namespace,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.instance import Instance
@@ -78,8 +82,8 @@ class FleetOutcome(Struct, frozen=True):
     `rows` of all bindings, placements by address, members after the last iteration, rollouts,
     rejected clusters, objects and pods changed by new content, and observed bindings of placements.
     `step_order` lists the addresses to complete before the step of an address. `clusters` are
-    members with known nodes, by name, `unreachable_members` the names of those that a hub counts as
-    disconnected or unhealthy.
+    members with known nodes, by name. Removals from `members_in_doubt` are uncertain; it has the
+    assumption by name.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -92,7 +96,7 @@ class FleetOutcome(Struct, frozen=True):
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
-    unreachable_members: frozenset[str] = frozenset()
+    members_in_doubt: Mapping[str, str] = field(default_factory=dict)
 
 
 _MAX_NAMES: Final = 4
@@ -136,8 +140,14 @@ def build_observed_bindings(
 
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
-    """Build the outcome of a destroy plan: the removed bindings, and warnings."""
+    """Build the outcome of a destroy plan: the removed bindings, and warnings.
+
+    It reads no data blocks, so it knows only the members in state.
+    """
     instances = tuple(instances)
+    known_members = {
+        get_text(item.before, "name") for item in select_instances(instances, PlanningKind.MEMBER)
+    }
     removed = [
         item for item in select_instances(instances, PlanningKind.PLACEMENT) if item.is_removed
     ]
@@ -147,8 +157,14 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
         *record_uncleared_placements(instances, unreachable),
         *warn_abandon_policy(removed),
     )
+    unread_members = find_unread_members(rows, known_members)
     return FleetOutcome(
-        tuple(rows), diagnostics=diagnostics, unreachable_members=frozenset(unreachable)
+        tuple(add_doubt_about_members(row, unread_members) for row in rows),
+        diagnostics=diagnostics,
+        members_in_doubt={
+            **dict.fromkeys(unread_members, UNREAD_MEMBERS),
+            **dict.fromkeys(unreachable, UNREACHABLE_MEMBERS),
+        },
     )
 
 

@@ -73,7 +73,7 @@ def _plan_fleet(
         pods.verify_certainty(
             blocks.request.now,
             find_missing_namespaces(pods, blocks.instances.values()),
-            _find_unreachable_clusters(outcome, pods),
+            _find_clusters_in_doubt(outcome, pods),
         )
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
     diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
@@ -103,7 +103,7 @@ def _build_fleet_contribution(
     """
     pods = fleet.pods
     outcome = fleet.outcome
-    pod_rows = pods.build_rows(_find_unreachable_clusters(outcome, pods))
+    pod_rows = pods.build_rows(_find_clusters_in_doubt(outcome, pods))
     if not blocks.request.includes_rejections:
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
     planned_rows = (*outcome.rows, *pod_rows)
@@ -164,10 +164,10 @@ def _build_fleet_contribution(
     )
 
 
-def _find_unreachable_clusters(outcome: FleetOutcome, pods: PodPhase) -> set[str]:
-    """Return the cluster ids of unreachable members, also of clusters outside of the plan."""
+def _find_clusters_in_doubt(outcome: FleetOutcome, pods: PodPhase) -> dict[str, str]:
+    """Return the assumptions about members in doubt, by cluster id, also outside of the plan."""
     ids = {**pods.members, **{name: cluster.id for name, cluster in outcome.clusters.items()}}
-    return {ids.get(name, name) for name in outcome.unreachable_members}
+    return {ids.get(name, name): doubt for name, doubt in outcome.members_in_doubt.items()}
 
 
 def _has_hub_export(blocks: BlockPlanner) -> bool:

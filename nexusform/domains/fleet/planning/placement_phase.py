@@ -4,6 +4,7 @@ Evictions, iterations over all placements, staged runs, rollouts, final attribut
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from msgspec.structs import replace
@@ -14,10 +15,13 @@ from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.selector_kinds import check_selector_kinds
 from nexusform.domains.fleet.planning.binding_rows import (
+    UNREAD_MEMBERS,
     add_doubt_about_hub,
+    add_doubt_about_members,
     build_binding_rows,
     build_removed_rows,
     build_rolling_timeline,
+    find_unread_members,
 )
 from nexusform.domains.fleet.planning.content_changes import find_content_changes, find_left_objects
 from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
@@ -92,6 +96,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
 )
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
@@ -191,8 +196,8 @@ def plan_placements(
             member_clusters.all_unreachable,
         )
     )
-    if observed.is_incomplete:
-        rows = tuple(map(add_doubt_about_hub, rows))
+    unread_members = find_unread_members(rows, members.keys())
+    rows = tuple(_add_doubts(rows, observed, unread_members))
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings
@@ -217,13 +222,25 @@ def plan_placements(
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
         clusters=known_clusters,
-        unreachable_members=frozenset(member_clusters.all_unreachable),
+        members_in_doubt={
+            **dict.fromkeys(unread_members, UNREAD_MEMBERS),
+            **dict.fromkeys(member_clusters.all_unreachable, UNREACHABLE_MEMBERS),
+        },
         content_changes=(
             *content_changes,
             *find_left_objects(by_address, rows),
             *find_override_changes(placements, hub),
         ),
     )
+
+
+def _add_doubts(
+    rows: Iterable[PlacementChange], observed: ObservedHub, unread_members: AbstractSet[str]
+) -> Iterator[PlacementChange]:
+    """Yield the rows, uncertain where members or other data of the hub were not read."""
+    for row in rows:
+        row_of_member = add_doubt_about_members(row, unread_members)
+        yield add_doubt_about_hub(row_of_member) if observed.is_incomplete else row_of_member
 
 
 def _has_incomplete_blocks(blocks: BlockPlanner) -> bool:

@@ -223,10 +223,22 @@ class PlacementPlan(Struct):
         if self.current.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.has_missing_bindings:
-            return Trigger.BINDING_DELETED if self.manually_deleted_clusters else Trigger.EVICTED
+            return self._missing_binding_trigger
         if self.current.has_override_change:
             return Trigger.OVERRIDES_CHANGED
         return Trigger.STRATEGY_CHANGED if self.spec.strategy_changed else Trigger.RESOURCES_CHANGED
+
+    @property
+    def _missing_binding_trigger(self) -> Trigger:
+        """Trigger of missing bindings: an eviction only if the hub has an executed one.
+
+        Their member left if the status names a cluster that is no member.
+        """
+        if self.manually_deleted_clusters:
+            return Trigger.BINDING_DELETED
+        if self.find_reported_clusters("Scheduled", "True") - self.selection.clusters.labels.keys():
+            return Trigger.CLUSTER_LEFT
+        return Trigger.EVICTED if self._observed_evicted_clusters else Trigger.BINDING_DELETED
 
     @property
     def needs_scheduling(self) -> bool:

@@ -22,10 +22,12 @@ from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
     ObservedResourceSnapshot,
+    build_missing_member_warnings,
     build_missing_override_warnings,
     build_missing_part_warnings,
     build_missing_placement_warnings,
     build_missing_snapshot_warnings,
+    build_unlisted_warnings,
     check_observed_bindings,
     check_repeated_bindings,
     check_repeated_objects,
@@ -176,7 +178,12 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     if argument_path is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
     reader.report_findings(
-        [*check_repeated_objects(reader.manifests), *check_separate_lists(reader.manifests)],
+        [
+            *check_repeated_objects(reader.manifests),
+            *check_separate_lists(reader.manifests),
+            *build_unlisted_warnings(reader.manifests),
+            *build_missing_member_warnings(reader.manifests),
+        ],
         argument_path,
     )
     answer = build_hub_attributes(reader, argument_path, attributes)

@@ -6,6 +6,7 @@ workloads are deleted first. Later calls see the results of earlier ones.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -34,7 +35,6 @@ from nexusform.domains.pods.planning.object_pods import (
 )
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_uncertainty import find_pods_in_doubt
-from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.domains.pods.scheduling import assumptions, decision_kinds, pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
@@ -402,13 +402,13 @@ class PodPhase(PodsByCluster):
         self,
         now: str,
         missing_namespaces: Mapping[ObjectKey, Collection[str]],
-        unreachable_clusters: Collection[str] = (),
+        clusters_in_doubt: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Record the pods with an uncertain node, and why.
 
-        They get another node under other assumptions, their namespace is missing, or their cluster
-        (an id in `unreachable_clusters`) is. `now` is the time of planning (ISO 8601).
-        `missing_namespaces` are listed by object.
+        They get another node under other assumptions, their namespace is missing, or nothing on
+        their cluster is certain (`clusters_in_doubt`: the assumption by id). `now` is the time of
+        planning (ISO 8601). `missing_namespaces` are listed by object.
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
@@ -438,9 +438,10 @@ class PodPhase(PodsByCluster):
             )
             direct_doubts = [*doubts_of_inputs.items(), *direct_doubts]
             doubts = assumptions.find_doubtful_pods(scene, outcomes)
-            if cluster_id in unreachable_clusters:
+            if cluster_id in clusters_in_doubt:
                 # A hub observes none of its pods.
-                doubts |= {outcome.key: PodDoubt(UNREACHABLE_MEMBERS) for outcome in outcomes}
+                doubt = PodDoubt(clusters_in_doubt[cluster_id])
+                doubts |= {outcome.key: doubt for outcome in outcomes}
             for pod_key, doubt in direct_doubts:
                 # No doubt so far, or a random choice with a certain result (None).
                 if doubts.get(pod_key) is None:
@@ -622,11 +623,13 @@ class PodPhase(PodsByCluster):
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)
 
-    def build_rows(self, unreachable_clusters: Collection[str] = ()) -> list[PlacementChange]:
+    def build_rows(
+        self, clusters_in_doubt: Mapping[str, str] = MappingProxyType({})
+    ) -> list[PlacementChange]:
         """Return the rows of all pods, object by object.
 
         Of removed pods, of the others, and of those never created. The removal of a pod from one of
-        the `unreachable_clusters` (ids) is uncertain.
+        the `clusters_in_doubt` (assumption by id) is uncertain.
         """
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
@@ -637,7 +640,7 @@ class PodPhase(PodsByCluster):
                 continue
             cluster = self.clusters.get(cluster_id)
             owner = parse_address(address)
-            is_unreachable = cluster_id in unreachable_clusters
+            assumption = clusters_in_doubt.get(cluster_id, "")
             for outcome in outcomes:
                 row = build_pod_row(
                     address=owner,
@@ -647,7 +650,7 @@ class PodPhase(PodsByCluster):
                     record=object_pods.records.get((outcome.workload, outcome.name), RecordedPod()),
                     keeps_running=address in self._forgotten_addresses,
                 )
-                rows.append(_add_doubt_about_removal(row) if is_unreachable else row)
+                rows.append(_add_doubt_about_removal(row, assumption) if assumption else row)
             if cluster is None:
                 # A removed cluster rejects no pods.
                 continue
@@ -833,11 +836,11 @@ def _list_uncompared_doubts(
             yield outcome.key, PodDoubt(reasons[group])
 
 
-def _add_doubt_about_removal(row: PlacementChange) -> PlacementChange:
-    """Return the row of a pod on an unreachable cluster, uncertain if the pod is removed."""
+def _add_doubt_about_removal(row: PlacementChange, assumption: str) -> PlacementChange:
+    """Return the row of a pod, uncertain for this assumption if the pod is removed."""
     if row.action is not PlacementAction.REMOVE:
         return row
-    doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
+    doubt = {"certain": False, "depends_on": assumption}
     return replace(row, scores={**row.scores, **doubt})
 
 

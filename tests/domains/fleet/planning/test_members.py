@@ -9,6 +9,7 @@ from typing import Any
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Mode, StepKind
+from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     build_hub,
@@ -389,6 +390,16 @@ def test_removal_of_an_unreachable_member_leaves_its_pods_in_doubt() -> None:
     result = plan(site, healthy_state)
     assert list_certainties(result) == [("binding", True), ("pod", True)]
     assert "rollout-to-unreachable-member" not in list_warning_ids(result)
+
+
+def test_destroy_on_a_member_without_a_record_is_not_certain() -> None:
+    """Members of a data block are not read for a destroy."""
+    _, state = build_unreachable_member()
+    del state.instances[parse_address("fleet_member_cluster.a")]
+    result = plan("", state, mode=Mode.DESTROY)
+    assert list_certainties(result) == [("binding", False), ("pod", False)]
+    (row,) = [row for row in result.plan.placements if row.kind == "binding"]
+    assert row.scores["depends_on"] == "members that were not read"
 
 
 def list_warning_ids(result: PlanResult) -> set[str]:

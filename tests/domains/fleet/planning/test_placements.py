@@ -254,7 +254,7 @@ def test_externally_removed_binding_is_recreated() -> None:
     held = {n: b for n, b in current.attributes["bindings"].items() if n != "b"}
     found = replace(current, attributes={**current.attributes, "bindings": held})
     result = require_success(plan(text, state, refreshed_objects={address: found}))
-    assert list_moves(result) == {"b": ("place", "evicted")}
+    assert list_moves(result) == {"b": ("place", "binding_deleted")}
 
 
 def test_pick_all_kept_despite_labels_is_not_called_pick_n() -> None:

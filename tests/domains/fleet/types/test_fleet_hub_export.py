@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -271,7 +272,7 @@ def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[
 def test_first_page_of_a_hub_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     """Members of other pages have not left the fleet."""
     run_command(capsys, "apply", "-auto-approve")
-    items = [item for item in build_hub("west1", "east1") if item["metadata"]["name"] != "west1"]
+    items = [item for item in build_hub("west1", "east1") if item["metadata"]["name"] != "west2"]
     body = {"apiVersion": "v1", "kind": "List", "items": items, "metadata": {"continue": "abc"}}
     Path("hub.json").write_text(json.dumps(body))
     code, out = run_command(capsys, "plan")
@@ -433,15 +434,35 @@ def test_lists_of_two_hubs_in_one_block_are_rejected(capsys: pytest.CaptureFixtu
     assert "hub.json lists other objects of the kind" in " ".join(out.split()), " ".join(
         out.split()
     )
-    # One file per object, and kinds in different files, are one dump.
-    for name in ("hub.json", "other.json"):
-        Path(name).unlink()
-    files = [f"{position}.json" for position in range(len(items))]
-    for name, item in zip(files, items, strict=True):
-        Path(name).write_text(json.dumps(item))
-    Path("main.nf.hcl").write_text(blocks.replace('["hub.json"]', json.dumps(files)))
+    # Kinds in different files are one dump.
+    write_objects_in_files(items, blocks, is_list=True)
     code, out = run_command(capsys, "plan")
-    assert code == 0, out
+    assert (code, "is no item of a list" in " ".join(out.split())) == (0, False), out
+    # One file per object may be of several hubs: nothing shows that these are all objects of one.
+    two = r"\"numberOfClusters\": 2"
+    edited = f'replace(each.value, "{two}", "{two.replace("2", "3")}")'
+    blocks = blocks.replace("manifest = each.value", f"manifest = {edited}")
+    write_objects_in_files([*items, *json.loads(text)], blocks, is_list=False)
+    code, out = run_command(capsys, "plan")
+    assert (code, "the files may be of several hubs" in " ".join(out.split())) == (0, True), out
+    assert "data of the hub that were not read" in " ".join(out.split()), out
+
+
+def write_objects_in_files(
+    items: Sequence[Mapping[str, Any]], configuration: str, *, is_list: bool
+) -> None:
+    """Write a file per kind (`is_list`) or object, and the configuration to read them."""
+    contents: dict[str, Any] = {}
+    for position, item in enumerate(items):
+        if is_list:
+            body = {"apiVersion": "v1", "kind": "List", "items": []}
+            contents.setdefault(f"{item['kind']}.json", body)["items"].append(item)
+        else:
+            contents[f"{position}.json"] = item
+    for name, content in contents.items():
+        Path(name).write_text(json.dumps(content))
+    files = json.dumps(list(contents))
+    Path("main.nf.hcl").write_text(configuration.replace('["hub.json"]', files))
 
 
 @pytest.mark.parametrize("name", ["uid", "resourceVersion"])
@@ -479,6 +500,48 @@ def test_binding_without_its_placement_is_reported(capsys: pytest.CaptureFixture
     placement["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
     write_hub(items)
     assert "which was not captured" not in run_command(capsys, "plan")[1]
+
+
+def test_binding_without_its_member_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Either the member has left the fleet, or the files lack it."""
+    items = build_healthy_hub()
+    write_hub(items)
+    run_command(capsys, "apply", "-auto-approve")
+    write_hub([item for item in items if item["metadata"]["name"] != "east1"])
+    _, out = run_command(capsys, "plan")
+    text = " ".join(out.split())
+    assert "is on east1, but no MemberCluster of this name was captured" in text, text
+    assert "data of the hub that were not read" in text
+    assert "exact unless members change" not in text
+
+
+def test_member_that_left_without_a_record_leaves_its_objects_in_doubt(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No object of the state has the health of a member that only a data block shows."""
+    start = CONFIGURATION.index('resource "fleet_member_cluster"')
+    end = CONFIGURATION.index('resource "fleet_hub_manifest"')
+    own = """
+resource "fleet_cluster_resource_placement" "own" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+}
+"""
+    Path("main.nf.hcl").write_text(CONFIGURATION[:start] + CONFIGURATION[end:] + own)
+    items = build_healthy_hub()
+    write_hub(items)
+    run_command(capsys, "apply", "-auto-approve")
+    write_hub([item for item in items if item["metadata"]["name"] != "west2"])
+    _, out = run_command(capsys, "plan")
+    assert "west2 deleted (cluster_left; uncertain)" in " ".join(out.split()), out
+    assert "1 changed binding depends on members that were not read" in " ".join(out.split())
+    write_hub(items)
+    target = "-target=fleet_cluster_resource_placement.own"
+    _, out = run_command(capsys, "plan", "-destroy", target)
+    assert "changed bindings depend on members that were not read" in " ".join(out.split()), out
 
 
 @pytest.mark.parametrize("name", ["lastReceivedHeartbeat", "lastTransitionTime"])
