@@ -8,7 +8,7 @@ from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.impact.overridden_values import list_overridden_values
-from nexusform.plans.plan import Action, ContentEffect, PlacementChange, Plan
+from nexusform.plans.plan import Action, ContentEffect, PlacementAction, PlacementChange, Plan
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import FieldChange, describe_field, format_value
 
@@ -18,13 +18,24 @@ _MAX_CLUSTERS: Final = 4
 
 
 def list_departures(plan: Plan) -> list[PlacementChange]:
-    """Return the rows of placements that leave clusters and stay in the plan."""
+    """Return the rows of placements that leave clusters and stay in the plan.
+
+    The row may stay if its objects leave: the cluster has left before its binding is removed.
+    """
     destroyed = {change.address for change in plan.changes if change.action is Action.DELETE}
+    left = {
+        (change.address, change.cluster)
+        for change in plan.content_changes
+        if change.effect is ContentEffect.LEFT
+    }
     return [
         row
         for row in plan.placements
         if KINDS[row.kind].by_resource
-        and compute_effect(row) is Effect.REMOVED
+        and (
+            compute_effect(row) is Effect.REMOVED
+            or (row.action is PlacementAction.UPDATE and (row.address, row.object) in left)
+        )
         and row.address not in destroyed
     ]
 

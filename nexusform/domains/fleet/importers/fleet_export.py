@@ -372,7 +372,8 @@ def find_uncaptured_kinds(manifests: Sequence[Manifest]) -> frozenset[str]:
             if get_text(spec, spec_field):
                 used_kinds.add(kinds[BINDING_KINDS.index(binding.kind)])
         used_kinds.update(_OVERRIDE_KINDS["/" in name] for name in list_override_names(spec))
-    return frozenset(used_kinds - {manifest.kind for manifest in manifests})
+    captured_kinds = {item.kind for item in manifests if is_fleet_group(item.group)}
+    return frozenset(used_kinds - captured_kinds)
 
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
@@ -380,7 +381,11 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 
     Only one if no snapshot of its kind was.
     """
-    captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
+    captured = {
+        (manifest.kind, manifest.namespace, manifest.name)
+        for manifest in manifests
+        if is_fleet_group(manifest.group)
+    }
     # bindings by field and missing snapshot.
     users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}
     for binding in _select_active_bindings(manifests):
@@ -604,6 +609,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     captured = {
         (manifest.kind, format_object_key(manifest.namespace, manifest.name))
         for manifest in manifests
+        if is_fleet_group(manifest.group)
     }
     uncaptured_kinds = find_uncaptured_kinds(manifests)
     reported_kinds: set[str] = set()

@@ -109,7 +109,7 @@ from nexusform.planning.instances.block_planner import BlockPlanner, expose_inst
 from nexusform.planning.instances.instance import ActionDecision, Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.planning_order import PLACEMENT_PHASE
-from nexusform.plans.plan import PlacementChange
+from nexusform.plans.plan import Action, PlacementChange
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -228,10 +228,20 @@ def plan_placements(
         },
         content_changes=(
             *content_changes,
-            *find_left_objects(by_address, rows),
+            *find_left_objects(by_address, rows, _find_forgotten_members(blocks)),
             *find_override_changes(placements, hub),
         ),
     )
+
+
+def _find_forgotten_members(blocks: BlockPlanner) -> set[str]:
+    """Return the names of the members that are only removed from state."""
+    members = select_instances(blocks.instances.values(), PlanningKind.MEMBER)
+    return {
+        str(get_value_at_path(member.before, "name"))
+        for member in members
+        if member.action is Action.FORGET
+    }
 
 
 def _add_doubts(

@@ -9,6 +9,7 @@ from typing import Any
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Mode, StepKind
+from nexusform.rendering.report.content_losses import describe_departures
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
@@ -390,6 +391,26 @@ def test_removal_of_an_unreachable_member_leaves_its_pods_in_doubt() -> None:
     result = plan(site, healthy_state)
     assert list_certainties(result) == [("binding", True), ("pod", True)]
     assert "rollout-to-unreachable-member" not in list_warning_ids(result)
+
+
+def test_objects_leave_with_their_member_before_its_binding() -> None:
+    """The rollout budget keeps the only binding, but nothing runs there."""
+    site, _ = build_unreachable_member()
+    state = build_state(site + build_joined_member("a"))
+    result = plan(site, state)
+    (row,) = [row for row in result.plan.placements if row.kind == "binding"]
+    assert (row.action, row.trigger) == ("update", "cluster_left")
+    (clause,) = describe_departures(result.plan, has_objects=True)
+    assert clause == "p leaves a: Namespace web and 1 object are deleted"
+    forget = """
+removed {
+  from = fleet_member_cluster.a
+  lifecycle {
+    destroy = false
+  }
+}
+"""
+    assert describe_departures(plan(site + forget, state).plan, has_objects=True) == []
 
 
 def test_destroy_on_a_member_without_a_record_is_not_certain() -> None:

@@ -502,6 +502,17 @@ def test_binding_without_its_placement_is_reported(capsys: pytest.CaptureFixture
     assert "which was not captured" not in run_command(capsys, "plan")[1]
 
 
+def test_snapshot_of_another_group_is_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
+    items = build_healthy_hub()
+    for item in items:
+        if item["kind"] == "ClusterSchedulingPolicySnapshot":
+            item["apiVersion"] = "example.org/v1"
+    write_hub(items)
+    assert "No ClusterSchedulingPolicySnapshot was captured" in " ".join(
+        run_command(capsys, "plan")[1].split()
+    )
+
+
 def test_binding_without_its_member_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Either the member has left the fleet, or the files lack it."""
     items = build_healthy_hub()
