@@ -7,7 +7,6 @@ from msgspec.structs import asdict
 
 from nexusform.domains.openstack.importers.capture_script import IMAGE
 from nexusform.domains.openstack.importers.openstack_tables import (
-    DuplicateRowError,
     Tables,
     name_file,
     read_count,
@@ -57,9 +56,7 @@ def index_images(tables: Tables) -> dict[str, dict[str, str]]:
             properties = read_properties(rows[0].get("properties"))
             # An image may have no name.
             image_name = read_first_text(rows[0], "name")
-            if by_id.setdefault(image_id, properties) != properties:
-                detail = f'Two files {IMAGE}-ID.json of the image "{image_id}" differ'
-                raise DuplicateRowError(detail)
+            by_id[image_id] = properties
             if image_name:
                 ids_by_name.setdefault(image_name, []).append(image_id)
     images = dict(by_id)

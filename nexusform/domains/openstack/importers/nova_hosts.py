@@ -75,8 +75,13 @@ def add_hosts(reading: OpenstackReading, tables: Tables) -> None:
             raise DuplicateRowError(f'hypervisors.json has two of the host "{host}"')
         # Of `hypervisor show`.
         file = f"hypervisor-{row['id']}"
+        details = tables.get(file, [{}])[0]
         with name_file(file, hostname):
-            version = read_count(tables.get(file, [{}])[0], "hypervisor_version")
+            version = read_count(details, "hypervisor_version")
+            shown_name = read_first_text(details, "hypervisor_hostname") or hostname
+            if shown_name != hostname:
+                # Older clouds number their hypervisors, so ids of two clouds may be equal.
+                raise ValueError(f'it is of the hypervisor "{shown_name}"')
         reading.hosts[host] = {
             **_build_host(uuid, services[host], host, tables),
             "hypervisor_version": version,

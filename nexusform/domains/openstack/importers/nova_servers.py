@@ -78,7 +78,8 @@ def iterate_servers(
             reading.problems.append(build_warning(detail))
         # unknown: 0
         form = flavors.get(flavor, Flavor("", 0, 0, 0))
-        if _is_volume(row):
+        is_volume = _is_volume(row)
+        if is_volume:
             form = form.volume_form
         image = read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
@@ -96,7 +97,10 @@ def iterate_servers(
             cells = parse_server_topology(topology[0]) if topology else []
             # Its numbers are valid.
             build_server({"host": host, "numa_cells": cells})
-        if request.numa.cells and not topology:
+        has_cells = bool(reading.hosts.get(host, {}).get("numa_cells"))
+        # The image of a volume is not read, and may request cells.
+        may_request_cells = is_volume and not topology and has_cells
+        if (request.numa.cells and not cells) or may_request_cells:
             unknown_cells.append(str(row["name"]))
         yield (
             key,

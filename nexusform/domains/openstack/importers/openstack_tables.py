@@ -95,6 +95,13 @@ def parse_table(name: str, text: bytes, reading: OpenstackReading) -> Rows:
     if missing:
         problems.append(build_problem(f"{name}.json{missing}. Print it with -f json."))
         return []
+    if _get_kind(name) in _FILES_OF_OBJECTS:
+        object_id = str(normalized_rows[0].get("id") or "")
+        file_id = name.partition("-")[2]
+        if object_id not in ("", file_id):
+            detail = f'{name}.json is of another object, "{object_id}". Capture the files again.'
+            problems.append(build_problem(detail))
+            return []
     return normalized_rows
 
 
