@@ -149,9 +149,13 @@ def parse_yaml(
 
 
 def _get_error_id(file: str, text: str = "") -> str:
-    """Return the id of errors of a text: that of JSON if its file name or its start is of JSON."""
-    is_json = file.lower().endswith(".json") or _JSON_START.match(text.lstrip())
-    return INVALID_JSON if is_json else INVALID
+    """Return the id of errors of a text."""
+    return INVALID_JSON if _is_json(file, text) else INVALID
+
+
+def _is_json(file: str, text: str) -> bool:
+    """Return whether a text is JSON by the name of its file, or by its start."""
+    return file.lower().endswith(".json") or _JSON_START.match(text.lstrip()) is not None
 
 
 def load_yaml(content: str | bytes) -> Any:
@@ -185,11 +189,12 @@ def _parse_document_stream(file: str, text: str, rules: ScalarRules) -> YamlStre
 
     documents: list[YamlDocument] = []
     findings: list[Problem] = []
+    duplicate_id = "duplicate-json-key" if _is_json(file, text) else "duplicate-yaml-key"
     try:
         events = iter(yaml.parse(text, Loader=_get_loader()))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                reader = _DocumentReader(file, events, rules)
+                reader = _DocumentReader(file, events, rules, duplicate_id)
                 data, position = reader.parse_node(next(events), depth=0)
                 findings += reader.findings
                 # None: an empty document.
@@ -228,15 +233,19 @@ class _InvalidDocument(Exception):
 
 class _DocumentReader:
     # Builds one document from the parser's events, counting every node of an alias.
-    def __init__(self, file: str, events: Iterator[Any], rules: ScalarRules) -> None:
+    def __init__(
+        self, file: str, events: Iterator[Any], rules: ScalarRules, duplicate_id: str
+    ) -> None:
         """Start to read the parse events of `file`.
 
-        The number of nodes is limited, to stop alias bombs.
+        The number of nodes is limited, to stop alias bombs. Findings about duplicate keys have the
+        id `duplicate_id`.
         """
         import yaml
 
         self.file = file
         self.events = events
+        self.duplicate_id = duplicate_id
         self.parse_plain = (
             _parse_pyyaml_scalar if rules is ScalarRules.PYYAML else _parse_plain_scalar
         )
@@ -336,7 +345,7 @@ class _DocumentReader:
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 problem = build_problem(
-                    self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING
+                    self.file, key_position, self.duplicate_id, detail, Severity.WARNING
                 )
                 self.findings.append(problem)
             entries[key] = data

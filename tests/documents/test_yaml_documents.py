@@ -288,7 +288,10 @@ def test_error_in_large_text_is_reported_at_its_line() -> None:
         ("stdin", '[{"a": 1}, }', "invalid-json"),
         ("a.yaml", "{{ .Values.name }}", "invalid-yaml"),
         ("a.yaml", "a: [", "invalid-yaml"),
+        ("a.json", '{"a": 1, "a": 2}', "duplicate-json-key"),
+        ("stdin", '{"a": 1,\n "a": 2}', "duplicate-json-key"),
+        ("a.yaml", "a: 1\na: 2", "duplicate-yaml-key"),
     ],
 )
-def test_errors_name_json_or_yaml(name: str, text: str | bytes, error_id: str) -> None:
+def test_findings_name_json_or_yaml(name: str, text: str | bytes, error_id: str) -> None:
     assert [finding.id for finding in parse_yaml(name, text).findings] == [error_id]
