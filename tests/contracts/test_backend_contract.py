@@ -518,11 +518,11 @@ def test_deleted_workspace_leaves_no_copy_of_a_foreign_journal(where: BackendLoc
     if where.kind.forgets:
         pytest.skip("its journal is stored with its document")
     copies = []
-    for _ in range(2):
+    for document in (b"one", b"three"):
         staging = where.open().select_workspace("staging")
-        staging.write(b"one")
+        staging.write(document)
         staging.append(b"{a}")
-        replace_document(where, b"two", "staging")
+        replace_document(where, document + b"+1", "staging")
         copies.append(where.open().select_workspace("staging").move_foreign_journal())
         where.open().delete_workspace("staging")
     # A second copy beside the first would have a number.

@@ -5,6 +5,7 @@ configurable (GitLab: POST and DELETE at `.../lock`). The protocol has neither a
 expiring locks. So the journal is stored locally, and the state is sent at most every 20 s during an
 apply: changes since the last document are lost with the machine. A dead run's lock must be broken
 manually. `{workspace}` in the address is the workspace's name; without it only `default` exists.
+An answer from a cache, or with an older document than this machine has seen, is an error.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,6 +28,12 @@ from nexusform.backends import locks, registry
 from nexusform.backends.journal_lines import compute_document_digest
 from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
+from nexusform.documents.scalars import parse_integer
+from nexusform.domains.remote_state.backends.document_order import (
+    DocumentOrder,
+    SeenDocument,
+    describe_document,
+)
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
@@ -102,6 +110,7 @@ class HttpBackend:
         self._journal = JournalFile(
             self._journal_path, self.read, service.max_bytes, compute_digest=_compute_content_digest
         )
+        self._order = DocumentOrder(self._journal_path.with_suffix(".seen"))
         self._lock_id = ""  # not locked
         # Digests of the documents that this run read first, or sent; None: it read none yet.
         self._known_digests: set[bytes] | None = None
@@ -118,8 +127,14 @@ class HttpBackend:
         )
 
     def read(self) -> bytes | None:
-        """Return the state document, None if there is none."""
+        """Return the state document, None if there is none.
+
+        Raises BackendProblem, also if a newer one was seen before.
+        """
+        # Before the request: another process may add the next document during it.
+        seen_documents = self._order.load()
         document = self._read_document(self._workspace_service.address, "read the state")
+        self._check_not_outdated(document, seen_documents)
         if self._known_digests is None:
             self._known_digests = {_compute_content_digest(document or b"")}
         return document
@@ -149,8 +164,9 @@ class HttpBackend:
         self._send_request(
             self._workspace_service.update_method, address, "write the state", document, headers
         )
+        self._order.add(_describe(document), self._order.load())
         # A proxy may answer 200 to anything.
-        current = self.read()
+        current = self._read_document(self._workspace_service.address, "read the state")
         if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
                 f"Cannot write the state at {self.describe()}: the server accepted it, but "
@@ -169,6 +185,22 @@ class HttpBackend:
                 "overwritten. A cache answered with an old document, or another run wrote the "
                 "state meanwhile. Check the server, and plan again."
             )
+
+    def _check_not_outdated(
+        self, document: bytes | None, seen_documents: list[SeenDocument]
+    ) -> None:
+        """Raise a BackendProblem if this document is older than one seen before; else add it."""
+        described = _describe(document)
+        if self._order.is_outdated(described, seen_documents):
+            answer = "without a state" if document is None else "with an older state"
+            raise BackendProblem(
+                f"{self.describe()} answered {answer}, but this machine has seen a newer one "
+                "there: a cache or a copy of the server is behind, or the state was restored or "
+                "deleted. Check the server, and run the command again. If its answer is right, "
+                f"forget the newer state first:\nrm {quote(str(self._order.path))}"
+            )
+        if document is not None:
+            self._order.add(described, seen_documents)
 
     def append(self, record: bytes) -> None:
         """Append one record to the local journal, durable on return."""
@@ -332,6 +364,7 @@ class HttpBackend:
             self.unlock(self._lock_id)
         self._send_request("DELETE", address, "delete the workspace", accepted=_MISSING_STATUSES)
         self._journal.remove_with_copies()
+        self._order.remove()
 
     def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
@@ -380,6 +413,14 @@ class HttpBackend:
         answer = self._send_request(
             "GET", address, operation, headers=_UNCACHED, accepted=_MISSING_STATUSES
         )
+        # Only an answer that no server gave or checked for this request has an age.
+        age = parse_integer(answer.headers.get("age", ""))
+        if age:
+            raise BackendProblem(
+                f"Cannot {operation} at {self.describe()}: a cache answered with a copy that is "
+                f"{age} s old. Let the cache pass requests to the server, or use the address of "
+                "the server itself."
+            )
         if answer.status in _MISSING_STATUSES:
             return None
         # A proxy may answer so: taken for no state, every object would be created again.
@@ -470,6 +511,11 @@ def _compute_content_digest(document: bytes) -> bytes:
     with suppress(ValueError, RecursionError):
         document = json.dumps(json.loads(document), sort_keys=True).encode()
     return compute_document_digest(document)
+
+
+def _describe(document: bytes | None) -> SeenDocument:
+    """Return the record of a document in the order of those that the server had."""
+    return describe_document(document, _compute_content_digest(document or b""))
 
 
 def _is_equal_json(current: bytes | None, document: bytes) -> bool:

@@ -432,3 +432,101 @@ def test_unverified_server_is_reported(
         Path("main.nf.hcl").write_text(READER.replace("ADDRESS", f"{address}/lab"))
         flags = []
         assert f"{warning} (skip_cert_verification)" in run_and_read_output("plan")
+
+
+def test_older_state_than_this_machine_has_seen_is_an_error(
+    server: tuple[str, ServerContent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A cache, or a copy of the server that lags behind, answers with what this machine wrote."""
+    address, store = server
+    monkeypatch.chdir(tmp_path)
+    write_racks(tmp_path, address)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    older = store.written[-1]
+    racks = Path("main.nf.hcl")
+    racks.write_text(racks.read_text().replace("count         = 3", "count         = 5"))
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    newest = store.written[-1]
+    for document in (older, None):
+        for command in (["plan"], ["apply", "-auto-approve"], ["state", "list"]):
+            store.places["/lon1"].document = document
+            capsys.readouterr()
+            assert run_command_line(command) == 1
+            error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+            assert "this machine has seen a newer one" in error
+    assert store.written[-1] == newest
+    store.places["/lon1"].document = newest
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
+    # The older state was restored on purpose.
+    store.places["/lon1"].document = older
+    (seen,) = Path(".nexusform").glob("*.seen")
+    assert f"rm {seen}" in error
+    seen.unlink()
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 2
+
+
+def test_order_of_documents_is_kept_for_later_commands(
+    server: tuple[str, ServerContent], tmp_path: Path
+) -> None:
+    address, store = server
+    place = store.places["/lon1"] = StoredState(document=b"encrypted 1")
+    assert open_http_backend(address, tmp_path).read() == b"encrypted 1"
+    # Another machine writes.
+    place.document = b"encrypted 2"
+    assert open_http_backend(address, tmp_path).read() == b"encrypted 2"
+    place.document = b"encrypted 1"
+    with pytest.raises(BackendProblem, match="with an older state"):
+        open_http_backend(address, tmp_path).read()
+    # Not encrypted: also documents that this machine has not seen.
+    place.document = b'{"lineage": "a", "serial": 7}'
+    assert open_http_backend(address, tmp_path).read()
+    place.document = b'{"lineage": "a", "serial": 6}'
+    with pytest.raises(BackendProblem, match="with an older state"):
+        open_http_backend(address, tmp_path).read()
+    # Written here again, it is the newest.
+    place.document = b'{"lineage": "a", "serial": 7}'
+    open_http_backend(address, tmp_path).write(b"encrypted 1")
+    assert open_http_backend(address, tmp_path).read() == b"encrypted 1"
+    # Another machine has its own file.
+    place.document = b"encrypted 2"
+    assert open_http_backend(address, tmp_path / "other").read() == b"encrypted 2"
+
+
+def test_document_that_the_server_accepted_replaces_the_one_before(
+    server: tuple[str, ServerContent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy that answers does not have it yet; the next command must not start from it."""
+    address, store = server
+    backend = open_http_backend(address, tmp_path)
+    backend.write(b"one")
+    monkeypatch.setattr(HttpBackend, "_read_document", lambda *_: b"one")
+    with pytest.raises(BackendProblem, match="returns a different document"):
+        backend.write(b"two")
+    assert store.written[-1] == b"two"
+    with pytest.raises(BackendProblem, match="with an older state"):
+        open_http_backend(address, tmp_path).read()
+
+
+def test_deleted_state_is_forgotten(server: tuple[str, ServerContent], tmp_path: Path) -> None:
+    address, _ = server
+    backend = open_http_backend(address, tmp_path)
+    backend.write(b"one")
+    backend.remove()
+    assert backend.read() is None
+    assert open_http_backend(address, tmp_path).read() is None
+
+
+@pytest.mark.parametrize("head", [(), ("Age: 0",), ("Age: 12",)])
+def test_answer_of_a_cache_is_an_error(head: tuple[str, ...], tmp_path: Path) -> None:
+    """A server itself, or a cache that asked it for this request, gives no age."""
+    document = b'{"lineage": "a", "serial": 7}'
+    with run_bad_server(build_document(document, *head)) as server:
+        backend = open_http_backend(server.address, tmp_path)
+        if head != ("Age: 12",):
+            assert backend.read() == document
+            return
+        with pytest.raises(BackendProblem, match="a cache answered with a copy that is 12 s old"):
+            backend.read()
