@@ -461,8 +461,12 @@ def _check_demand_targets(
     if site is None:
         known_ids = sorted(context.sites)
         hint = suggest_name(demand.site_id, known_ids)
+        # With -target, the configuration may have others.
         known_text = (
-            f" Known sites: {', '.join(known_ids)}." if known_ids else " No nexus_site is declared."
+            f" Known sites: {', '.join(known_ids)}."
+            if known_ids
+            else " This plan has no site. Write a reference such as nexus_site.NAME.id, so that "
+            "-target includes the site."
         )
         # A pool with its own resource has the site of its cluster.
         path = () if demand.parent_id else ("site_id",)
