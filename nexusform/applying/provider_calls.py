@@ -235,7 +235,9 @@ def call_provider(
         ignored_paths=call.change.ignored_paths,
         planned_note=call.change.note,
         is_repeated_create=call.is_repeated_create,
-        is_sensitive=bool(call.change.sensitive_after or write_only),
+        is_sensitive=bool(
+            call.change.sensitive_before or call.change.sensitive_after or write_only
+        ),
         write_only=write_only,
         lineage=call.options.lineage,
         recorded_objects=call.recorded_objects,

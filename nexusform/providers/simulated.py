@@ -91,6 +91,14 @@ class Faults(Struct):
                     triggered.append(fault)
         return triggered
 
+    def list_reads(self, address: str) -> list[Fault]:
+        """Return the faults of reads of an object, without counting their use."""
+        return [
+            fault
+            for fault in self.faults
+            if fault.operation == "read" and fault.pattern.fullmatch(address)
+        ]
+
 
 def parse_fault(block: Mapping[str, Any]) -> Fault:
     """Parse the values of a `fault` block.
@@ -384,8 +392,24 @@ class SimulatedProvider:
         """
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
+            # An earlier run of this step may have removed a part.
+            if request.resumed_operation is None:
+                self._check_deleted_object(request, self._reality.get_attributes(request.key))
             self._reality.set_attributes(request.key, None)
         self._raise_fault_after_effect(faults, attributes=None, was_created=False)
+
+    def _check_deleted_object(
+        self, request: ChangeRequest, existing: Mapping[str, Any] | None
+    ) -> None:
+        """Raise ProviderProblem if the object to delete is not as the plan shows it."""
+        if existing is None or request.prior is None:
+            return
+        # The plan has these values from a fault.
+        answers = _list_answers(self._faults.list_reads(request.address))
+        prior, current = (apply_answer(values, answers) for values in (request.prior, existing))
+        path = next(_find_differences(prior, current, ()), None)
+        if path is not None:
+            raise _build_moved_value_problem(request, path, current)
 
     def find(
         self, resource_type: str, object_id: str
@@ -458,14 +482,20 @@ def _check_start_values(
     It is then neither that before the plan nor the planned one.
     """
     path = _find_moved_value(request.prior, planned, existing)
-    if path is None:
-        return
+    if path is not None:
+        raise _build_moved_value_problem(request, path, existing)
+
+
+def _build_moved_value_problem(
+    request: ChangeRequest, path: Path, existing: Mapping[str, Any]
+) -> ProviderProblem:
+    """Build the problem of a value that changed since the plan."""
     values = ""
     if not request.is_sensitive:
         texts = [get_part(part, path) for part in (existing, request.prior)]
         if not any(isinstance(text, Mapping | list) for text in texts):
             values = f": it is {texts[0]} there, and {texts[1]} before the plan"
-    raise ProviderProblem(
+    return ProviderProblem(
         f"{format_path(path)} of {request.key.type} {request.key.id} changed since the plan"
         f"{values}. The object was not changed. Plan again."
     )

@@ -91,7 +91,8 @@ def test_creation_number_of_open_create_is_not_reused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("took_effect", [False, True])
 def test_delete_is_recorded_only_if_it_took_effect(tmp_path: Path, took_effect: bool) -> None:
     provider = build_provider(tmp_path)
-    doomed = build_change("r0", Action.DELETE, 0, 1)
+    existing = build_attributes("r0", size=2)
+    doomed = build_change("r0", Action.DELETE, 0, 1, before=existing)
     provider.create(
         _build_request(
             build_call(
@@ -123,7 +124,8 @@ def test_interrupted_delete_is_repeated_until_the_object_is_gone(tmp_path: Path)
         build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider
     )
     provider.create(_build_request(create))
-    deletion = build_change("r0", Action.DELETE, 0, 1)
+    existing = build_attributes("r0", size=2)
+    deletion = build_change("r0", Action.DELETE, 0, 1, before=existing)
     _, opened, call = record_interrupted_step(
         build_existing_state(), StepKind.DELETE, deletion, provider
     )
@@ -185,7 +187,8 @@ def test_interrupted_delete_of_deposed_object_keeps_current(
     tmp_path: Path, took_effect: bool
 ) -> None:
     provider = build_provider(tmp_path)
-    replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
+    existing = build_attributes("r0", size=2)
+    replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1, before=existing)
     old = _build_create()
     new = build_change("r0", Action.CREATE, 2)
     provider.set_state_objects((), [("nexus_rack", "lab/r0")])

@@ -59,7 +59,7 @@ def check_objects_of_one_id_are_distinguished_by_creation(provider: Provider) ->
     assert isinstance(provider, StateUser)
     provider.set_state_objects((), [(KEY.type, KEY.id)])
     provider.create(build_creation(SUCCESSOR, machine_count=2))
-    provider.delete(ChangeRequest(KEY, "nexus_rack.r1", ATTRIBUTES, None))
+    provider.delete(ChangeRequest(KEY, "nexus_rack.r1", {**ATTRIBUTES, "machine_count": 1}, None))
     assert read_one(provider, KEY, {}) is None
     left = read_one(provider, SUCCESSOR, {**ATTRIBUTES, "machine_count": 2})
     assert left is not None

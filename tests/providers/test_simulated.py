@@ -68,6 +68,28 @@ def test_update_keeps_unrelated_changes(tmp_path: Path) -> None:
     assert answer.observed_paths == (("place",),)
 
 
+def test_delete_fails_if_the_object_changed_since_the_plan(tmp_path: Path) -> None:
+    site = build_provider(tmp_path, reality="site.json")
+    site.create(build_create_request(count=7))
+    address = "nexus_kubernetes_cluster.a"
+    request = ChangeRequest(build_key(), address, {"id": "lab/a", "count": 3}, None)
+    words = "count of nexus_kubernetes_cluster lab/a changed since the plan: it is 7 there, and 3"
+    with pytest.raises(ProviderProblem, match=words):
+        site.delete(request)
+    with pytest.raises(ProviderProblem, match=r"changed since the plan\. The object was not"):
+        site.delete(replace(request, is_sensitive=True))
+    assert read_rows(tmp_path / "site.json")
+    # A plan that reads an answer of a fault shows this value.
+    fault = {"address": "*", "operation": "read", "answer": {"count": 3}}
+    build_provider(tmp_path, reality="site.json", fault=[fault]).delete(request)
+    assert read_rows(tmp_path / "site.json") == []
+    # An earlier run removed a part.
+    site = build_provider(tmp_path, reality="site.json")
+    site.create(build_create_request(count=2))
+    site.delete(replace(request, resumed_operation=""))
+    assert read_rows(tmp_path / "site.json") == []
+
+
 def test_update_fails_if_its_value_changed_since_the_plan(tmp_path: Path) -> None:
     site = build_provider(tmp_path, reality="site.json")
     site.create(build_create_request(count=7))
