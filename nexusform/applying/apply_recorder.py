@@ -31,7 +31,12 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.interfaces.state_storage import BatchJournalBackend, CheckpointBackend, StateBackend
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    BatchJournalBackend,
+    CheckpointBackend,
+    StateBackend,
+)
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.plans.plan import Action, Change, Plan, StepKind
 from nexusform.resources.address import Address
@@ -79,9 +84,9 @@ class ApplyRecorder:
         # Whether a flush succeeded; no step starts before.
         self.has_written = False
         self._writer = writer
-        # Of checkpoints: the journal after one does not need the records before it.
-        self._checkpoint_count = 0
-        # Of records since the last checkpoint.
+        # Of sequences of records: the journal after a checkpoint does not need those before it.
+        self._sequence_count = 0
+        # Of records in this sequence.
         self._record_count = 0
 
     def get_state(self) -> State:
@@ -99,13 +104,20 @@ class ApplyRecorder:
     def add_record(self, record: Record) -> None:
         """Add one record; it is durable after the next flush."""
         self._draft.apply_record(record)
-        position = None
-        if self._writer:
-            position = RecordPosition(
-                f"{self._writer}.{self._checkpoint_count}", self._record_count
-            )
-            self._record_count += 1
-        self._lines.append(encode_journal_record(record, position))
+        self._lines.append(self._encode_record(record))
+
+    def _encode_record(self, record: Record) -> bytes:
+        """Encode a record with its position in the sequence."""
+        if not self._writer:
+            return encode_journal_record(record)
+        position = RecordPosition(f"{self._writer}.{self._sequence_count}", self._record_count)
+        self._record_count += 1
+        return encode_journal_record(record, position)
+
+    def _begin_sequence(self) -> None:
+        """Start a new sequence: the next record has the number 0."""
+        self._sequence_count += 1
+        self._record_count = 0
 
     def record_intent(self, call: ProviderCall) -> None:
         """Record that a step is about to start.
@@ -141,9 +153,18 @@ class ApplyRecorder:
         """
         self.add_record(RunningOperation(call.step.id, operation))
 
-    def list_open_intents(self) -> list[Record]:
-        """Return the intents of steps without an outcome, which a journal must keep."""
-        return [open_intent.intent for open_intent in self._draft.list_open_intents()]
+    def encode_kept_records(self, remaining: UnfinishedApply | None) -> list[bytes]:
+        """Encode the records that a journal keeps when the document is written.
+
+        They are the intents of steps without an outcome, and those of the `remaining` apply. A new
+        sequence starts with them.
+        """
+        records: list[Record] = [
+            open_intent.intent for open_intent in self._draft.list_open_intents()
+        ]
+        records += remaining.build_records() if remaining else []
+        self._begin_sequence()
+        return [self._encode_record(record) for record in records]
 
     def list_operations(self) -> Mapping[int, str]:
         """Return the operations of unfinished steps started by an earlier run, by step id."""
@@ -185,15 +206,16 @@ class ApplyRecorder:
             # gets the next serial.
             state = self.get_state()
             remaining = self._draft.build_unfinished_apply()
-            kept_records = self.list_open_intents()
-            kept_records += (
-                remaining.replace_serial(state.serial + 1).build_records() if remaining else []
-            )
-            kept_lines = [encode_journal_record(record) for record in kept_records]
             # Before the write: it may succeed although its answer is lost.
-            self._checkpoint_count += 1
-            self._record_count = 0
-            self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
+            kept_lines = self.encode_kept_records(
+                remaining and remaining.replace_serial(state.serial + 1)
+            )
+            try:
+                self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
+            except BackendProblem:
+                # Perhaps the journal does not have all of them.
+                self._begin_sequence()
+                raise
             next_serial = ApplyStart(
                 state.lineage,
                 state.serial + 1,

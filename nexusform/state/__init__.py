@@ -15,7 +15,8 @@ PUBLIC = {
         "select_instances move_instances plan_moves find_instance remove_instances remove_taint"
     ),
     "journal": (
-        "ApplyStart InstanceOutcome encode_journal_record ApplyEnd Intent InstanceMoves NO_STEP "
+        "ApplyStart InstanceOutcome encode_journal_record encode_journal_records ApplyEnd Intent "
+        "InstanceMoves NO_STEP "
         "OpenStepIntent OPERATION_CONTINUATION "
         "PlanPart ApplyProgress parse_journal Record RecordPosition RunningOperation"
     ),

@@ -49,7 +49,7 @@ class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=
 class RecordPosition(Struct, frozen=True):
     """Position of a record among those of one writer, from 0: a missing record is noticed.
 
-    Journals of earlier versions have none, and so have records that a journal keeps.
+    Journals of earlier versions have none.
     """
 
     writer: str
@@ -254,6 +254,14 @@ def encode_journal_record(record: Record, position: RecordPosition | None = None
         members[_POSITION] = asdict(position)
     body = json_codec.render_json(members, sort=True)
     return _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
+
+
+def encode_journal_records(records: Iterable[Record], writer: str) -> list[bytes]:
+    """Encode the records that a new writer adds to a journal at once."""
+    return [
+        encode_journal_record(record, RecordPosition(writer, number))
+        for number, record in enumerate(records)
+    ]
 
 
 def _compute_checksum(body: bytes) -> bytes:

@@ -81,10 +81,6 @@ class UnfinishedApply(Struct, frozen=True):
             journal.ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, operations),
         ]
 
-    def encode_lines(self) -> list[bytes]:
-        """Encode the records as lines of a journal."""
-        return [journal.encode_journal_record(record) for record in self.build_records()]
-
 
 def build_plan_parts(
     document: bytes, steps: int, plan_digest: str, lineage: str, serial: int

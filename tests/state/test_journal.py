@@ -87,7 +87,7 @@ def test_missing_records_of_a_writer_are_reported_and_repeated_ones_count_once()
         encode_journal_record(record, RecordPosition("cd.0", number))
         for number, record in enumerate(RECORDS[:2])
     ]
-    # Journals of earlier versions, and records that a journal keeps, have no positions.
+    # Journals of earlier versions have no positions.
     for complete in ([*lines, *other], [*LINES[:2], *lines], lines[:3], [*lines, lines[-1][:20]]):
         assert not parse_journal(complete)[1]
     assert parse_journal([*lines[:4], *lines[2:], lines[0]]) == (RECORDS, [])

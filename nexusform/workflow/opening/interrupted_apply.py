@@ -16,7 +16,11 @@ from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBa
 from nexusform.state import journal, state_codec
 from nexusform.state.journal import OpenStepIntent
 from nexusform.state.state_draft import build_draft
-from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+from nexusform.workflow.opening.stored_state import (
+    StoredState,
+    compute_state_digest,
+    create_writer_id,
+)
 
 PLAN_OPERATION: Final = "OperationTypePlan"
 
@@ -85,8 +89,8 @@ def recover_interrupted_apply(
                 stored.open_intents, providers, running_operations, stored.state.lineage
             )
             if write:
-                for outcome in outcomes:
-                    backend.append(journal.encode_journal_record(outcome))
+                for line in journal.encode_journal_records(outcomes, create_writer_id()):
+                    backend.append(line)
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
             # It was not killed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -37,7 +38,16 @@ class StoredState(Struct, frozen=True):
 
         Those of an unfinished apply, else [].
         """
-        return [] if self.remaining is None else self.remaining.encode_lines()
+        if self.remaining is None:
+            return []
+        from nexusform.state.journal import encode_journal_records
+
+        return encode_journal_records(self.remaining.build_records(), create_writer_id())
+
+
+def create_writer_id() -> str:
+    """Return a new id for a writer of journal records."""
+    return uuid.uuid4().hex[:8]
 
 
 def compute_state_digest(state: State) -> str:

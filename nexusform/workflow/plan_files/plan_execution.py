@@ -45,12 +45,12 @@ from nexusform.planning.replanning.known_after_apply import (
 from nexusform.plans.plan import CheckResult, Mode, Plan, Step
 from nexusform.plans.saved import plan_file
 from nexusform.providers.clock import read_clock
-from nexusform.state import journal, state_codec
+from nexusform.state import state_codec
 from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart
 from nexusform.state.objects import State
 from nexusform.state.state_draft import UnfinishedApply, build_plan_parts
 from nexusform.workflow.opening.backend_choice import record_backend_choice
-from nexusform.workflow.opening.stored_state import StoredState
+from nexusform.workflow.opening.stored_state import StoredState, create_writer_id
 from nexusform.workflow.opening.system_io import write_output
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, count_steps
 from nexusform.workflow.runs.evaluation_record import record_evaluation
@@ -131,7 +131,7 @@ def apply_plan(
     )
     if problems:
         return ApplyOutcome(unchanged, tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, state, writer=_create_writer_id())
+    recorder = ApplyRecorder(run.project.backend, state, writer=create_writer_id())
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
     # moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
@@ -179,7 +179,7 @@ def apply_remaining_steps(
     )
     if has_errors(problems):
         return ApplyOutcome(ApplyResult(state, end_events=()), tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, state, run.stored.remaining, _create_writer_id())
+    recorder = ApplyRecorder(run.project.backend, state, run.stored.remaining, create_writer_id())
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The start of this apply, with its serial, is not recorded in the state yet.
         serial = run.stored.remaining.serial
@@ -199,11 +199,6 @@ def apply_remaining_steps(
             step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids
         ]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
-
-
-def _create_writer_id() -> str:
-    """Return an id for the records of this run in the journal."""
-    return uuid.uuid4().hex[:8]
 
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
@@ -529,12 +524,7 @@ def _save_state(
         recorder.flush()
         # For `apply -resume`.
         remaining = None if complete else recorder.get_unfinished_apply()
-        preserved_records = (
-            *recorder.list_open_intents(),
-            *(remaining.build_records() if remaining else ()),
-        )
-        preserved = list(map(journal.encode_journal_record, preserved_records))
-        run.project.backend.write_merged_state(document, preserved)
+        run.project.backend.write_merged_state(document, recorder.encode_kept_records(remaining))
         record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:
         if not recorder.has_written:
