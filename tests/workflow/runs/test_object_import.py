@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.providers.optional_provider_interfaces import IdentityComparison
+from nexusform.providers.simulated import SimulatedProvider
+from nexusform.workflow.runs import provider_identity
+from nexusform.workflow.runs.provider_identity import IdentityCheck
 
 PROVIDER = 'provider "simulated" {\n  reality = "reality.json"\n}\n'
+SYSTEMS = {name: {"identity": {"subscription": "a"}} for name in ("simulated", "simulated.other")}
 SITE = 'resource "nexus_site" "s" {\n  name = "lab"\n}\n'
 RACKS = """\
 resource "nexus_rack" "r" {
@@ -389,6 +394,37 @@ def test_same_id_of_another_provider_is_a_warning(capsys: pytest.CaptureFixture[
     text = " ".join((out + err).replace("│", " ").split())
     assert 'nexus_site.s has the same id "lab". It is unknown whether the providers' in text
     assert code == 1  # two sites of one name
+
+
+@pytest.mark.parametrize("difference", ["", "another subscription"])
+def test_object_of_another_provider_of_the_same_system_is_not_imported(
+    difference: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = {
+        "has_fixed_identity": True,
+        "read_identity": lambda *_: {"subscription": "a"},
+        "compare_identity": lambda *_: IdentityComparison(difference),
+        "describe_identity": lambda *_: "",
+        "keep_missing_objects": lambda *_: None,
+        "has_missing_objects": lambda *_: False,
+    }
+    for name, method in methods.items():
+        monkeypatch.setattr(SimulatedProvider, name, method, raising=False)
+    monkeypatch.setattr(
+        provider_identity, "check_identities", lambda *_, **__: IdentityCheck(observed=SYSTEMS)
+    )
+    write_configuration(SITE)
+    assert run_command(capsys, "import", "nexus_site.s", "lab")[0] == 0
+    other = PROVIDER.replace("{", '{\n  alias = "other"', 1)
+    site = SITE.replace('"s"', '"t"').replace("{", '{\n  provider = "simulated.other"', 1)
+    block = 'import {\n  to = nexus_site.t\n  id = "lab"\n}\n'
+    write_configuration(other, SITE, site, block)
+    code, out, err = run_command(capsys, "plan", "-details")
+    text = " ".join((out + err).replace("│", " ").split())
+    words = 'The object with the id "lab" is already that of nexus_site.s.'
+    assert (words in text) is (not difference)
+    assert "It is unknown whether" not in text
+    assert code == 1
 
 
 @pytest.mark.parametrize(
