@@ -57,6 +57,37 @@ def read_output(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
+def test_value_of_a_deleted_object_is_in_no_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """It differs from the plan, so the object is kept."""
+    Path("main.nf.hcl").write_text(DELETED)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["plan", "-destroy", "-out=p"]) == 0
+    site = Path("site.json")
+    site.write_text(site.read_text().replace("77", "78"))
+    capsys.readouterr()
+    assert run_command_line(["apply", "p"]) == 1
+    output = " ".join(read_output(capsys).split())
+    assert "update_strategy.wait_time_minutes of nexus_site lab changed since the plan. The" in output
+    assert "77" not in output
+    assert "78" not in output
+
+
+DELETED = """
+variable "size" {
+  type      = number
+  sensitive = true
+  default   = 77
+}
+provider "simulated" {
+  reality = "site.json"
+}
+resource "nexus_site" "s" {
+  name = "lab"
+  update_strategy {
+    wait_time_minutes = var.size
+  }
+}
+"""
 FAULT = """
 variable "secret" {
   default   = "canary-7351"

@@ -50,6 +50,15 @@ def test_target_includes_only_its_references(state: State) -> None:
     assert set(list_triggers(result)) == {"a-own-1", "a-p-1", "a-p-2"}
 
 
+def test_site_outside_of_the_targets_is_not_said_to_be_undeclared() -> None:
+    text = RACKS + cluster("a").replace("nexus_site.s.id", '"s"')
+    (error,) = list_errors(plan(text, targets=("nexus_kubernetes_cluster.a",)))
+    assert error.detail == (
+        'No site has the id "s". This plan has no site. Write a reference such as '
+        "nexus_site.NAME.id, so that -target includes the site."
+    )
+
+
 def test_targets_follow_references_not_phases() -> None:
     result = require_success(
         plan(
