@@ -129,6 +129,7 @@ def _read_objects(
             recorded.attributes,
             str(address),
             unfinished_change=unfinished,
+            lineage=state.lineage,
             private_note=recorded.note,
         )
         requests.append(request)

@@ -130,7 +130,7 @@ class OperationRunner(Struct, frozen=True):
         operation_id = answer.headers.get("location", "").rpartition("/")[2]
         if not operation_id:
             raise ProviderProblem(
-                "Tacker accepted the change of vimConnectionInfo without the address of its "
+                f"Tacker accepted the change of {', '.join(body)} without the address of its "
                 "operation."
             )
         self.follow_operation(operation_id)

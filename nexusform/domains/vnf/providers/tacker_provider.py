@@ -83,6 +83,8 @@ class TackerProvider(FixedIdentity):
         self.sends_changes = True
         self._client = client
         self._options = options
+        # VNFs read with the mark of another state: id and name.
+        self._foreign_vnfs: dict[str, str] = {}
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read VNFs.
@@ -144,16 +146,28 @@ class TackerProvider(FixedIdentity):
         )
 
     def list_warnings(self) -> list[Problem]:
-        """Return a warning about an unverified server."""
+        """Return warnings about an unverified server, and about VNFs of other states."""
+        warnings = [
+            Problem(
+                (),
+                "vnf-of-another-state",
+                f"The VNF instance {instance_id} ({name}) has the owner mark of another state: "
+                "that state created it, or imported and changed it. Two states of one VNF undo "
+                "each other's changes. Remove it from one of them (`nexusform state rm`). The next "
+                "change by this state replaces the mark.",
+                Severity.WARNING,
+            )
+            for instance_id, name in sorted(self._foreign_vnfs.items())
+        ]
         if self._client.verifies_server:
-            return []
+            return warnings
         detail = (
             f"The certificates of {self._client.endpoint} and Keystone are not verified (`verify: "
             "false`): "
             "another server could answer and receive the credentials. Set cacert in clouds.yaml "
             "instead."
         )
-        return [Problem((), "unverified-server", detail, Severity.WARNING)]
+        return [*warnings, Problem((), "unverified-server", detail, Severity.WARNING)]
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return the problems of changes not supported by Tacker.
@@ -227,6 +241,7 @@ class TackerProvider(FixedIdentity):
         final = request.final_attributes or planned
         final_levels = compute_target_levels(planned)
         try:
+            start = _replace_owner_mark(runner, instance, request, start)
             start = self._send_vim_connections(runner, instance, request, start)
             next_start = self._change_levels(
                 runner, instance, final, start, only_in=request.is_release
@@ -297,6 +312,8 @@ class TackerProvider(FixedIdentity):
             return ReadResult(attributes=None, is_observed=True)
         if not is_unfinished_step:
             _require_reported_values(known, instance)
+        if _is_of_another_state(request, instance):
+            self._foreign_vnfs[instance.id] = instance.name
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
         targets = compute_target_levels(request.planned) if request.planned is not None else {}
         is_settled = all(
@@ -496,6 +513,28 @@ _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=Non
 def _build_owner_mark(request: ChangeRequest | ReadRequest) -> str:
     """Return the mark of an object's owner: lineage of the state, address and creation."""
     return f"{request.lineage}/{request.address}#{request.key.creation}"
+
+
+def _is_of_another_state(request: ChangeRequest | ReadRequest, instance: VnfInstance) -> bool:
+    """Return whether the owner mark of a VNF names another state than the request."""
+    lineage, separator, _ = instance.owner.partition("/")
+    # A mark of earlier versions names no state.
+    names_state = bool(separator) and instance.owner.rpartition("#")[0] != instance.object_id
+    return names_state and bool(request.lineage) and lineage != request.lineage
+
+
+def _replace_owner_mark(
+    runner: OperationRunner, instance: VnfInstance, request: ChangeRequest, start: VnfStart
+) -> VnfStart:
+    """Mark an imported VNF as one of this state, so that the former one warns about it.
+
+    Return the values that the next request starts from.
+    """
+    if not _is_of_another_state(request, instance):
+        return start
+    mark = {OWNER_KEY: _build_owner_mark(request), OBJECT_KEY: request.key.id}
+    runner.modify(instance.id, {"metadata": mark})
+    return replace(start, last_result=_require_instance(runner, instance.id))
 
 
 def _require_free_name(

@@ -148,6 +148,7 @@ class MemoryTacker(TackerClient):
         if instance is None:
             raise TackerProblem("no instance", status=404)
         if method == "PATCH":
+            instance["metadata"] |= (body or {}).get("metadata", {})
             return self._start_operation(instance, "modify_info", body or {})
         is_instantiated = instance["instantiationState"] == "INSTANTIATED"
         if is_instantiated is (not action or action == ["instantiate"]):

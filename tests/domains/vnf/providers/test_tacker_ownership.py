@@ -148,6 +148,33 @@ def test_vnf_without_a_mark_of_this_state_is_not_taken_over(
         assert tacker.changes == []
 
 
+def test_imported_vnf_has_the_mark_of_the_state_that_changes_it(
+    tacker: type[MemoryTacker], capfd: Capture
+) -> None:
+    """Both states know it. The one without the mark says so."""
+    foreign = "has the owner mark of another state"
+    assert apply() == 0
+    assert run_command_line(["plan"]) == 0
+    assert foreign not in read_output(capfd)
+    assert run_command_line(["workspace", "new", "staging"]) == 0
+    # It creates the site only.
+    assert apply() == 1
+    assert run_command_line(["import", "tacker_vnf.v", "s/v"]) == 0
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 0
+    assert foreign in read_output(capfd)
+    write_configuration(level=1)
+    tacker.changes.clear()
+    assert apply() == 0, read_output(capfd)
+    assert [change.partition(" ")[0] for change in tacker.changes] == ["PATCH", "POST"]
+    capfd.readouterr()
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
+    assert foreign not in read_output(capfd)
+    assert run_command_line(["workspace", "select", "default"]) == 0
+    assert run_command_line(["plan"]) == 0
+    assert foreign in read_output(capfd)
+
+
 def test_vnf_of_another_site_or_name_is_no_obstacle(tacker: type[MemoryTacker]) -> None:
     tacker.add_instance("v", {"nexusform": "other/v#1"})
     tacker.add_instance("w", {})
