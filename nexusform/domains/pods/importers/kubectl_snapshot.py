@@ -232,9 +232,9 @@ class KubectlSnapshot(Struct, frozen=True):
     either. `workloads` are the live controllers by key. `has_pods`: the files list pods, finished
     ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and
     classes are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as
-    configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
-    `unread_kinds` have no file, `listed_kinds` were listed whole, and `unread_fields` (such as
-    `Pod spec.future`) have no reader.
+    configured; () if unknown. `duplicates` are listed twice with different contents, `unlisted` is
+    the first object outside of a list, `unread_kinds` have no file, `listed_kinds` were listed
+    whole, and `unread_fields` (such as `Pod spec.future`) have no reader.
     """
 
     nodes: tuple[ObservedNode, ...] = ()
@@ -246,7 +246,8 @@ class KubectlSnapshot(Struct, frozen=True):
     missing_kinds: tuple[str, ...] = ()
     version: tuple[int, ...] = ()
     has_pods: bool = False
-    duplicate_nodes: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
+    unlisted: str = ""
     unread_kinds: tuple[str, ...] = ()
     listed_kinds: frozenset[str] = frozenset()
     unread_fields: tuple[str, ...] = ()
@@ -289,7 +290,8 @@ class KubectlSnapshot(Struct, frozen=True):
 class KubectlOutput(Struct):
     """Content of kubectl files reduced to the required fields, and the problems found.
 
-    `unread` are facts of the objects that are not read.
+    `duplicates` (titles) are listed twice with different contents; `unlisted` is the first object
+    outside of a list, "" for none. `unread` are facts of the objects that are not read.
     """
 
     nodes: dict[str, _Object] = field(default_factory=dict)
@@ -297,7 +299,8 @@ class KubectlOutput(Struct):
     objects: dict[str, _Object] = field(default_factory=dict)
     workloads: dict[str, _Object] = field(default_factory=dict)
     version: str = ""
-    duplicate_nodes: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+    unlisted: str = ""
     unread_kinds: list[str] = field(default_factory=list)
     unread: list[UnreadFact] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
@@ -316,6 +319,29 @@ class KubectlOutput(Struct):
         listed_kinds = ("Node", "Pod") if is_shorter_command else COMMAND_KINDS
         return sorted(CLUSTER_KINDS.keys() - kinds.union(listed_kinds))
 
+    def add_object(self, body: dict[str, Any]) -> _Object | None:
+        """Add an object in place of one of its name, and return its content.
+
+        The result is None for a kind without an effect on pods.
+        """
+        kind = body.get("kind")
+        metadata = body["metadata"]
+        if kind == "Node":
+            content = _keep_needed_node_fields(body)
+            self.nodes[str(metadata["name"])] = content
+        elif kind == "Pod":
+            content = _reduce_pod(body)
+            self.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = content
+        elif kind in KEPT_FIELDS:
+            content = _keep_needed_object_fields(body)
+            self.objects[f"{kind} {metadata.get('namespace', '')}/{metadata['name']}"] = content
+        elif kind in LIVE_KINDS:
+            content = reduce_live_workload(body)
+            self.workloads[content["key"]] = content
+        else:
+            return None
+        return content
+
     def encode(self) -> str:
         """Return the content as one JSON text for `parse_snapshot`."""
         data: dict[str, Any] = {
@@ -325,8 +351,10 @@ class KubectlOutput(Struct):
             "workloads": [body for _, body in sorted(self.workloads.items())],
             "version": self.version,
         }
-        if self.duplicate_nodes:
-            data["duplicates"] = sorted(set(self.duplicate_nodes))
+        if self.duplicates:
+            data["duplicates"] = sorted(set(self.duplicates))
+        if self.unlisted:
+            data["unlisted"] = self.unlisted
         if self.unread_kinds:
             data["unread"] = sorted(self.unread_kinds)
         # Files read by earlier versions have no such list: nothing is known to be absent then.
@@ -344,6 +372,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]], version: str = "") -
     shows it; "" if unknown.
     """
     reading = KubectlOutput(version=version)
+    identities: dict[str, tuple[str, _Object]] = {}
     checked: list[tuple[str, bytes, list[tuple[Path, dict[str, Any]]]]] = []
     for name, content in files:
         listed: list[tuple[Path, dict[str, Any]]] = []
@@ -351,23 +380,19 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]], version: str = "") -
             metadata = body["metadata"]
             if body.get("kind") in _CHECKED_KINDS:
                 listed.append((path, body))
-            if body.get("kind") == "Node":
-                node = _keep_needed_node_fields(body)
-                node_name = str(metadata["name"])
-                # listed before with different contents.
-                if reading.nodes.get(node_name, node) != node:
-                    reading.duplicate_nodes.append(node_name)
-                reading.nodes[node_name] = node
-            elif body.get("kind") == "Pod":
-                reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = (
-                    _reduce_pod(body)
-                )
-            elif body.get("kind") in KEPT_FIELDS:
-                title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
-                reading.objects[title] = _keep_needed_object_fields(body)
-            elif body.get("kind") in LIVE_KINDS:
-                workload = reduce_live_workload(body)
-                reading.workloads[workload["key"]] = workload
+            reduced = reading.add_object(body)
+            if reduced is None:
+                continue
+            name_in_namespace = "/".join(
+                filter(None, (get_text(metadata, "namespace"), str(metadata["name"])))
+            )
+            title = f"{body['kind']} {name_in_namespace}"
+            # Objects of one name in two clusters have other uids.
+            identity = (get_text(metadata, "uid"), reduced)
+            if identities.setdefault(title, identity) != identity:
+                reading.duplicates.append(title)
+            if "items" not in path:
+                reading.unlisted = reading.unlisted or title
         checked.append((name, content, listed))
     cluster_version = _find_version(
         [get_text(node, "version") for node in reading.nodes.values()], version
@@ -596,7 +621,8 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         waiting_pods=tuple(waiting_pods),
         workloads={body["key"]: build_live_workload(body) for body in get_list(data, "workloads")},
         has_pods=bool(data["pods"]),
-        duplicate_nodes=tuple(get_list(data, "duplicates")),
+        duplicates=tuple(get_list(data, "duplicates")),
+        unlisted=get_text(data, "unlisted"),
         unread_kinds=tuple(get_list(data, "unread")),
         listed_kinds=frozenset(get_list(data, "listed")).difference(missing_kinds),
         unread_fields=tuple(get_list(data, "unread_fields")),

@@ -21,8 +21,9 @@ from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, s
 from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
-from nexusform.domains.pods.scheduling.cluster_records import PodKey, PodSpec, Workload
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import SCALE_OUT, TEMPLATE_CHANGED, PodOutcome
+from nexusform.domains.pods.scheduling.rules.taints import find_untolerated_taint
 from nexusform.domains.pods.scheduling.template_rollout import TEMPLATE_KEY
 from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import is_selected
@@ -87,12 +88,19 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
     if all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
         yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
-    if snapshot.duplicate_nodes:
-        names = ", ".join(snapshot.duplicate_nodes)
+    if snapshot.unlisted:
         detail = (
-            f"The files list {names} more than once, with different contents. The last one is used."
+            f"{snapshot.unlisted} is no item of a list, so the files may be of several clusters, "
+            "or lack objects. Create them with `nexusform inventory script -for=kubernetes`."
         )
-        yield SnapshotUncertainty("a node listed twice", "duplicate-node", detail)
+        yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail)
+    if snapshot.duplicates:
+        names = format_first_items(snapshot.duplicates, 4)
+        detail = (
+            f"The files list {names} more than once, with different contents or uids. "
+            "The last one is used."
+        )
+        yield SnapshotUncertainty("objects listed twice", "duplicate-node", detail)
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
         is_affected = partial(_is_dependent, kinds=frozenset({"CSIStorageCapacity"}))
@@ -237,6 +245,11 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
             )
 
 
+def _is_tolerating(outcome: PodOutcome, node: Node) -> bool:
+    """Return whether a pod tolerates all taints of a node."""
+    return find_untolerated_taint(outcome.spec, node) is None
+
+
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
@@ -337,6 +350,17 @@ def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncert
         # A node may be listed under another name, and then counts twice.
         detail = "Nodes match no VM, and VMs match no node."
         yield SnapshotUncertainty("nodes that match no VM", "node-without-vm", detail)
+    cluster = observed.cluster
+    created_nodes = cluster.new_nodes | cluster.recreated_nodes
+    for name in sorted(set(observed.unmatched_vms) - created_nodes):
+        # Its pods, labels and capacity are unknown.
+        node = cluster.node_by_name[name]
+        yield SnapshotUncertainty(
+            "nodes that were not read",
+            "nodes-not-listed",
+            f"The files list no node {name}.",
+            partial(_is_tolerating, node=node),
+        )
 
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:

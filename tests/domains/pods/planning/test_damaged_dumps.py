@@ -132,7 +132,7 @@ DAMAGES: Final[Mapping[str, Callable[[Dump, random.Random], Dump]]] = {
     "unread quotas": remove_kind("ResourceQuota"),
     "unread webhooks": lambda dump, _: dump,
     "a node is not ready": lambda dump, draw: change_node(dump, draw, {"status": "Unknown"}),
-    "a node listed twice": add_old_copy,
+    "objects listed twice": add_old_copy,
     "a terminating pod": lambda dump, draw: add_pod(dump, draw, terminating=True),
     "a Pending pod": lambda dump, draw: add_pod(dump, draw, on="", phase="Pending"),
     "an autoscaler": lambda dump, draw: add_pod(
@@ -181,7 +181,7 @@ def test_no_certain_pod_depends_on_missing_data(seed: int, damage: str) -> None:
         "old",
         "unread quotas",
         "unread webhooks",
-        "a node listed twice",
+        "objects listed twice",
         "a descheduler",
     ):
         assert not any(is_certain for _, is_certain in damaged.values())

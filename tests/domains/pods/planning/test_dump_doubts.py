@@ -25,7 +25,7 @@ from tests.domains.pods.planning.test_cluster_observation import (
     plan_observed,
 )
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
-from tests.planning.harness import RACKS, plan, require_success
+from tests.planning.harness import RACKS, build_state, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 # Only one node fits, so all doubts come from the files.
@@ -118,7 +118,52 @@ def test_duplicate_node_is_named() -> None:
         plan_observed(ONE, *add_standard_objects(*BIG, build_node("a-np-1", "32")))
     )
     assert "duplicate-node" in list_warning_ids(result)
-    assert list_certainties(result) == {"web-0": (False, "a node listed twice")}
+    assert list_certainties(result) == {"web-0": (False, "objects listed twice")}
+
+
+def read_files(*files: str) -> PlanResult:
+    """Plan with these files, named in order, as the nodes of a cluster."""
+    contents = [(f"{position}.json", text.encode()) for position, text in enumerate(files)]
+    reading = parse_kubectl_files(contents)
+    values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    return require_success(plan(ONE, data_overrides=(values,)))
+
+
+def test_files_of_two_clusters_are_named() -> None:
+    """Every cluster has the system namespace, with an own uid."""
+    objects = add_standard_objects(*BIG, build_pod("setup", "", phase="Succeeded"))
+    text = print_objects(*objects).decode()
+    assert list_certainties(read_files(text, text)) == {"web-0": (True, None)}
+    other = json.loads(text)
+    for item in other["items"]:
+        if item["kind"] == "Namespace":
+            item["metadata"]["uid"] = "of-another-cluster"
+    other["items"] = [item for item in other["items"] if item["kind"] != "Node"]
+    result = read_files(text, json.dumps(other))
+    assert list_certainties(result) == {"web-0": (False, "objects listed twice")}
+    changed = json.loads(json.dumps(other).replace("of-another-cluster", ""))
+    changed["items"] = [build_pod("x", "a-np-0", "1")]
+    first = json.loads(text)
+    first["items"].append(build_pod("x", "a-np-0", "2"))
+    result = read_files(json.dumps(first), json.dumps(changed))
+    assert list_certainties(result) == {"web-0": (False, "objects listed twice")}
+
+
+def test_existing_node_missing_in_the_files_was_not_read() -> None:
+    """Only VMs of this plan have no node yet."""
+    state = build_state(RACKS + build_workers(2))
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG), state=state))
+    assert list_certainties(result) == {"web-0": (True, None)}
+    result = require_success(plan_observed(ONE, *add_standard_objects(BIG[0]), state=state))
+    assert list_certainties(result) == {"web-0": (False, "nodes that were not read")}
+
+
+def test_objects_outside_of_a_list_may_be_of_several_clusters() -> None:
+    objects = add_standard_objects(*BIG, build_pod("setup", "", phase="Succeeded"))
+    items = json.loads(print_objects(*objects))["items"]
+    result = read_files(*map(json.dumps, items))
+    assert list_certainties(result) == {"web-0": (False, "objects that were not read")}
+    assert "kinds-not-read" in list_warning_ids(result)
 
 
 @pytest.mark.parametrize("agent", ["cluster-autoscaler", "karpenter"])
