@@ -560,6 +560,30 @@ def test_next_apply_completes_a_failed_apply(nf: Callable[..., CommandResult]) -
     ]
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((), "it has the changes from the current state to its configuration."),
+        (("-destroy",), "it destroys objects, and the remaining changes are dropped."),
+        (("-refresh-only",), "the remaining changes are dropped: plan again for them."),
+    ],
+)
+def test_remaining_changes_are_only_said_to_be_in_a_plan_that_has_them(
+    nf: Callable[..., CommandResult], flags: tuple[str, ...], words: str
+) -> None:
+    Path("provider.nf.hcl").write_text(FAULT)
+    assert nf("apply", "-auto-approve")[0] == 1
+    site = json.loads(Path("site.json").read_text())
+    # Something to record.
+    site[0]["attributes"]["machine_count"] += 1
+    Path("site.json").write_text(json.dumps(site))
+    Path("provider.nf.hcl").write_text(FAULT.replace("the rack is not wired", ""))
+    code, out, err = nf("apply", "-auto-approve", *flags)
+    assert code == 0, err
+    assert words in " ".join((out + err).replace("│", " ").split())
+    assert "Nothing to resume" in nf("apply", "-resume")[2]
+
+
 def test_interrupted_saved_plan_is_resumed_only_on_request(
     nf: Callable[..., CommandResult],
 ) -> None:

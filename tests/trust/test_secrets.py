@@ -67,7 +67,7 @@ def test_value_of_a_deleted_object_is_in_no_message(capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert run_command_line(["apply", "p"]) == 1
     output = " ".join(read_output(capsys).split())
-    assert "update_strategy.wait_time_minutes of nexus_site lab changed since the plan. The" in output
+    assert "wait_time_minutes of nexus_site lab changed since the plan. The object was" in output
     assert "77" not in output
     assert "78" not in output
 

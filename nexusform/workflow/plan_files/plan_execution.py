@@ -203,6 +203,12 @@ def apply_remaining_steps(
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
     """Build the warning about an unfinished apply replaced by this plan."""
+    content = {
+        Mode.NORMAL: "it has the changes from the current state to its configuration",
+        Mode.DESTROY: "it destroys objects, and the remaining changes are dropped",
+        Mode.REFRESH_ONLY: "it only records what was read, and the remaining changes are dropped: "
+        "plan again for them",
+    }[plan.mode]
     target_note = "; -target and -exclude skipped the rest" if plan.targets or plan.excludes else ""
     step_text = (
         format_count(remaining.remaining_steps, "step") if remaining.remaining_steps else "no step"
@@ -210,8 +216,7 @@ def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnost
     return build_warning(
         "replanned-steps",
         f"An earlier apply (serial {remaining.serial}) left {step_text} unfinished. This plan "
-        "replaces it: "
-        f"it starts from the current state and includes the remaining changes{target_note}.",
+        f"replaces it: {content}{target_note}.",
     )
 
 
