@@ -79,8 +79,8 @@ NOT_FOR_QUICKSTART = (
     "nexusform.rendering.page",
     "nexusform.rendering.pull_request",
 )
-# Each module adds a fifth of a millisecond to a plan. There is room for a few that a plan uses, such
-# as a rule or a lint rule. A package that it does not use has dozens.
+# Each module adds a fifth of a millisecond to a plan. There is room for a few that a plan uses,
+# such as a rule or a lint rule. A package that it does not use has dozens.
 MOST_MODULES = 265
 MOST_MODULES_OF_ONE_VM = 235
 ONE_VM = """
