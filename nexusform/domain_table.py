@@ -179,7 +179,13 @@ _ALL: Final = (
             "nothing-to-predict": _NOTE,
             "derived-value": _NOTE,
             **dict.fromkeys(
-                ("site-not-captured", "state-not-refreshed", "vms-not-captured"),
+                (
+                    "site-not-captured",
+                    "state-not-refreshed",
+                    "vms-not-captured",
+                    # part of another tool's plan without a prediction.
+                    "resource-not-predicted",
+                ),
                 DiagnosticTraits(hides_capacity=True),
             ),
             "incomplete-list": DiagnosticTraits("note", hides_capacity=True),

@@ -21,12 +21,6 @@ from nexusform.documents.times import parse_time
 from nexusform.json_data.plain_data import Path, get_text, get_value_at_path
 
 SHAPE: Final = "unexpected-shape"
-# Types with effects on placement, not read from the plans of other tools.
-_UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
-UNREAD_TYPES: Final = {
-    "microsoft.resources/deployments",
-    *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES),
-}
 MAX_NUMBER: Final = 10**9
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)

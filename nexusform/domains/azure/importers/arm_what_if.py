@@ -17,12 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
-from nexusform.domains.azure.importers.arm_resources import (
-    SHAPE,
-    UNREAD_TYPES,
-    describe_type,
-    normalize_id,
-)
+from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import (
     CLUSTERS,
     KIND_OF,
@@ -32,6 +27,7 @@ from nexusform.domains.azure.importers.az_changes import (
     ToolChange,
 )
 from nexusform.domains.azure.importers.az_documents import locate_problems, parse_json
+from nexusform.domains.azure.importers.azure_fields import has_unread_effects
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, get_value_at_path
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
@@ -219,7 +215,7 @@ class _WhatIfChangeReader:
             is_unchanged = _ACTIONS.get(change_type) is AzAction.KEEP
             if not type_name:
                 self._report_unreadable_id(arm_id, value, path)
-            elif type_name in UNREAD_TYPES and not is_unchanged:
+            elif has_unread_effects(type_name) and not is_unchanged:
                 detail = (
                     f"resources of type {type_name} are not read: effects of {names[-1]} are not "
                     "predicted."

@@ -350,6 +350,10 @@ EARLIER_VERSIONS: Final = (
     "2022-12-12-preview 2023-05-01-preview 2023-07-01 2023-10-01-preview 2024-06-01-preview "
     "2024-07-01 2024-10-01-preview 2025-02-01 2025-07-01-preview 2025-09-01"
 )
+NAMESPACE: Final = "microsoft.networkcloud/"
+# Types with effects on placement, not read from the plans of other tools.
+_UNREAD_TYPES: Final = frozenset({"baremetalmachines", "clusters", "racks"})
+_DEPLOYMENT: Final = "microsoft.resources/deployments"
 # Nouns for the resources of each kind of document.
 NOUNS: Final[Mapping[str, str]] = {
     "racks": "rack",
@@ -375,6 +379,17 @@ def read_azure_schema() -> Mapping[str, Any]:
     path = resources.files(package).joinpath("assets", "azure_fields.json")
     schema: Mapping[str, Any] = json.loads(path.read_bytes())
     return schema
+
+
+def has_unread_effects(type_name: str) -> bool:
+    """Return whether another tool's change of a type may place VMs, and is not read.
+
+    The type is in lower case. One of Operator Nexus that the SDK does not have may do so.
+    """
+    name = type_name.removeprefix(NAMESPACE)
+    if name == type_name:
+        return type_name == _DEPLOYMENT
+    return name in _UNREAD_TYPES or name not in read_azure_schema()["resource_types"]
 
 
 def read_enum(field_name: str) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ across modules.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
@@ -18,12 +19,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.scalars import list_scalars
-from nexusform.domains.azure.importers.arm_resources import (
-    SHAPE,
-    UNREAD_TYPES,
-    describe_type,
-    normalize_id,
-)
+from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import (
     CLUSTERS,
     KIND_OF,
@@ -33,6 +29,7 @@ from nexusform.domains.azure.importers.az_changes import (
     ToolChange,
 )
 from nexusform.domains.azure.importers.az_documents import locate_problems, parse_json
+from nexusform.domains.azure.importers.azure_fields import NAMESPACE, has_unread_effects
 from nexusform.json_data.plain_data import (
     Path,
     format_path,
@@ -49,10 +46,10 @@ from nexusform.resources.graph import find_cycles, find_reachable, sort_topologi
 # Its creations and deletions update an existing resource.
 _UPDATE_TYPE: Final = "azapi_update_resource"
 _TYPES: Final = frozenset({"azapi_resource", _UPDATE_TYPE})
-_UNREAD: Final = {
-    **dict.fromkeys(_TYPES, UNREAD_TYPES),
-    "azapi_resource_action": UNREAD_TYPES | KIND_OF.keys(),
-}
+_PROVIDER_PREFIX: Final = "azapi_"
+_DEPLOYMENT_SUFFIX: Final = "_template_deployment"
+# Resources with a body and those with an action; others of the provider need no type.
+_TYPED: Final = _TYPES | {"azapi_resource_action"}
 _UPDATE_ACTIONS: Final = {
     AzAction.CREATE: AzAction.UPDATE,
     AzAction.REPLACE: AzAction.UPDATE,
@@ -83,6 +80,8 @@ _TOP_LEVEL_FIELDS: Final = (
     ("errored", bool, "true or false"),
     ("complete", bool, "true or false"),
 )
+# Major versions of the format.
+_FORMATS: Final = frozenset({"0", "1"})
 # Texts of a resource's values that decide its identity.
 _TEXT_VALUES: Final = ("name", "id", "parent_id", "resource_id", "location")
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
@@ -130,6 +129,10 @@ def _explain_invalid_plan(document: Any) -> str:
             if "values" in document
             else 'this is not a plan: it has no "planned_values".'
         )
+    version = get_text(document, "format_version")
+    if version.partition(".")[0] not in _FORMATS:
+        found = f'"{version}"' if version else "missing"
+        return f'its "format_version" must be 0.x or 1.x and is {found}.'
     for name, kind, expected in _TOP_LEVEL_FIELDS:
         if name in document and not isinstance(document[name], kind):
             return (
@@ -174,6 +177,7 @@ class _PlanReader:
         for path, message in self.references.malformed:
             self._report(f"configuration.{path}", SHAPE, message)
         self.entries: list[_ResourceChange] = []
+        self._report_partial_list(document)
         for number, value in enumerate(document.get("resource_changes", [])):
             reason = _explain_malformed(value)
             # reported, so that it is not silently skipped.
@@ -199,6 +203,25 @@ class _PlanReader:
             detail = f"this plan is not complete ({reason}): other changes are not predicted."
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
+    def _report_partial_list(self, document: Mapping[str, Any]) -> None:
+        """Report resources with planned values but without a change, and those with two changes.
+
+        Terraform lists each resource with planned values once, also unchanged ones.
+        """
+        changes = list_mappings(document, "resource_changes")
+        counts = Counter(
+            (get_text(change, "address"), str(change.get("deposed") or "")) for change in changes
+        )
+        for (address, _), count in counts.items():
+            if address and count > 1:
+                self._report(address, SHAPE, "the plan has two changes of it.")
+        root = get_mapping(document, "planned_values", "root_module")
+        for resource in _list_planned_resources(root):
+            address = get_text(resource, "address")
+            if get_text(resource, "type") in _TYPES and (address, "") not in counts:
+                detail = 'it has "planned_values" but no change: this is only a part of a plan.'
+                self._report(address, SHAPE, detail)
+
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
         """Report a change of an unread type with effects on placement.
 
@@ -206,10 +229,15 @@ class _PlanReader:
         """
         change = get_mapping(value, "change")
         tool_type = get_text(value, "type")
-        type_name = get_text(
-            get_mapping(change, "after") or get_mapping(change, "before"), "type"
-        ).partition("@")[0]
-        is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
+        values = get_mapping(change, "after") or get_mapping(change, "before")
+        type_name = get_text(values, "type").partition("@")[0]
+        is_unread = has_unread_effects(type_name.lower()) or (
+            tool_type not in _TYPES and type_name.lower() in KIND_OF
+        )
+        if not tool_type.startswith(_PROVIDER_PREFIX):
+            template = get_text(values, "template_content").lower()
+            is_unread = tool_type.endswith(_DEPLOYMENT_SUFFIX) and NAMESPACE in template
+            type_name = "Microsoft.NetworkCloud"
         if is_unread and _ACTIONS.get(tuple(list_texts(change, "actions"))) is not AzAction.KEEP:
             detail = (
                 f"{tool_type} of {type_name} is not read: the effects on placement are not "
@@ -429,6 +457,17 @@ class _PlanReader:
         )
 
 
+def _list_planned_resources(module: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the resources of a module of planned values, and of the modules in it."""
+    modules = [module]
+    while modules:
+        inner = modules.pop()
+        for resource in list_mappings(inner, "resources"):
+            if resource.get("mode") != "data":
+                yield resource
+        modules += list_mappings(inner, "child_modules")
+
+
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the equal first steps of two module paths."""
     shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
@@ -441,7 +480,7 @@ def _explain_malformed(value: Any) -> str:
         return f"expected an object, not {describe_type(value)}."
     if not isinstance(value.get("type"), str):
         return _describe_wrong_field("type", "a string", value.get("type"))
-    if value["type"] not in _UNREAD:
+    if value["type"] not in _TYPED:
         return ""
     change = get_mapping(value, "change")
     actions = get_value_at_path(value, "change", "actions")
@@ -486,8 +525,10 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
         for key in _TEXT_VALUES:
             if not isinstance(values.get(key) or "", str):
                 return _describe_wrong_field(f"change.{name}.{key}", "a string", values[key])
-    after_unknown = change.get("after_unknown") or {}
-    if not isinstance(after_unknown, Mapping | bool):
+    after_unknown = change.get("after_unknown")
+    # Values after a deletion are not read.
+    is_absent = after_unknown is None and is_deletion
+    if not isinstance(after_unknown, Mapping | bool) and not is_absent:
         return _describe_wrong_field("change.after_unknown", "an object", after_unknown)
     for path, scalar in list_scalars(after_unknown):
         if not isinstance(scalar, bool):

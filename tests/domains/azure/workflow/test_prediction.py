@@ -874,6 +874,8 @@ def test_sandboxed_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
         (b"PK\x03\x04", "this is a saved plan, not its JSON form"),
         (b'{"format_version": "1.0", "values": {}}', "this is a state"),
         (b"[1, 2]", "this is not a plan"),
+        (b'{"planned_values": {}}', 'its "format_version" must be 0.x or 1.x and is missing'),
+        (b'{"format_version": "2.0", "planned_values": {}}', 'must be 0.x or 1.x and is "2.0"'),
         (b'{"planned_values": ', "terraform show -json"),
     ],
 )
@@ -971,6 +973,105 @@ def test_types_not_read_are_named(
     kept = {**change["change"], "before": change["change"]["after"], "actions": ["no-op"]}
     write_plan({**change, "change": kept})
     assert run_predict(capsys, "-fail-on=removed:0")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("tool_type", "values", "name"),
+    [
+        (
+            "azapi_resource",
+            {"type": "Microsoft.NetworkCloud/newVms@2030-01-01"},
+            "Microsoft.NetworkCloud/newVms",
+        ),
+        ("azapi_resource", {"type": "Microsoft.NetworkCloud/l3Networks@2030-01-01"}, ""),
+        (
+            "azapi_new_resource",
+            {"type": "Microsoft.NetworkCloud/virtualMachines@2025-02-01"},
+            "Microsoft.NetworkCloud/virtualMachines",
+        ),
+        (
+            "azurerm_resource_group_template_deployment",
+            {"template_content": '{"type": "Microsoft.NetworkCloud/virtualMachines"}'},
+            "Microsoft.NetworkCloud",
+        ),
+        (
+            "azurerm_resource_group_template_deployment",
+            {"template_content": '{"type": "Microsoft.Storage/storageAccounts"}'},
+            "",
+        ),
+    ],
+)
+def test_only_types_without_effects_are_ignored(
+    tool_type: str, values: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A type that no version of nexusform knows may place VMs."""
+    row = {"address": f"{tool_type}.x", "mode": "managed", "type": tool_type, "name": "x"}
+    change = {"actions": ["create"], "before": None, "after": values, "after_unknown": {}}
+    write_plan({**row, "change": change}, build_cluster("a"))
+    code, out, err = run_predict(capsys, "-fail-on=removed:0")
+    assert code == bool(name), out + err
+    assert bool(name) == ("1 resource not predicted" in " ".join(out.split())), out
+    if name:
+        assert "-fail-on" in err
+        details = run_predict(capsys, "-details")[1].replace("│", " ")
+        assert f"{tool_type} of {name} is not read" in " ".join(details.split())
+
+
+def test_capacity_is_unknown_beside_a_change_without_a_prediction(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change = build_change("vm", "azapi_resource.x", ["create"], name="x")
+    change["change"]["after"]["type"] = "Microsoft.NetworkCloud/newVms@2030-01-01"
+    write_plan(change, build_cluster("a"))
+    decision = json.loads(run_predict(capsys, "-report=json:-", "-samples=20")[1])["decision"]
+    assert {row["after"] for row in decision["capacity"]} == {None}
+    assert {row["result"] for row in decision["upgrades"]} == {"unknown"}
+    assert decision["confidence"]["exact_rack_counts"] == 0
+
+
+@pytest.mark.parametrize("part", ["resource_changes", "row", "nested row"])
+def test_resource_without_a_change_is_part_of_a_plan(
+    part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(build_cluster("a"), build_cluster("b"))
+    document = json.loads(Path("plan.json").read_text())
+    resources = [
+        {key: change[key] for key in ("address", "mode", "type", "name")}
+        for change in document["resource_changes"]
+    ]
+    root: dict[str, Any] = {"resources": resources}
+    if part == "nested row":
+        resources[1]["address"] = "module.m.azapi_resource.b"
+        root = {"resources": resources[:1], "child_modules": [{"resources": resources[1:]}]}
+    document["planned_values"] = {"root_module": root}
+    Path("plan.json").write_text(json.dumps(document))
+    assert run_predict(capsys)[0] == (part == "nested row")
+    document["resource_changes"].pop()
+    if part == "resource_changes":
+        del document["resource_changes"]
+    Path("plan.json").write_text(json.dumps(document))
+    code, out, err = run_predict(capsys)
+    address = resources[1]["address"]
+    text = f'{address}: it has "planned_values" but no change: this is only a part of a plan'
+    assert (code, text in err) == (1, True), out + err
+
+
+def test_two_changes_of_a_resource_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"), build_cluster("a"))
+    code, out, err = run_predict(capsys)
+    assert (code, "the plan has two changes of it" in err) == (1, True), out + err
+
+
+@pytest.mark.parametrize(("actions", "is_error"), [(["create"], True), (["delete"], False)])
+def test_change_without_a_list_of_unknown_values(
+    actions: list[str], *, is_error: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "new" if is_error else "jump"
+    change = build_change("vm", "azapi_resource.x", actions, VM_BODY, name=name, parent_id=TENANT)
+    del change["change"]["after_unknown"]
+    write_plan(change)
+    err = run_predict(capsys)[2]
+    assert is_error == ('its "change.after_unknown" must be an object and is missing' in err), err
 
 
 def test_plan_without_nexus_resources_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
