@@ -42,6 +42,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     open_observed_clusters,
     open_snapshot,
 )
+from nexusform.domains.whatif.workflow.state_warnings import lacks_data
 from nexusform.files.external_files import ArgumentFile
 from nexusform.providers.clock import read_clock
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE
@@ -122,7 +123,11 @@ def run_question(
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
     warnings = tuple(problem.detail or problem.summary for problem in inputs.diagnostics)
-    answer = replace(answer, is_hypothetical=True, warnings=warnings)
+    report = answer.report
+    if lacks_data(inputs.diagnostics):
+        # What was not read may change every answer.
+        report = replace(report, verdict=f"As far as it was read: {report.verdict}")
+    answer = replace(answer, report=report, is_hypothetical=True, warnings=warnings)
     return write_answer(answer, flags.answer, screen)
 
 

@@ -1,16 +1,26 @@
 """Warnings about a state: facts without which an answer may be wrong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
-from nexusform.placements.unread_ledger import build_ledger
+from nexusform.placements.unread_ledger import build_ledger, find_incomplete_sites
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.state.objects import State
 from nexusform.workflow.opening.stored_state import StoredState
+
+_UNREAD_FACTS: Final = "unread-facts"
+
+
+def lacks_data(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Return whether the input of a simulation lacks data of which a diagnostic warns."""
+    problems = tuple(diagnostics)
+    has_unread_facts = any(problem.id == _UNREAD_FACTS for problem in problems)
+    return has_unread_facts or bool(find_incomplete_sites(problems))
 
 
 def list_unfinished_step_warnings(stored: StoredState) -> Iterator[Diagnostic]:
@@ -42,7 +52,7 @@ def list_unread_warnings(state: State, types: Mapping[str, ResourceType]) -> Ite
     for site_id, facts in facts_by_site.items():
         if facts:
             detail = f"Not read{enclose(' on ', site_id)}: {build_ledger(facts, ()).describe()}."
-            yield build_warning("unread-facts", detail)
+            yield build_warning(_UNREAD_FACTS, detail)
 
 
 def has_node_data(configuration: Configuration, registries: PluginRegistries) -> bool:
