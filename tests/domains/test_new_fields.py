@@ -167,6 +167,7 @@ TERRAFORM = {
                     "parent_id": "/subscriptions/s/resourceGroups/g",
                     "body": {"properties": VM["properties"]},
                 },
+                "after_unknown": {},
             },
         }
     ],
