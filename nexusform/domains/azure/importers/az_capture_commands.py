@@ -220,7 +220,7 @@ def _find_resource_kind_of_file(name: str) -> str | None:
 NOT_CAPTURED: Final = "not-captured"
 # capacity of unknown VMs counts as free.
 VMS_NOT_CAPTURED: Final = "vms-not-captured"
-_TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
+TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MAX_NAMES: Final = 4
 _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
 
@@ -352,7 +352,7 @@ def _warn_about_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterato
             f"{shlex.quote(without_times[0].name)} get nodes "
             f"--output json > {shlex.quote(f'nodes.{without_times[0].name}.json')}"
         )
-        yield _build_warning(missing_times, _TIMES_NOT_CAPTURED)
+        yield _build_warning(missing_times, TIMES_NOT_CAPTURED)
 
 
 def describe_missing_clusters(names: Sequence[str]) -> str:

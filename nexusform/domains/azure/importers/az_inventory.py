@@ -429,7 +429,7 @@ def _build_inventory(
         racks_without_machines=frozenset(
             rack.name for rack in compute_racks if rack.name not in used_racks
         ),
-        unread=(*unread, *_find_unknown_sizes(vms)),
+        unread=(*unread, *_find_unknown_sizes(vms), *_find_ambiguous_machines(vms)),
         status=status,
         status_message=" ".join(status_message.split()),
     )
@@ -450,6 +450,13 @@ def _find_unknown_sizes(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[Un
                     influence,
                     reason="neither its VM SKU nor its size is known",
                 )
+
+
+def _find_ambiguous_machines(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[UnreadFact]:
+    """Yield a fact per cluster with a node that is listed on several machines."""
+    for cluster in sorted({vm.cluster for vm in vms if isinstance(vm, AzNode) and vm.is_duplicate}):
+        reason = "a node is listed on two machines"
+        yield UnreadFact("cluster", cluster, "nodes.bareMetalMachineId", "", 0, reason=reason)
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:

@@ -111,6 +111,8 @@ class ObservedSites(FixedIdentity):
         super().__init__(get_mapping(identity))
         self._lock = Lock()
         self._sites: Mapping[str, AzSite] | None = None  # by name
+        # Findings about the source, with recorded site names.
+        self._findings: list[Problem] = []
         # By site and name.
         self._machines: dict[str, dict[str, AzMachine]] = {}
         # attributes of objects in state.
@@ -470,7 +472,7 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
         warnings = SiteWarningBuilder(
-            self.source, self._sites, self._unobserved, self._managed
+            self.source, self._sites, self._unobserved, self._managed, self._findings
         ).build_warnings()
         future_times = [
             warning
@@ -519,6 +521,13 @@ class ObservedSites(FixedIdentity):
                 if errors:
                     raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
                 named_sites = apply_recorded_site_names(sites, self._recorded)
+                new_names = {
+                    site.name: named.name for site, named in zip(sites, named_sites, strict=True)
+                }
+                self._findings = [
+                    replace(problem, site_id=new_names.get(problem.site_id, problem.site_id))
+                    for problem in problems
+                ]
                 if self.is_captured:
                     named_sites = locate_vms_on_unlisted_machines(named_sites, self._recorded)
                 self._sites = {site.name: site for site in named_sites}

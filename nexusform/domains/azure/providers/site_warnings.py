@@ -1,7 +1,7 @@
 """Warnings of a plan that reads a site: uncaptured parts, failures and unmanaged VMs."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -15,6 +15,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.domains.azure.importers.az_capture_commands import (
     CAPTURE_NODES,
     NOT_CAPTURED,
+    TIMES_NOT_CAPTURED,
     VMS_NOT_CAPTURED,
     WORKLOAD_KINDS,
     build_capture_command,
@@ -22,6 +23,7 @@ from nexusform.domains.azure.importers.az_capture_commands import (
     describe_missing_clusters,
     format_missing_nodes,
 )
+from nexusform.domains.azure.importers.az_field_checks import UNREAD_FIELD
 from nexusform.domains.azure.importers.az_import import (
     CLUSTER,
     POOL,
@@ -29,11 +31,30 @@ from nexusform.domains.azure.importers.az_import import (
     find_unmanaged_vms,
     find_unscheduled_vms,
 )
-from nexusform.domains.azure.importers.az_inventory import build_failure_findings
+from nexusform.domains.azure.importers.az_inventory import (
+    FAILED,
+    WITHOUT_A_MACHINE,
+    build_failure_findings,
+)
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite, format_names
 
 _NOT_REFRESHED: Final = "state-not-refreshed"
 _UNMANAGED: Final = "unmanaged-vms"
+# Findings of reading a source that a plan states of its own objects: a warning below, a difference
+# of the site, an unread fact, or a value of the state.
+_STATED_ELSEWHERE: Final = frozenset(
+    {
+        FAILED,
+        NOT_CAPTURED,
+        TIMES_NOT_CAPTURED,
+        UNREAD_FIELD,
+        VMS_NOT_CAPTURED,
+        WITHOUT_A_MACHINE,
+        "derived-value",
+        "unknown-hardware",
+        "unknown-machine",
+    }
+)
 _MAX_NAMES: Final = 4
 # Kind of document that lists a type, and its display name.
 _KINDS: Final = {
@@ -49,7 +70,7 @@ class SiteWarningBuilder:
     """Source (display name) and its sites by name.
 
     `unobserved`: ids by site and type that are in state but not observed. `managed`: type and id of
-    all objects in state.
+    all objects in state. `findings` are those of reading the source.
     """
 
     def __init__(
@@ -58,6 +79,7 @@ class SiteWarningBuilder:
         sites: Mapping[str, AzSite],
         unobserved: Mapping[tuple[str, str], Collection[str]],
         managed: AbstractSet[tuple[str, str]],
+        findings: Sequence[Problem] = (),
     ) -> None:
         """Keep the observed sites of one source.
 
@@ -71,6 +93,8 @@ class SiteWarningBuilder:
         self.unobserved = unobserved
         # type and id of the objects in state.
         self.managed = managed
+        # Of reading the source.
+        self.findings = findings
 
     def build_warnings(self) -> list[Problem]:
         """Build all warnings.
@@ -116,8 +140,14 @@ class SiteWarningBuilder:
             details_by_id[VMS_NOT_CAPTURED].append(
                 ("", describe_missing_clusters(sorted(unlisted_clusters)))
             )
+        findings = [
+            finding
+            for finding in self.findings
+            if finding.id not in _STATED_ELSEWHERE and finding.site_id in {"", *managed_sites}
+        ]
         return [
             *failures,
+            *findings,
             *(
                 Problem((), warning_id, detail, Severity.WARNING, site_id=site_id)
                 for warning_id, details in details_by_id.items()

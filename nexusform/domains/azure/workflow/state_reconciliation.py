@@ -294,7 +294,7 @@ class _Reconciler:
             absent=tuple(map(str, absent)),
             uncaptured=tuple(map(str, uncaptured)),
             unfinished=unfinished,
-            warnings=tuple(warning.detail for warning in self.provider.list_warnings()),
+            warnings=tuple(warning.located_detail for warning in self.provider.list_warnings()),
             rules=rules,
             listed=listed,
             replays=replays_run,

@@ -332,3 +332,66 @@ def test_predict_counts_missing_vms_for_their_site(
     decision = json.loads(Path("p.json").read_text())["decision"]
     after = {row["site"]: row["after"] is not None for row in decision["capacity"]}
     assert after["lon1"] == is_certain, out
+
+
+@pytest.mark.parametrize("question", [["capacity"], ["failure", "-rack=rack1"]])
+def test_simulation_claims_only_what_was_read(
+    question: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_verdict() -> str:
+        assert run_command_line(["simulate", *question, "-format=json"]) in {0, 2}
+        return str(json.loads(capsys.readouterr().out)["verdict"])
+
+    verdict = read_verdict()
+    assert not verdict.startswith("As far as"), verdict
+    change(lambda bodies: bodies["racks"][0]["properties"].update(takesNewVms="later"))
+    run(capsys, "apply", "-refresh-only", "-auto-approve")
+    assert read_verdict() == f"As far as it was read: {verdict}"
+
+
+def list_node_twice(bodies: Bodies) -> None:
+    nodes = bodies["kubernetes_clusters"][0]["properties"]["nodes"]
+    nodes.append({**nodes[0], "bareMetalMachineId": nodes[1]["bareMetalMachineId"]})
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (list_node_twice, 'a node "c-np1-0" of c is listed twice'),
+        (
+            lambda bodies: bodies["racks"][0]["properties"].update(rackLocation=5),
+            "rackLocation: expected a string, not the number 5",
+        ),
+        (
+            lambda bodies: find_machine(bodies, "r1m2")["properties"].pop("powerState"),
+            'the machine "r1m2" has no powerState',
+        ),
+    ],
+)
+def test_warnings_of_reading_a_site_are_shown(
+    edit: Callable[[Bodies], Any], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert text not in run(capsys, "plan", "-details")[1]
+    change(edit)
+    assert text in run(capsys, "plan", "-details")[1]
+    out = run(capsys, "reconcile", "-from=export")[1]
+    assert text in out, out
+
+
+def test_node_on_two_machines_is_uncertain(capsys: pytest.CaptureFixture[str]) -> None:
+    change(list_node_twice)
+    cause = "nodes.bareMetalMachineId of cluster c"
+    assert cause in run(capsys, "plan")[1]
+    assert run(capsys, "plan", "-fail-on=moved:0")[0] == 1
+    out = run(capsys, "reconcile", "-from=export")[1]
+    assert "the machines of 1 object are uncertain" in out, out
+    assert cause in out, out
+
+
+def test_warnings_about_sites_without_objects_are_not_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_two_sites(lambda _: None, list_node_twice)
+    assert "is listed twice" not in run(capsys, "plan", "-details")[1]
+    write_two_sites(list_node_twice, lambda _: None)
+    assert run(capsys, "plan", "-details")[1].count("is listed twice") == 1
