@@ -57,7 +57,7 @@ def warn_removed_members(
         name = get_text(instance.before, "name")
         if instance.is_destroyed and name in unreachable:
             subject = f"The plan removes member {name}"
-            yield _build_warning(instance, subject, {name: unreachable[name]})
+            yield _build_warning(instance, subject, {name: unreachable[name]}, [name])
 
 
 def record_uncleared_placements(
@@ -67,6 +67,11 @@ def record_uncleared_placements(
 
     `unreachable` are the reasons by member. No new binding is on such a member.
     """
+    recorded_members = {
+        get_text(instance.planned if instance.planned is not None else instance.before, "name")
+        for instance in select_instances(instances, PlanningKind.MEMBER)
+        if not instance.is_removed
+    }
     destroyed: dict[str, set[str]] = {}
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         placement = read_prior_object(instance) if instance.is_destroyed else None
@@ -79,7 +84,10 @@ def record_uncleared_placements(
             destroyed.setdefault(name, set()).add(placement.key)
         if names:
             reasons = {name: unreachable[name] for name in names}
-            yield _build_warning(instance, f"The plan destroys {placement.key}", reasons)
+            unrecorded = sorted(reasons.keys() - recorded_members)
+            yield _build_warning(
+                instance, f"The plan destroys {placement.key}", reasons, unrecorded
+            )
     for instance in select_instances(instances, PlanningKind.MEMBER):
         attributes = instance.planned if instance.planned is not None else instance.before
         if instance.is_removed or attributes is None:
@@ -98,8 +106,16 @@ def record_uncleared_placements(
             instance.private = {**note, UNCLEARED_PLACEMENTS: keys} if keys else note
 
 
-def _build_warning(instance: Instance, subject: str, reasons: Mapping[str, str]) -> Diagnostic:
-    """Build the warning about objects on unreachable members; `subject` names who destroys what."""
+def _build_warning(
+    instance: Instance,
+    subject: str,
+    reasons: Mapping[str, str],
+    unrecorded_members: Sequence[str] = (),
+) -> Diagnostic:
+    """Build the warning about objects on unreachable members; `subject` names who destroys what.
+
+    No object of the state records what is left on `unrecorded_members` (names).
+    """
     names = format_list(list(reasons), 4)
     reasons_text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     agent = select_word_form(len(reasons), "agent works", "agents work")
@@ -108,6 +124,11 @@ def _build_warning(instance: Instance, subject: str, reasons: Mapping[str, str])
         f"{reasons_text}. As long as that is so, the objects and pods there may stay. Restore the "
         "member, or delete them there."
     )
+    if unrecorded_members:
+        text += (
+            f" Later plans do not repeat this for {format_list(unrecorded_members, 4)}: the state "
+            "keeps no fleet_member_cluster of this name."
+        )
     summary = f"{subject}: the objects on {names} may stay until the member {agent} again"
     problem = Problem((), UNREACHABLE, text, Severity.WARNING, brief=summary)
     return instance.build_diagnostic(problem)

@@ -385,6 +385,7 @@ def test_removal_of_an_unreachable_member_leaves_its_pods_in_doubt() -> None:
     assert list_certainties(result) == [("binding", False), ("pod", False)]
     (warning,) = [item for item in list_warnings(result) if "unreachable" in item.id]
     assert warning.detail.startswith("The plan removes member a, but whether and when the objects")
+    assert "Later plans do not repeat this for a" in warning.detail
     result = plan(site.replace(build_placement(), ""), state)
     assert list_certainties(result) == [("binding", False), ("pod", False)]
     healthy_state = build_state(site + build_joined_member("a"))

@@ -549,7 +549,20 @@ resource "fleet_cluster_resource_placement" "own" {
     _, out = run_command(capsys, "plan")
     assert "west2 deleted (cluster_left; uncertain)" in " ".join(out.split()), out
     assert "1 changed binding depends on members that were not read" in " ".join(out.split())
+    # Without a member in state, nothing records what is left on it.
+    reachable = json.loads(json.dumps(items))
+    for item in items:
+        if item["metadata"]["name"] == "west2":
+            item["status"] = {"agentStatus": []}
     write_hub(items)
+    configuration = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(configuration.replace(own, ""))
+    _, out = run_command(capsys, "plan", "-details")
+    assert "do not repeat this for west2: the state keeps no" in " ".join(
+        out.replace("│", " ").split()
+    ), out
+    Path("main.nf.hcl").write_text(configuration)
+    write_hub(reachable)
     target = "-target=fleet_cluster_resource_placement.own"
     _, out = run_command(capsys, "plan", "-destroy", target)
     assert "changed bindings depend on members that were not read" in " ".join(out.split()), out
