@@ -1182,6 +1182,18 @@ def test_default_zone_of_nova_selects_hosts(
         assert "zone c is default_schedule_zone" in read_output(capfd)
 
 
+@pytest.mark.parametrize("value", ["nan", " -Inf", "+infinity"])
+def test_multiplier_that_is_not_finite_is_an_error(
+    value: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nova accepts it, and its order of hosts is then undefined."""
+    properties = {"ram_weight_multiplier": value}
+    aggregate = {"Name": "a", "Hosts": ["compute02"], "Properties": properties}
+    Path("export/aggregates.json").write_text(json.dumps([aggregate]))
+    assert run_command_line(["plan"]) == 1
+    assert 'hosts["compute02"]: ram_weight_multiplier of aggregate a is' in read_output(capfd)
+
+
 @pytest.mark.parametrize(
     ("value", "hosts"), [("-1", {"compute01"}), ("x", {"compute02", "compute03"})]
 )
@@ -1391,6 +1403,8 @@ def test_host_that_placement_forbids_gets_no_server(
     [
         ({"Status": "MIGRATING"}, "task_state of list servers"),
         ({"Status": "BUILD"}, "task_state of list servers"),
+        ({"Status": "FUTURE"}, "task_state of list servers"),
+        ({"Status": "SHELVED"}, ""),
         ({"Task State": "image_snapshot"}, "task_state of list servers"),
         ({"Task State": "rebooting"}, ""),
         ({"Task State": None}, ""),

@@ -21,8 +21,12 @@ from nexusform.domains.openstack.scheduling.nova_host_records import PCPU, Flavo
 # States of servers without a host.
 _ABSENT: Final = frozenset({"DELETED", "SHELVED_OFFLOADED"})
 HOSTLESS: Final = _ABSENT | {"ERROR", "SOFT_DELETED"}
-# States of an operation that loads its host, or changes the host or the size of its server.
-_CHANGING: Final = frozenset({"BUILD", "REBUILD", "RESIZE", "MIGRATING", "REVERT_RESIZE"})
+# States without an operation that loads its host, or changes the host or the size of its server.
+# Any other one has such an operation, or is not known. NONE: the column is missing.
+_SETTLED: Final = HOSTLESS | {
+    *("ACTIVE", "SHUTOFF", "PAUSED", "SUSPENDED", "RESCUE", "SHELVED", "VERIFY_RESIZE"),
+    *("PASSWORD", "REBOOT", "HARD_REBOOT", "UNKNOWN", "NONE"),
+}
 # Tasks of other operations: the server keeps its host and its size.
 _TASKS_IN_PLACE: Final = frozenset(
     {
@@ -52,7 +56,8 @@ def find_operation(row: Mapping[str, Any]) -> str:
     task = read_first_text(row, "task_state")
     if task not in ("", "None", *_TASKS_IN_PLACE):
         return task
-    return get_status(row) if get_status(row) in _CHANGING else ""
+    status = get_status(row)
+    return "" if status in _SETTLED else status
 
 
 def iterate_servers(

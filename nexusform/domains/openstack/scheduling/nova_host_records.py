@@ -21,6 +21,8 @@ VCPU = "VCPU"
 PCPU = "PCPU"
 MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
+# Suffix of a key in the metadata of aggregates, after the name of a weigher.
+MULTIPLIER: Final = "_weight_multiplier"
 # Largest number of a CPU.
 MAX_CPU: Final = 1 << 16
 
@@ -70,6 +72,14 @@ class NovaHost(Struct, frozen=True):
     numa_cells: tuple[HostCell, ...] = ()
     device_pools: tuple[DevicePool, ...] = ()
     supported_instances: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a multiplier of an aggregate that is infinite or no number (NaN)."""
+        for aggregate, metadata in self.aggregates.items():
+            for key, value in metadata.items():
+                text = value.strip().lower().lstrip("+-")
+                if key.endswith(MULTIPLIER) and text in ("inf", "infinity", "nan"):
+                    raise ValueError(f"{key} of aggregate {aggregate} is {value}")
 
 
 class ServerSize(NamedTuple):

@@ -34,6 +34,7 @@ from nexusform.domains.openstack.scheduling.host_usage import (
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
     MEMORY,
+    MULTIPLIER,
     PCPU,
     VCPU,
     Flavor,
@@ -589,7 +590,7 @@ def _get_multiplier(weigher: str, host: NovaHost, multipliers: Mapping[str, floa
 
     Like Nova, ignore those of all its aggregates if one is no number.
     """
-    key = f"{weigher}_weight_multiplier"
+    key = f"{weigher}{MULTIPLIER}"
     try:
         values = [float(metadata[key]) for metadata in host.aggregates.values() if key in metadata]
     except ValueError:
