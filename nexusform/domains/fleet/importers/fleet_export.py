@@ -8,6 +8,7 @@ and Argo CD.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.scalars import parse_integer
+from nexusform.documents.times import format_time, parse_time
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -39,6 +41,7 @@ _PARENT: Final = f"{_PREFIX}parent-CRP"
 _POLICY_INDEX: Final = f"{_PREFIX}policy-index"
 _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
 _PART_COUNT: Final = f"{_PREFIX}number-of-resource-snapshots"
+_MAX_CAPTURE_TIME: Final = timedelta(hours=1)
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
 # Rest of a snapshot's name after its placement's: index and part.
 _POLICY_SUFFIX: Final = re.compile(r"-(\d{1,9})")
@@ -545,6 +548,30 @@ def build_unlisted_warnings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
                 f"{manifest.title} is no item of a list, so the files may be of several hubs, or "
                 "lack objects. No change of a binding is certain. Capture the hub with "
                 "`nexusform inventory script -for=fleet`."
+            )
+            yield build_problem(
+                manifest.file, manifest.position, "not-captured", text, Severity.WARNING
+            )
+            return
+
+
+def warn_older_members(
+    manifests: Iterable[Manifest], newest_heartbeat: datetime
+) -> Iterator[Problem]:
+    """Yield a warning for the first object much newer than all heartbeats of members.
+
+    A member reports each minute by default, so its MemberCluster was captured earlier.
+    """
+    for manifest in select_fleet_objects(manifests, (*PLACEMENT_KINDS, *HUB_CREATED_KINDS)):
+        texts = [get_text(manifest.body, "metadata", "creationTimestamp")]
+        texts += [get_text(item, "lastTransitionTime") for item in list_conditions(manifest.body)]
+        times = [time for time in map(parse_time, texts) if time is not None]
+        if times and max(times) - newest_heartbeat > _MAX_CAPTURE_TIME:
+            text = (
+                f"{manifest.title} is of {format_time(max(times))}, but the newest heartbeat of a "
+                f"MemberCluster is of {format_time(newest_heartbeat)}. Either the members were "
+                "captured earlier, or none has reported since. No change of a binding is certain. "
+                "Capture all objects at one time."
             )
             yield build_problem(
                 manifest.file, manifest.position, "not-captured", text, Severity.WARNING

@@ -36,6 +36,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     list_conditions,
     read_placements,
     select_fleet_objects,
+    warn_older_members,
 )
 from nexusform.domains.fleet.importers.fleet_records import (
     ApplyStrategy,
@@ -186,6 +187,9 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
         ],
         argument_path,
     )
+    heartbeat = find_observation_time(reader.manifests, {})
+    if heartbeat is not None:
+        reader.report_findings(warn_older_members(reader.manifests, heartbeat), argument_path)
     answer = build_hub_attributes(reader, argument_path, attributes)
     if not answer.attributes:
         return answer  # problems only

@@ -502,6 +502,23 @@ def test_binding_without_its_placement_is_reported(capsys: pytest.CaptureFixture
     assert "which was not captured" not in run_command(capsys, "plan")[1]
 
 
+@pytest.mark.parametrize(("time", "is_newer"), [("10:40:00", False), ("23:00:00", True)])
+def test_members_of_an_earlier_time_are_named(
+    time: str, is_newer: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the present members, no change of a binding is certain."""
+    items = build_healthy_hub()
+    agent = {"type": "MemberAgent", "lastReceivedHeartbeat": "2026-01-01T10:00:00Z"}
+    for item in items:
+        if item["kind"] == "MemberCluster":
+            item["status"] = {"agentStatus": [agent]}
+    items[-1]["metadata"]["creationTimestamp"] = f"2026-01-01T{time}Z"
+    write_hub(items)
+    out = run_command(capsys, "plan", "-details")[1]
+    text = " ".join(out.replace("│", " ").split())
+    assert ("Either the members were captured earlier" in text) is is_newer, text
+
+
 def test_snapshot_of_another_group_is_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
     items = build_healthy_hub()
     for item in items:
