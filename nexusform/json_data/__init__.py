@@ -14,5 +14,6 @@ PUBLIC = {
         "add_secret_paths find_secret_fields find_secret_paths find_secret_texts redact_texts "
         "SECRET_FIELDS"
     ),
+    "wrong_values": "describe_wrong_value",
     "record_forms": "build_row_form RecordForm round_to_six_places",
 }

@@ -29,6 +29,7 @@ from nexusform.files.program_environment import build_program_environment
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.files.sandbox import declare_path, declare_program
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
+from nexusform.json_data.wrong_values import describe_wrong_value
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -431,7 +432,8 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
     except (ValidationError, ValueError) as problem:
         # An invalid entry; invalid base64 or an invalid URL.
-        raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
+        reason = describe_wrong_value(problem)
+        raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -86,7 +86,7 @@ def test_missing_entries_of_a_context_are_reported(tmp_path: Path, changed: Any,
 @pytest.mark.parametrize(
     ("user", "said"),
     [
-        ({"token": 7}, "Expected `str | null`, got `int` - at `$.token`."),
+        ({"token": 7}, "token must be a string or null, not a whole number."),
         (
             {"auth-provider": {"name": "gcp"}},
             "the user ann uses an auth-provider, removed in Kubernetes 1.26. Use an exec plug-in.",
@@ -190,7 +190,7 @@ def test_impersonation_of_another_form_is_an_error(tmp_path: Path, part: dict[st
     path = write_kubeconfig_for_server(
         tmp_path, "http://localhost:1", {"token": "t", "as": "bob", **part}
     )
-    with pytest.raises(KubeconfigProblem, match="cannot be used: Expected"):
+    with pytest.raises(KubeconfigProblem, match=r"cannot be used: .* must be"):
         build_api_client(read_account([path]))
 
 

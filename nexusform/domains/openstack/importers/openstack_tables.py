@@ -22,6 +22,7 @@ from nexusform.domains.openstack.importers.capture_script import (
 from nexusform.domains.openstack.importers.openstack_fields import JSON_COLUMNS, list_unread_facts
 from nexusform.domains.openstack.importers.openstack_reading import OpenstackReading, build_problem
 from nexusform.domains.openstack.scheduling.nova_host_records import split_list
+from nexusform.json_data.wrong_values import describe_wrong_value
 
 Rows = list[dict[str, Any]]
 # Rows of each file by its name without suffix.
@@ -191,7 +192,7 @@ def name_file(name: str, subject: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
-        raise ValueError(f"{name}.json, {subject}: {problem}") from None
+        raise ValueError(f"{name}.json, {subject}: {describe_wrong_value(problem)}") from None
 
 
 def read_first_text(row: Mapping[str, Any], *columns: str) -> str:

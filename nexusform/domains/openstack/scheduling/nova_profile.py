@@ -47,6 +47,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     split_list,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.json_data.wrong_values import describe_wrong_value
 from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
 from nexusform.scheduling.racks.rule import (
@@ -727,7 +728,7 @@ def _build_records(
         try:
             records[name] = build(name, values)
         except (AttributeError, TypeError, ValueError) as problem:
-            raise ValueError(f'{field}["{name}"]: {problem}') from None
+            raise ValueError(f'{field}["{name}"]: {describe_wrong_value(problem)}') from None
     return records
 
 
