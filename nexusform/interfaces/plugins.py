@@ -312,14 +312,14 @@ def get_unfinished_message(unfinished: Mapping[str, Any]) -> str:
 class ReadResult(Struct, frozen=True):
     """Current attributes, or None if the object does not exist.
 
-    `is_observed`: the provider read a real object instead of returning the request; without a
-    record of an object, a real system does not imply its removal. `is_settled` is False while a
-    change of the object is in progress: its step is not completed. `note` is merged into the
-    object's private note in state; None values are removed from it.
+    `is_observed` is False if they only repeat the request, because what was captured of a real
+    system lacks the object. `is_settled` is False while a change of the object is in progress: its
+    step is not completed. `note` is merged into the object's private note in state; None values are
+    removed from it.
     """
 
     attributes: Mapping[str, Any] | None
-    is_observed: bool = False
+    is_observed: bool = True
     is_settled: bool = True
     note: Mapping[str, Any] = field(default_factory=dict)
 

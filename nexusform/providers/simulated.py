@@ -309,9 +309,7 @@ class SimulatedProvider:
             answers = _list_answers(faults)
             if existing is not None:
                 existing = apply_answer(existing, answers)
-            results.append(
-                ReadResult(existing, is_observed=self._reality is not None or bool(answers))
-            )
+            results.append(ReadResult(existing))
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:

@@ -52,7 +52,6 @@ def test_edited_reality_file_is_read(tmp_path: Path) -> None:
         [ReadRequest(build_key(), {"count": 3})]
     )
     assert answer.attributes == {"id": "lab/a", "count": 5}
-    assert answer.is_observed
 
 
 def test_update_keeps_unrelated_changes(tmp_path: Path) -> None:
@@ -237,7 +236,7 @@ def test_read_fault_simulates_drift_without_reality_file(tmp_path: Path) -> None
     assert site.observes_objects
     request = ReadRequest(build_key(), {"count": 3}, "nexus_kubernetes_cluster.a")
     (answer,) = site.read([request])
-    assert (answer.attributes, answer.is_observed) == ({"count": 9}, True)
+    assert answer.attributes == {"count": 9}
 
 
 def test_unknown_parts_become_null(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ class AzureSiteProvider(ObservedSites):
         results = []
         for request, answer in zip(requests, super().read(requests), strict=True):
             if self._is_object_of_others(request, answer):
-                results.append(ReadResult(attributes=None, is_observed=True))
+                results.append(ReadResult(attributes=None))
                 continue
             progress = self._find_progress_of_begun_change(request, answer)
             results.append(

@@ -173,7 +173,7 @@ class ObservedSites(FixedIdentity):
                 missing.append(request)
                 # Hardware that is gone is a difference of the site, not a change to plan.
                 if request.key.type in {RACK, MACHINE}:
-                    result = ReadResult(request.attributes, is_observed=True)
+                    result = ReadResult(request.attributes)
             results.append(result)
         self._verify_absence(missing)
         return results
@@ -304,20 +304,20 @@ class ObservedSites(FixedIdentity):
         lacks_node_list = cluster is not None and not cluster.has_node_list
         if item is None:
             if self._has_complete_list_for_object(key):
-                return ReadResult(attributes=None, is_observed=True)
+                return ReadResult(attributes=None)
             # Else a warning about its nodes suffices.
             if not lacks_node_list:
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             # As recorded; a new one does not exist.
-            return ReadResult(request.attributes or None)
+            return ReadResult(request.attributes or None, is_observed=False)
         attributes = _remove_generated_machines(
             _merge_observed(request.known_attributes, item), item, machine_names
         )
         facts_note = self._build_machine_facts_note(key, attributes, request.private_note)
         if lacks_node_list:
             return ReadResult(
-                _restore_recorded_nodes(attributes, request.known_attributes)
-            )  # not observed
+                _restore_recorded_nodes(attributes, request.known_attributes), is_observed=False
+            )
         recorded_nodes = request.known_attributes.get("nodes")
         if isinstance(recorded_nodes, Mapping):
             # Nodes missing on the site were deleted since, unless their record has no platform name
@@ -330,7 +330,7 @@ class ObservedSites(FixedIdentity):
             **facts_note,
             **group_note,
         }
-        return ReadResult(attributes, is_observed=True, note=note)
+        return ReadResult(attributes, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
         """Read an object known only to the state.
@@ -342,7 +342,7 @@ class ObservedSites(FixedIdentity):
         site = self._find_site(request.key, _SITE)
         # Another type or a site missing in the source, or a new object.
         if site is None or not recorded:
-            return ReadResult(recorded or None)
+            return ReadResult(recorded or None, is_observed=False)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
             recorded = {**recorded, _STRATEGY: strategy}
@@ -359,7 +359,7 @@ class ObservedSites(FixedIdentity):
         # None removes recorded facts that are read now.
         removed_note = dict.fromkeys({UNREAD_KEY} & request.private_note.keys())
         note = {**removed_note, **build_site_note(site, self._managed)}
-        return ReadResult(recorded, note=note)
+        return ReadResult(recorded, is_observed=False, note=note)
 
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]

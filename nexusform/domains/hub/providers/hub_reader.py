@@ -161,9 +161,7 @@ def _read_object(
         is_granted = is_approved(get_mapping(approval))
         # An approval in state stays, even without its request. One of an interrupted step (planned)
         # is absent until it is granted, so the step is repeated.
-        return ReadResult(
-            recorded if is_granted or request.planned is None else None, is_observed=True
-        )
+        return ReadResult(recorded if is_granted or request.planned is None else None)
     hub_objects = build_hub_objects(key.type, recorded)
     # It has no objects on a hub.
     if not hub_objects:
@@ -198,12 +196,7 @@ def _read_object(
     reported_work = "" if unfinished_note else pending_work
     _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
     # Not settled after an interrupted step: it is repeated to verify its predictions.
-    return ReadResult(
-        attributes,
-        is_observed=True,
-        is_settled=request.planned is None,
-        note=note | unfinished_note,
-    )
+    return ReadResult(attributes, is_settled=request.planned is None, note=note | unfinished_note)
 
 
 def _read_observed_placement(
@@ -324,9 +317,9 @@ def _build_missing_object_result(
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
     # Not for an interrupted step, to be repeated.
     if request.planned is None and is_kept:
-        return ReadResult(recorded, is_observed=True)
+        return ReadResult(recorded)
     if not is_deletion:
-        return ReadResult(None, is_observed=True)
+        return ReadResult(None)
     # about the rest of an incomplete deletion.
     title = ""
     message = ""
@@ -339,12 +332,9 @@ def _build_missing_object_result(
         title = KINDS_BY_TYPE[type_name]
         _, message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()
     if not message:
-        return ReadResult(None, is_observed=True)
+        return ReadResult(None)
     return ReadResult(
-        recorded,
-        is_observed=True,
-        is_settled=False,
-        note=build_unfinished_note(request, title, message),
+        recorded, is_settled=False, note=build_unfinished_note(request, title, message)
     )
 
 

@@ -299,17 +299,15 @@ class TackerProvider(FixedIdentity):
         latest = reader.find_latest_operation(instance_id) if instance_id else None
         document = self._client.read(f"/vnf_instances/{instance_id}") if instance_id else None
         if document is None:
-            return ReadResult(attributes=None, is_observed=True)
+            return ReadResult(attributes=None)
         instance = parse_instance(document)
         is_unfinished_step = request.planned is not None or request.is_being_deleted
         if is_running(latest):
             if not is_unfinished_step:
                 raise ProviderProblem(f"{request.address}: {describe_other_operation(latest)}")
-            return ReadResult(
-                {**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False
-            )
+            return ReadResult({**known, "vnf_instance_id": instance.id}, is_settled=False)
         if not instance.is_instantiated:
-            return ReadResult(attributes=None, is_observed=True)
+            return ReadResult(attributes=None)
         if not is_unfinished_step:
             _require_reported_values(known, instance)
         if _is_of_another_state(request, instance):
@@ -319,9 +317,7 @@ class TackerProvider(FixedIdentity):
         is_settled = all(
             instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items()
         )
-        return ReadResult(
-            observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]}
-        )
+        return ReadResult(observed, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
     def _build_reader(self) -> OperationRunner:
         """Return a runner that runs nothing, and only reads."""
