@@ -361,41 +361,45 @@ class _SampleMatches:
     def compare_vms(self) -> dict[Token, _VmMatches]:
         """Compare all runs with the plan, and return the matches of each planned VM."""
         matches: dict[Token, _VmMatches] = {}
-        # The racks of each VM in all runs, by pool; None where the VM did not fit.
-        racks_by_pool: dict[PoolId, list[list[str | None]]] = {
-            pool: [] for pool in self._planned_counts
-        }
-        columns = zip(*self._placements_by_run, strict=True)
-        for (token, pool), placements in zip(self._pool_by_token.items(), columns, strict=True):
-            racks = [None if placement is None else placement.rack for placement in placements]
-            racks_by_pool[pool].append(racks)
+        positions_by_pool: dict[PoolId, list[int]] = {pool: [] for pool in self._planned_counts}
+        columns = enumerate(zip(*self._placements_by_run, strict=True))
+        for (token, pool), (position, placements) in zip(
+            self._pool_by_token.items(), columns, strict=True
+        ):
+            positions_by_pool[pool].append(position)
             planned = self._planned.get(token)
             if planned is None:
                 continue
+            racks = [placement.rack for placement in placements if placement is not None]
             machines = [placement.machine for placement in placements if placement is not None]
             matches[token] = _VmMatches(
                 racks.count(planned.rack),
                 machines.count(planned.machine),
-                len({planned.rack, *racks} - {None}),
+                len({planned.rack, *racks}),
                 len({planned.machine, *machines}),
             )
-        for pool, columns_of_pool in racks_by_pool.items():
-            self._compare_counts(pool, columns_of_pool)
+        for pool, positions in positions_by_pool.items():
+            self._compare_counts(pool, positions)
         return matches
 
-    def _compare_counts(self, pool: PoolId, racks_by_vm: Sequence[Sequence[str | None]]) -> None:
-        """Compare the numbers of a pool's VMs per rack in each run with the plan."""
+    def _compare_counts(self, pool: PoolId, positions: Sequence[int]) -> None:
+        """Compare the numbers of a pool's VMs per rack in each run with the plan.
+
+        The VMs are at these positions of the placements of a run.
+        """
+        planned_counts = self._planned_counts[pool]
         same_counts = self._same_counts[pool] = Counter()
-        # Many runs have the same racks.
-        for racks, runs in Counter(zip(*racks_by_vm, strict=True)).items():
-            # Quicker than a Counter of few items.
-            counts_in_run: dict[str | None, int] = {}
-            for rack in racks:
-                counts_in_run[rack] = counts_in_run.get(rack, 0) + 1
-            for rack, planned_count in self._planned_counts[pool].items():
+        for placements in self._placements_by_run:
+            counts_in_run: dict[str, int] = {}
+            for position in positions:
+                placement = placements[position]
+                if placement is not None:
+                    rack = placement.rack
+                    counts_in_run[rack] = counts_in_run.get(rack, 0) + 1
+            for rack, planned_count in planned_counts.items():
                 count_in_run = counts_in_run.get(rack, 0)
                 if count_in_run == planned_count:
-                    same_counts[rack] += runs
+                    same_counts[rack] += 1
                 else:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
