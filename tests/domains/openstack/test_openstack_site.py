@@ -1412,6 +1412,7 @@ def test_host_that_placement_forbids_gets_no_server(
         ({"Status": "MIGRATING"}, "task_state of list servers"),
         ({"Status": "BUILD"}, "task_state of list servers"),
         ({"Status": "FUTURE"}, "task_state of list servers"),
+        ({"Status": "UNKNOWN"}, "task_state of list servers"),
         ({"Status": "SHELVED"}, ""),
         ({"Task State": "image_snapshot"}, "task_state of list servers"),
         ({"Task State": "rebooting"}, ""),
@@ -1419,7 +1420,7 @@ def test_host_that_placement_forbids_gets_no_server(
         ({"Status": "VERIFY_RESIZE"}, ""),
         ({"Status": "SOFT_DELETED"}, ""),
         ({"Status": "ACTIVE", "Host": None}, "host of list servers"),
-        ({"Status": "UNKNOWN", "Host": ""}, "host of list servers"),
+        ({"Status": "UNKNOWN", "Host": ""}, "task_state of list servers"),
         # Placement still counts it on its former host.
         ({"Status": "ERROR", "Host": None}, "servers of host compute01"),
     ],

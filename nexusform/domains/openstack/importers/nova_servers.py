@@ -25,7 +25,7 @@ HOSTLESS: Final = _ABSENT | {"ERROR", "SOFT_DELETED"}
 # Any other one has such an operation, or is not known. NONE: the column is missing.
 _SETTLED: Final = HOSTLESS | {
     *("ACTIVE", "SHUTOFF", "PAUSED", "SUSPENDED", "RESCUE", "SHELVED", "VERIFY_RESIZE"),
-    *("PASSWORD", "REBOOT", "HARD_REBOOT", "UNKNOWN", "NONE"),
+    *("PASSWORD", "REBOOT", "HARD_REBOOT", "NONE"),
 }
 # Tasks of other operations: the server keeps its host and its size.
 _TASKS_IN_PLACE: Final = frozenset(
