@@ -100,7 +100,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
             f"The files list {names} more than once, with different contents or uids. "
             "The last one is used."
         )
-        yield SnapshotUncertainty("objects listed twice", "duplicate-node", detail)
+        yield SnapshotUncertainty("objects listed twice", "several-dumps", detail)
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
         is_affected = partial(_is_dependent, kinds=frozenset({"CSIStorageCapacity"}))

@@ -117,7 +117,7 @@ def test_duplicate_node_is_named() -> None:
     result = require_success(
         plan_observed(ONE, *add_standard_objects(*BIG, build_node("a-np-1", "32")))
     )
-    assert "duplicate-node" in list_warning_ids(result)
+    assert "several-dumps" in list_warning_ids(result)
     assert list_certainties(result) == {"web-0": (False, "objects listed twice")}
 
 
