@@ -864,7 +864,38 @@ def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_pat
     theirs.unlock("theirs")
 
 
+@pytest.fixture
+def slow_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the database not see that a session was closed until the test ends."""
+    from psycopg import Connection
+
+    sessions: list[Connection[Any]] = []
+
+    def close_later(session: Connection[Any]) -> None:
+        sessions.append(session)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "close", close_later)
+        yield
+    for session in sessions:
+        session.close()
+
+
 @pytest.mark.of_domains("remote_state")
+@pytest.mark.usefixtures("slow_server")
+def test_lock_is_free_before_the_server_ends_the_session(postgres: str, tmp_path: Path) -> None:
+    place = Directories(str(tmp_path), str(tmp_path))
+    settings = build_postgres_settings(postgres, uuid.uuid4().hex)
+    former = BACKENDS["postgres"].open_backend(settings, place)
+    former.lock(build_lock_info("former"))
+    former.unlock("former")
+    backend = BACKENDS["postgres"].open_backend(settings, place)
+    assert backend.lock(build_lock_info("ours")) == []
+    backend.unlock("ours")
+
+
+@pytest.mark.of_domains("remote_state")
+@pytest.mark.usefixtures("slow_server")
 def test_lock_of_a_workspace_that_is_deleted_meanwhile_is_of_a_new_one(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

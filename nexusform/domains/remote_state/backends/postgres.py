@@ -197,6 +197,7 @@ class PostgresBackend(LineJournalBackend):
                 )
                 sql = self._database.format_sql(statement)
                 lock_state.connection.execute(sql, (self._workspace, lock_state.fencing))
+                _release_locks(lock_state.connection)
         finally:
             if lock_state is not None:
                 lock_state.connection.close()
@@ -273,7 +274,11 @@ class PostgresBackend(LineJournalBackend):
         self._lock_state = None
         if lock_state is not None:
             lock_state.lease.stop()
-            lock_state.connection.close()
+            try:
+                with self._convert_errors("unlock the state"), lock_state.guard:
+                    _release_locks(lock_state.connection)
+            finally:
+                lock_state.connection.close()
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
@@ -616,6 +621,14 @@ def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
 def _is_this_machine(host: str) -> bool:
     # No host, or a Unix socket.
     return host[:1] in ("", "/", "@") or is_loopback(host)
+
+
+def _release_locks(connection: Connection[Any]) -> None:
+    """Release the locks of a session before it is closed.
+
+    The server ends a closed session later; until then, others would find the lock held.
+    """
+    connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
