@@ -221,3 +221,27 @@ resource "nexus_kubernetes_cluster" "web" {
     )
     assert nf(site, "apply", "-refresh-only", "-auto-approve")[0] == 0
     assert "observed_elsewhere" not in nf(site, "plan", "-refresh-only")[1]
+
+
+def test_saved_plan_is_observed_again_before_its_values_are_recorded(
+    nf: Callable[..., CommandResult],
+) -> None:
+    both = format_sku("a") + format_sku("b", '"two"')
+    assert nf(both, "apply", "-auto-approve")[0] == 0
+    double_disks()
+    assert nf(both, "plan", "-refresh-only", "-out=p")[0] == 0
+    approved = Path("reality.json").read_text()
+    later = json.loads(approved)
+    later[0]["attributes"]["disk_gib"] = 40
+    Path("reality.json").write_text(json.dumps(later))
+    code, _, err = nf(both, "apply", "p")
+    assert code == 1
+    assert "A new plan from current values differs: nexus_vm_sku.a." in err
+    assert read_disks() == {"a": 10, "b": 10}
+    # an object deleted since the plan
+    Path("reality.json").write_text(json.dumps(later[1:]))
+    assert nf(both, "apply", "p")[0] == 1
+    assert read_disks() == {"a": 10, "b": 10}
+    Path("reality.json").write_text(approved)
+    assert nf(both, "apply", "p")[0] == 0
+    assert read_disks() == {"a": 20, "b": 20}

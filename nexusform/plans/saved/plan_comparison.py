@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved.record_codec import write_record
 from nexusform.plans.saved.tied_machines import replace_ties_by_sets
 from nexusform.state import json_codec
@@ -108,6 +108,9 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
         items[f"output.{output.name}"] = [output]
     for upgrade in plan.upgrades:
         items.setdefault(f"upgrade of {upgrade.cluster}", []).append(upgrade)
+    if plan.mode is Mode.REFRESH_ONLY:
+        for drift in plan.drift:
+            items.setdefault(str(drift.address), []).append(drift)
     # The name says all.
     items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}
     return items

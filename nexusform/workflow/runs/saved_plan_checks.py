@@ -82,17 +82,19 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     """Compare a saved plan with a new one, and return the plan to apply, or none with an error.
 
     If the state has another serial or an input changed, a plan from current values must have the
-    same changes, and is applied. Otherwise the plan is made again from the values recorded in its
-    file, and must be equal. With `replan`, a plan from current values must also have the same
-    changes. `is_verified`: the file has a verified signature.
+    same changes, and is applied. So must one for a refresh-only plan: an old observation is never
+    recorded. Otherwise the plan is made again from the values recorded in its file, and must be
+    equal. With `replan`, a plan from current values must also have the same changes. `is_verified`:
+    the file has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
         return _compare_for_new_serial(run, plan)
     changed_inputs = [f"{name} changed" for name in _list_changed_inputs(run, saved)]
-    if changed_inputs or replan:
+    applies_current_values = bool(changed_inputs) or plan.mode is Mode.REFRESH_ONLY
+    if applies_current_values or replan:
         verdict = _compare_current_values(run, plan, changed_inputs)
-        if changed_inputs or verdict.plan is None:
+        if applies_current_values or verdict.plan is None:
             return verdict
     return _compare_with_new_plan(run, saved, is_verified=is_verified)
 
@@ -105,7 +107,7 @@ def _compare_current_values(run: Run, plan: Plan, changed_inputs: Sequence[str])
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
-        cause = "Planning"
+        cause = "A new plan from current values"
         if changed_inputs:
             clauses = format_first_items(changed_inputs, _MAX_NAMES)
             cause = f"Since the plan, {clauses}, and a new plan"
