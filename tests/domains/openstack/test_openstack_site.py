@@ -232,6 +232,16 @@ def test_settings_without_prediction_are_rejected(
             '[{"hypervisor_hostname": "compute09", "stats": "{"}]',
             "compute_nodes.json, compute09: Expecting",
         ),
+        (
+            "compute_nodes",
+            json.dumps([COMPUTE_NODE | {"numa_topology": None, "stats": "[1]"}]),
+            "compute_nodes.json, compute01: stats is a list, not a mapping",
+        ),
+        (
+            "compute_nodes",
+            json.dumps([COMPUTE_NODE | {"numa_topology": None, "stats": {"failed_builds": "-1"}}]),
+            "compute01: failed_builds must be a whole number of at least 0",
+        ),
         ("hypervisors", "[]", "No compute host has a service and an inventory in Placement"),
     ],
 )
@@ -295,26 +305,97 @@ def test_servers_of_other_projects_are_unknown(capfd: pytest.CaptureFixture[str]
     assert "exact machines: 0 of 2" in output
 
 
+BUILDS = "failed_builds of host compute02"
+UNKNOWN_BUILDS = "Nova avoids hosts with failed builds, and their number is unknown: compute02. Set"
+FAILED_BUILDS = "Nova avoids hosts with failed builds: compute02. Capture the files again after"
+
+
 @pytest.mark.parametrize(
-    ("stats", "fact"),
+    ("stats", "fact", "warning"),
     [
-        ({"failed_builds": "2", "io_workload": "0"}, "stats.failed_builds"),
-        ('{"failed_builds": "0", "io_workload": "1"}', "stats.io_workload"),
-        ('{"failed_builds": "0", "num_instances": "1"}', ""),
-        (None, ""),
+        ({"failed_builds": "2", "io_workload": "0"}, BUILDS, FAILED_BUILDS),
+        (
+            '{"failed_builds": "0", "io_workload": "1"}',
+            "stats.io_workload of hypervisor compute02",
+            "Operations on servers of hosts were in progress",
+        ),
+        ('{"failed_builds": "0", "num_instances": "1"}', "", ""),
+        ('{"num_instances": "1"}', "", ""),
+        (None, "", ""),
+        ("absent", BUILDS, UNKNOWN_BUILDS),
+        ("no row", BUILDS, UNKNOWN_BUILDS),
     ],
 )
 def test_host_with_failed_builds_is_uncertain(
-    stats: Any, fact: str, capfd: pytest.CaptureFixture[str]
+    stats: Any, fact: str, warning: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nova prefers the other hosts, whatever their other weights are."""
-    describe_hosts()
-    change_row("compute_nodes", 1, stats=stats)
+    path = Path("export/compute_nodes.json")
+    rows = json.loads(path.read_text())
+    if stats == "no row":
+        del rows[1]
+    elif stats == "absent":
+        del rows[1]["stats"]
+    else:
+        rows[1]["stats"] = stats
+    path.write_text(json.dumps(rows))
     output = read_plan(capfd)
-    assert (f"Not read: {fact} of hypervisor compute02 (compute_nodes.json)" in output) is bool(
-        fact
+    assert ("Not read:" in output) is bool(fact)
+    assert fact in output
+    assert warning in output
+    assert ("exact racks: 0 of 2" in output) is bool(fact)
+
+
+@pytest.mark.parametrize(
+    ("settings", "metadata", "is_unread"),
+    [
+        ("", {}, True),
+        ("weight_multipliers = { ram = 2 }", {}, True),
+        ("weight_multipliers = { build_failure = 0 }", {}, False),
+        ("weight_multipliers = { build_failure = 0 }", {"build_failure": 5}, True),
+        ("", {"build_failure": 0}, False),
+    ],
+)
+def test_failed_builds_are_unread_only_if_nova_weighs_them(
+    settings: str, metadata: dict[str, int], capfd: pytest.CaptureFixture[str], *, is_unread: bool
+) -> None:
+    Path("export/compute_nodes.json").unlink()
+    write_settings(settings)
+    aggregate = {
+        "Name": "a",
+        "Hosts": ["compute01", "compute02", "compute03"],
+        "Properties": {f"{name}_weight_multiplier": value for name, value in metadata.items()},
+    }
+    Path("export/aggregates.json").write_text(json.dumps([aggregate]))
+    output = read_plan(capfd)
+    assert ("Not read: failed_builds of 3 hosts (openstack_site.o)" in output) is is_unread
+    assert ("exact racks: 0 of 2" in output) is is_unread
+
+
+def test_failed_builds_are_not_weighed_on_a_single_host(capfd: pytest.CaptureFixture[str]) -> None:
+    path = Path("export/hypervisors.json")
+    path.write_text(json.dumps(json.loads(path.read_text())[1:2]))
+    for name in ("compute_services", "resource_providers"):
+        rows = json.loads(Path(f"export/{name}.json").read_text())
+        Path(f"export/{name}.json").write_text(json.dumps(rows[1:2]))
+    Path("export/servers.json").write_text("[]")
+    Path("export/compute_nodes.json").unlink()
+    Path("base.yaml").write_text(HOT.replace("count: 2", "count: 1"))
+    assert "Not read:" not in read_plan(capfd)
+
+
+@pytest.mark.parametrize(("builds", "is_unread"), [("0", False), ("3", True), ("null", True)])
+def test_literal_host_declares_its_failed_builds(
+    builds: str, capfd: pytest.CaptureFixture[str], *, is_unread: bool
+) -> None:
+    hosts = (
+        "merge(data.openstack_inventory.o, { hosts = { for name, host in "
+        "data.openstack_inventory.o.hosts : name => merge(host, { failed_builds = "
+        f"{builds} }}) }} }})\n"
     )
-    assert ("Hosts have failed builds or operations in progress" in output) is bool(fact)
+    text = CONFIGURATION.replace("data.openstack_inventory.o\n", hosts).replace("SETTINGS", "")
+    Path("main.nf.hcl").write_text(text)
+    assert ("Not read: failed_builds of 3 hosts" in read_plan(capfd)) is is_unread
 
 
 def test_server_groups_of_one_name_are_kept() -> None:
@@ -532,6 +613,7 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
                     )
                 ),
                 "supported_instances": json.dumps([[values["arch"], "kvm", "hvm"]]),
+                "stats": json.dumps({"failed_builds": "0", "io_workload": "0"}),
             }
         )
     hypervisors = json.loads(Path("export/hypervisors.json").read_text())
@@ -796,15 +878,18 @@ def test_missing_file_is_unknown_and_an_empty_list_is_none(
     path.unlink()
     assert run_command_line(["plan", "-samples=5", "-details"]) == 0
     output = read_output(capfd)
-    assert f"Not read: {fact} ({name}.json); hosts of VMs are uncertain" in output
+    assert f"{fact} ({name}.json)" in output
+    assert "; hosts of VMs are uncertain" in output
     # Without its inventory, the host is left out, too.
     detail = f"Files are missing, and their content is unknown: {name}.json."
     assert detail in output or f"({name}.json): it is left out" in output
     assert "exact machines: 0 of 2" in output
     if name != "hypervisor-0":
         path.write_text("[]")
-        assert run_command_line(["plan", "-samples=5", "-details"]) == 0
-        assert "Not read:" not in read_output(capfd)
+        output = read_plan(capfd)
+        # A server runs on the host, although Placement has no resources of it.
+        assert ("Not read: host of server dns" in output) is name.startswith("inventory")
+        assert ("Not read:" in output) is name.startswith("inventory")
 
 
 def test_inventory_keeps_each_field_of_servers_and_flavors() -> None:
@@ -947,6 +1032,8 @@ def test_unknown_fact_makes_the_placement_uncertain(
     change_row("flavors", 0, Properties=properties)
     if is_described:
         describe_hosts()
+    else:
+        Path("export/compute_nodes.json").unlink()
     assert run_command_line(["plan", "-samples=20", "-details"]) == 0
     output = read_output(capfd)
     assert warning in output
@@ -1023,6 +1110,30 @@ def test_script_reads_the_table_of_hosts(
         sorted(path.name for path in Path("out").glob("*nodes*"))
         == ["compute_nodes.json"] * is_available
     )
+
+
+def test_script_reads_the_databases_of_several_cells(
+    capfd: pytest.CaptureFixture[str], work_directory: Path
+) -> None:
+    """One that fails leaves the hosts of the others."""
+    assert run_command_line(["inventory", "script", "-for=openstack", "-directory=out"]) == 0
+    script = capfd.readouterr().out
+    (work_directory / "openstack").write_text("#!/bin/sh\necho '[]'\n")
+    (work_directory / "mysql").write_text(
+        "#!/bin/sh\nfor last; do :; done\n"
+        'echo "{\\"hypervisor_hostname\\": \\"host of $last\\"}"\n[ "$last" != cell2 ]\n'
+    )
+    for name in ("openstack", "mysql"):
+        (work_directory / name).chmod(0o755)
+    environment = {"PATH": f"{work_directory}:{os.defpath}", "NOVA_DATABASE": "cell1 cell2 cell3"}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "not listed: table compute_nodes of the database cell2" in done.stderr
+    rows = json.loads(Path("out/compute_nodes.json").read_text())
+    assert [row["hypervisor_hostname"] for row in rows] == ["host of cell1", "host of cell3"]
+    assert not list(Path("out").glob("*.part"))
 
 
 @pytest.mark.parametrize("failure", ["", "resource provider list -f value", "aggregate list"])
@@ -1306,18 +1417,31 @@ def test_equal_rows_and_other_services_of_a_host_are_accepted(
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
-    [("servers", {"ID": "2", "Host": "compute09"}), ("compute_services", {"Host": "compute09"})],
+    ("name", "values", "fact", "warning"),
+    [
+        (
+            "servers",
+            {"ID": "2", "Host": "compute09"},
+            "host of server dns (openstack_site.o)",
+            "Servers are on hosts that the inventory lacks: dns (compute09).",
+        ),
+        (
+            "compute_services",
+            {"Host": "compute09"},
+            "hypervisor of host compute09 (compute_services.json)",
+            "Hosts are not in hypervisors.json, and their capacity is left out: compute09.",
+        ),
+    ],
 )
 def test_host_without_a_hypervisor_is_unknown(
-    name: str, values: dict[str, str], capfd: pytest.CaptureFixture[str]
+    name: str, values: dict[str, str], fact: str, warning: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nova may choose it, and the use of its servers is not counted."""
     append_row(name, **values)
     assert run_command_line(["plan", "-samples=5", "-details"]) == 0
     output = read_output(capfd)
-    assert "Hosts are not in hypervisors.json" in output
-    assert f"Not read: hypervisor of host compute09 ({name}.json)" in output
+    assert warning in output
+    assert f"Not read: {fact}" in output
     assert "exact machines: 0 of 2" in output
 
 
@@ -1341,6 +1465,8 @@ def test_image_of_a_boot_volume_is_unknown(capfd: pytest.CaptureFixture[str]) ->
     """Its properties may request dedicated CPUs: Placement then counts no VCPU of its server."""
     change_row("servers", 0, **{"Image ID": "", "Image Name": "N/A (booted from volume)"})
     change_row(f"inventory-{HOST_1}", 2, used=0)
+    # The cells of the server would be unknown, too.
+    change_row("compute_nodes", 0, numa_topology=None)
     assert run_command_line(["plan", "-samples=5", "-details"]) == 0
     assert "Not read:" not in read_output(capfd)
     offer_resources(1, PCPU=8)

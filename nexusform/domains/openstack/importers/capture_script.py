@@ -95,20 +95,27 @@ for id in $(cat "$ids"); do
     run "{TOPOLOGY}-$id" --os-compute-api-version 2.78 server show --topology "$id"
 done
 rm -f "$ids"
-# NUMA cells, PCI devices and supported instances of hosts are only in the database of Nova,
-# for example nova_cell1.
+# Failed builds, NUMA cells, PCI devices and supported instances of hosts are only in the database
+# of Nova. NOVA_DATABASE names it, for example nova_cell1. Those of several cells have blanks
+# between them.
 # mysql reads user and password from ~/.my.cnf.
-if [ -n "${{NOVA_DATABASE:-}}" ]; then
-    if mysql --batch --raw --skip-column-names "$NOVA_DATABASE" >"$directory/nodes.part" <<'END'
+cell=$directory/cell.part
+for database in ${{NOVA_DATABASE:-}}; do
+    if mysql --batch --raw --skip-column-names "$database" >"$cell" <<'END'
 {_QUERY}
 END
     then
-        awk 'BEGIN {{ print "[" }} NR > 1 {{ print "," }} {{ print }} END {{ print "]" }}' \\
-            "$directory/nodes.part" >"$directory/{COMPUTE_NODES}.json"
+        cat "$cell" >>"$directory/nodes.part"
     else
-        report "table compute_nodes of the database $NOVA_DATABASE"
+        report "table compute_nodes of the database $database"
     fi
-    rm -f "$directory/nodes.part"
+done
+if [ -z "${{NOVA_DATABASE:-}}" ]; then
+    echo "not read: failed builds, NUMA cells and devices of hosts (set NOVA_DATABASE)" >&2
+elif [ -s "$directory/nodes.part" ]; then
+    awk 'BEGIN {{ print "[" }} NR > 1 {{ print "," }} {{ print }} END {{ print "]" }}' \\
+        "$directory/nodes.part" >"$directory/{COMPUTE_NODES}.json"
 fi
+rm -f "$cell" "$directory/nodes.part"
 exit $failed
 """

@@ -1,6 +1,7 @@
 """Compute hosts of hypervisors.json, with their inventories, traits and aggregates.
 
-NUMA cells, PCI devices and supported instances are of the table compute_nodes of Nova.
+NUMA cells, PCI devices, supported instances and failed builds are of the table compute_nodes of
+Nova.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.openstack.importers.capture_script import COMPUTE_NODES, INVENTORY, TRAITS
 from nexusform.domains.openstack.importers.nova_objects import (
     parse_json_column,
+    parse_statistics,
     unwrap_versioned_object,
 )
 from nexusform.domains.openstack.importers.numa_topologies import parse_host_cell
@@ -137,6 +139,7 @@ _UNKNOWN_DETAILS: Final[Mapping[str, Any]] = {
     "numa_cells": [],
     "device_pools": [],
     "supported_instances": [],
+    "failed_builds": None,
 }
 
 
@@ -177,6 +180,10 @@ def _parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
             [str(part).lower() for part in instance]
             for instance in parse_json_column(row["supported_instances"]) or ()
         ],
+        # A statistic that is absent in Nova is 0; a table without the column has none of them.
+        "failed_builds": read_count(parse_statistics(row), "failed_builds")
+        if "stats" in row
+        else None,
     }
 
 

@@ -11,13 +11,8 @@ from nexusform.domains.openstack.importers.capture_script import (
     INVENTORY,
     TRAITS,
 )
-from nexusform.domains.openstack.importers.nova_objects import parse_json_column
-from nexusform.domains.openstack.importers.nova_servers import (
-    HOSTLESS,
-    find_operation,
-    get_status,
-    takes_capacity,
-)
+from nexusform.domains.openstack.importers.nova_objects import parse_statistics
+from nexusform.domains.openstack.importers.nova_servers import HOSTLESS, find_operation, get_status
 from nexusform.domains.openstack.importers.openstack_fields import MISSING_COLUMN
 from nexusform.domains.openstack.importers.openstack_reading import (
     OpenstackReading,
@@ -36,7 +31,6 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     split_names,
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import TRAIT
-from nexusform.json_data.plain_data import get_mapping
 
 # Nova's default maximum of rows in an answer (max_limit).
 _PAGE_LIMIT: Final = 1000
@@ -103,22 +97,19 @@ def _find_cut_lists(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
 
 
 def _find_unlisted_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
-    """Return the hosts that take or have servers, without a hypervisor."""
+    """Return the hosts that take servers, without a hypervisor."""
     services = index_services(tables)
     names = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
     listed = names | {find_service_host(name, services) for name in names}
-    files_by_host = {
-        host: "compute_services"
+    enabled = {
+        host
         for host, row in services.items()
         if (str(row["status"]).lower(), str(row["state"]).lower()) == ("enabled", "up")
     }
-    for row in tables["servers"]:
-        if takes_capacity(row):
-            files_by_host[read_first_text(row, "host")] = "servers"
-    unlisted = sorted(files_by_host.keys() - listed)
+    unlisted = sorted(enabled - listed)
     reason = "hypervisors.json does not list it"
     facts = [
-        build_facts(("host", host), "hypervisor", files_by_host[host], reason) for host in unlisted
+        build_facts(("host", host), "hypervisor", "compute_services", reason) for host in unlisted
     ]
     return UnknownParts(unlisted, list(chain(*facts)))
 
@@ -170,33 +161,23 @@ def _find_changing_servers(_reading: OpenstackReading, tables: Tables) -> Unknow
     return UnknownParts(names, facts)
 
 
-# Statistics of a host in Nova's table compute_nodes that weigh it, with their meaning.
-_STATISTICS: Final = {
-    "failed_builds": "builds of servers failed on it",
-    "io_workload": "operations on its servers were in progress",
-}
-
-
-def _find_weighed_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
-    """Return the hosts with failed builds or operations: Nova weighs them less.
-
-    Their number changes with each build.
-    """
+def _find_busy_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the hosts with operations in progress in compute_nodes: Nova weighs them less."""
     facts = []
     for row in tables.get(COMPUTE_NODES, []):
         hostname = str(row["hypervisor_hostname"])
         with name_file(COMPUTE_NODES, hostname):
-            statistics = get_mapping(parse_json_column(row.get("stats")))
-            counts = {name: read_count(statistics, name) for name in _STATISTICS}
-        for name, meaning in _STATISTICS.items():
-            count = counts[name]
-            if count:
-                subject = ("hypervisor", hostname)
-                reason = f"{count:,} {meaning}"
-                facts += build_facts(
-                    subject, f"stats.{name}", COMPUTE_NODES, reason, (Influence.PLACEMENT,)
-                )
-    return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+            count = read_count(parse_statistics(row), "io_workload")
+        if count:
+            reason = f"{count:,} operations on its servers were in progress"
+            facts += build_facts(
+                ("hypervisor", hostname),
+                "stats.io_workload",
+                COMPUTE_NODES,
+                reason,
+                (Influence.PLACEMENT,),
+            )
+    return UnknownParts([fact.name for fact in facts], facts)
 
 
 # Metadata of an aggregate that Nova reads with settings of nova.conf, which no file has, by prefix.
@@ -260,8 +241,8 @@ _SEARCHES: Final = (
     (
         _find_unlisted_hosts,
         (
-            "Hosts are not in hypervisors.json, and their capacity and servers are left out: "
-            "{names}. Capture the files again."
+            "Hosts are not in hypervisors.json, and their capacity is left out: {names}. Capture "
+            "the files again."
         ),
     ),
     (
@@ -300,10 +281,10 @@ _SEARCHES: Final = (
         ),
     ),
     (
-        _find_weighed_hosts,
+        _find_busy_hosts,
         (
-            "Hosts have failed builds or operations in progress, and Nova weighs them less: "
-            "{names}. Capture the files again after a successful build on each."
+            "Operations on servers of hosts were in progress, and Nova weighs these hosts less: "
+            "{names}. Capture the files again after their end."
         ),
     ),
 )

@@ -57,7 +57,8 @@ class NovaHost(Struct, frozen=True):
 
     `unschedulable_reason` is "" for a host with an enabled service in state up. With `has_details`
     its NUMA cells, free PCI devices and supported instances (architecture, hypervisor type, VM
-    mode) are known.
+    mode) are known. `failed_builds` are the builds that failed on it since the last successful one,
+    None if unknown.
     """
 
     name: str
@@ -72,6 +73,7 @@ class NovaHost(Struct, frozen=True):
     numa_cells: tuple[HostCell, ...] = ()
     device_pools: tuple[DevicePool, ...] = ()
     supported_instances: tuple[tuple[str, ...], ...] = ()
+    failed_builds: Count | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for a multiplier of an aggregate that is infinite or no number (NaN)."""

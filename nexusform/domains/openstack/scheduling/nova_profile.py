@@ -103,7 +103,10 @@ UNPREDICTED_FILTERS: Final = (
     "SimpleCIDRAffinityFilter",
 )
 DEFAULT_FILTERS: Final = (COMPUTE, CAPABILITIES, IMAGE, ANTI_AFFINITY, AFFINITY)
+# Weigher of failed builds: only its multiplier counts (`list_hosts_with_unread_builds`).
+BUILD_FAILURE: Final = "build_failure"
 DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
+    BUILD_FAILURE: 1_000_000.0,
     "cpu": 1.0,
     "disk": 1.0,
     "hypervisor_version": 1.0,
@@ -714,6 +717,23 @@ class NovaSite(NamedTuple):
                 dedicated_vcpus=request.dedicated_vcpus,
             )
         return skus
+
+
+def list_hosts_with_unread_builds(
+    hosts: Sequence[NovaHost], settings: NovaSettings
+) -> Sequence[NovaHost]:
+    """Return the hosts that Nova may avoid because of failed builds, () if it does not matter.
+
+    Their number is unknown, or was not 0: then each further build changes it.
+    """
+    multipliers = {**DEFAULT_MULTIPLIERS, **settings.multipliers}
+    if len(hosts) < 2:
+        return ()
+    return [
+        host
+        for host in hosts
+        if host.failed_builds != 0 and _get_multiplier(BUILD_FAILURE, host, multipliers)
+    ]
 
 
 def _build_records(

@@ -46,6 +46,7 @@ _HOST: Final = ObjectType.create(
         "numa_cells": ListType(_CELL),
         "device_pools": ListType(_DEVICE_POOL),
         "supported_instances": ListType(ListType(STRING)),
+        "failed_builds": NUMBER,
     }
 )
 # Share of a server in a NUMA cell of its host. Sets of CPUs are texts such as "0-3,8".

@@ -1,12 +1,20 @@
 """openstack_site: the compute hosts of an OpenStack, with the settings of Nova's scheduler."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.openstack.scheduling.hardware_fit import ALIAS_FIELDS, POLICIES
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    MULTIPLIER,
+    NovaHost,
+    NovaServer,
+)
 from nexusform.domains.openstack.scheduling.nova_profile import (
+    BUILD_FAILURE,
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
     DEFAULT_ZONE,
@@ -17,6 +25,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_settings,
     build_nova_site,
     build_server_sku,
+    list_hosts_with_unread_builds,
 )
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_list, get_value_at_path
@@ -202,13 +211,17 @@ def add_to_inventory(
         site_id, site_id, profile=build_nova_profile(site, settings)
     )
     inventory.site_skus[site_id] = site.build_skus()
-    inventory.unread.setdefault(site_id, []).extend(
-        UnreadFact("filter", name, "effect", file=address, line=0, may_change=influence)
-        for name in get_list(attributes, "enabled_filters")
-        if name in UNPREDICTED_FILTERS
-        for influence in (Influence.PLACEMENT, Influence.CAPACITY)
-    )
     hosts = site.hosts
+    hosts_with_unread_builds = list_hosts_with_unread_builds(hosts, settings)
+    host_names = {host.name for host in hosts}
+    stray_servers = [server for server in site.servers.values() if server.host not in host_names]
+    inventory.unread.setdefault(site_id, []).extend(
+        chain(
+            _list_facts_of_filters(attributes, address),
+            _list_facts_of_builds(hosts_with_unread_builds, address),
+            _list_facts_of_stray_servers(stray_servers, address),
+        )
+    )
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})
     for index, zone in enumerate(zones):
@@ -241,7 +254,69 @@ def add_to_inventory(
                 platform_id=key,
             )
         )
-    return []
+    return [
+        *_warn_of_unread_builds(hosts_with_unread_builds),
+        *_warn_of_stray_servers(stray_servers),
+    ]
+
+
+def _list_facts_of_filters(attributes: Mapping[str, Any], address: str) -> Iterator[UnreadFact]:
+    """List the facts of filters without a prediction."""
+    for name in get_list(attributes, "enabled_filters"):
+        if name in UNPREDICTED_FILTERS:
+            for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+                yield UnreadFact("filter", name, "effect", address, 0, influence)
+
+
+def _list_facts_of_builds(hosts: Iterable[NovaHost], address: str) -> Iterator[UnreadFact]:
+    """List the facts of hosts that Nova may avoid because of failed builds."""
+    for host in hosts:
+        reason = f"{host.failed_builds:,} builds failed on it" if host.failed_builds else ""
+        yield UnreadFact("host", host.name, "failed_builds", address, 0, reason=reason)
+
+
+def _warn_of_unread_builds(hosts: Sequence[NovaHost]) -> Iterator[Problem]:
+    """Warn of hosts that Nova may avoid because of failed builds."""
+    unknown = [host.name for host in hosts if host.failed_builds is None]
+    failed = [host.name for host in hosts if host.failed_builds]
+    setting = (
+        f"If {BUILD_FAILURE}{MULTIPLIER} of nova.conf is 0, set {BUILD_FAILURE} = 0 in "
+        "weight_multipliers."
+    )
+    if unknown:
+        detail = (
+            "Nova avoids hosts with failed builds, and their number is unknown: "
+            f"{format_first_items(unknown, 4)}. Set NOVA_DATABASE for the script of `nexusform "
+            f"inventory script -for=openstack` (compute_nodes.json). {setting}"
+        )
+        yield Problem(("inventory",), "uncertain-placement", detail, Severity.WARNING)
+    if failed:
+        detail = (
+            f"Nova avoids hosts with failed builds: {format_first_items(failed, 4)}. Capture the "
+            f"files again after a successful build on each. {setting}"
+        )
+        yield Problem(("inventory",), "uncertain-placement", detail, Severity.WARNING)
+
+
+def _list_facts_of_stray_servers(
+    servers: Iterable[NovaServer], address: str
+) -> Iterator[UnreadFact]:
+    """List the facts of servers on hosts that the inventory lacks."""
+    for server in servers:
+        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+            reason = f'the inventory has no host "{server.host}"'
+            yield UnreadFact("server", server.name, "host", address, 0, influence, reason)
+
+
+def _warn_of_stray_servers(servers: Sequence[NovaServer]) -> Iterator[Problem]:
+    """Warn of servers on hosts that the inventory lacks."""
+    if servers:
+        names = [f"{server.name} ({server.host})" for server in servers]
+        detail = (
+            f"Servers are on hosts that the inventory lacks: {format_first_items(names, 4)}. Their "
+            "capacity is left out. Add the hosts, or capture the files again."
+        )
+        yield Problem(("inventory",), "incomplete-openstack-inventory", detail, Severity.WARNING)
 
 
 OPENSTACK_SITE: Final = ResourceType(
