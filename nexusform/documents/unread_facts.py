@@ -68,9 +68,9 @@ class UnreadFact(Struct, frozen=True):
 
     @property
     def cause(self) -> str:
-        """Clause on what is not read, and why."""
+        """Clause on what is not read, and why. Its verb fits one field and several things."""
         reason = enclose(" (", escape_name(self.reason), ")")
-        return f"{escape_name(self.field)} of {self.subject} is not read{reason}"
+        return f"nexusform did not read {escape_name(self.field)} of {self.subject}{reason}"
 
     @property
     def consequence(self) -> str:

@@ -750,7 +750,7 @@ def test_devices_without_prediction_are_named(
     assert run_command_line(["plan", "-details"]) == 0
     text = read_output(capfd)
     assert "base_hot:18" in text
-    assert "binding:vnic_type of port port is not read (direct may need a PCI device" in text
+    assert "did not read binding:vnic_type of port port (direct may need a PCI device" in text
 
 
 def offer_resources(host: int, **amounts: int) -> None:

@@ -76,4 +76,4 @@ def test_wrong_value_is_an_unread_fact_with_its_line() -> None:
     lines = yaml.safe_dump(document, sort_keys=False).splitlines()
     assert "flavor:" in lines[fact.line - 1]
     assert "- 7" in lines[fact.line]
-    assert "flavor of the document is not read (it is a list, not a text)" in fact.cause
+    assert "nexusform did not read flavor of the document (it is a list, not a text)" in fact.cause

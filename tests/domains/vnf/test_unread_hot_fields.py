@@ -196,7 +196,7 @@ def test_no_changes_is_said_of_what_was_read_only(capfd: pytest.CaptureFixture[s
     capfd.readouterr()
     _, text = plan(capfd)
     assert "Your infrastructure matches the configuration" not in text
-    assert "type of resource other is not read" in text
+    assert "nexusform did not read type of resource other" in text
 
 
 def test_false_condition_creates_nothing(capfd: pytest.CaptureFixture[str]) -> None:

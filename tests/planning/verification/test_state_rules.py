@@ -253,7 +253,7 @@ def test_rule_over_vms_with_unread_facts_is_unknown(is_of_site: bool) -> None:
         state = replace(state, unread=(fact,))
     (detail,) = list_warnings_of_state(state)
     assert "It is unknown whether nexus_separation_rule.apart holds" in detail
-    assert "powerState of VM a-control-plane-0 is not read" in detail
+    assert "nexusform did not read powerState of VM a-control-plane-0" in detail
 
 
 WEB = """

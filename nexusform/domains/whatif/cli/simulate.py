@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ from nexusform.cli.shared_flags import (
     declare_variable_flags,
 )
 from nexusform.command_entry import CommandEntry
-from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.domains.whatif.questions.failure_simulation import Failure
@@ -42,7 +42,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     open_observed_clusters,
     open_snapshot,
 )
-from nexusform.domains.whatif.workflow.state_warnings import lacks_data
+from nexusform.domains.whatif.workflow.state_warnings import select_missing_data
 from nexusform.files.external_files import ArgumentFile
 from nexusform.providers.clock import read_clock
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE
@@ -122,13 +122,22 @@ def run_question(
         diagnostics, sources = locate_diagnostics(context, rejection.diagnostics)
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
-    warnings = tuple(problem.detail or problem.summary for problem in inputs.diagnostics)
+    answer = qualify_answer(answer, inputs.diagnostics)
+    return write_answer(answer, flags.answer, screen)
+
+
+def qualify_answer(answer: Answer, diagnostics: Iterable[Diagnostic]) -> Answer:
+    """Return a hypothetical answer with the warnings about its input.
+
+    Its verdict holds as far as the input was read.
+    """
+    problems = tuple(diagnostics)
+    warnings = tuple(problem.detail or problem.summary for problem in problems)
     report = answer.report
-    if lacks_data(inputs.diagnostics):
+    if select_missing_data(problems):
         # What was not read may change every answer.
         report = replace(report, verdict=f"As far as it was read: {report.verdict}")
-    answer = replace(answer, report=report, is_hypothetical=True, warnings=warnings)
-    return write_answer(answer, flags.answer, screen)
+    return replace(answer, report=report, is_hypothetical=True, warnings=warnings)
 
 
 def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:

@@ -16,7 +16,9 @@ from nexusform.cli.shared_flags import (
     declare_variable_flags,
 )
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.domains.whatif.cli.simulate import qualify_answer
 from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
+from nexusform.domains.whatif.workflow.state_warnings import list_missing_data_of_plan
 from nexusform.files.external_files import AllowedWriter, ArgumentFile
 
 
@@ -79,12 +81,15 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
         screen.print_diagnostics(problems, sources={}, is_aside=is_document(arguments.answer))
         if has_errors(problems):
             return 1
+    screen.print_diagnostics(
+        rebalancing.warnings, rebalancing.sources, is_aside=is_document(arguments.answer)
+    )
     result = rebalancing.result
     report = build_rebalance_report(result, rebalancing.evictions, rebalancing.taints, path)
     origin = "the state and the configuration of this directory"
     document = build_rebalance_document(result)
-    answer = Answer("rebalance", origin, report, document, is_hypothetical=True)
-    return write_answer(answer, arguments.answer, screen)
+    answer = Answer("rebalance", origin, report, document)
+    return write_answer(qualify_answer(answer, rebalancing.warnings), arguments.answer, screen)
 
 
 class PlacementArguments(Struct, frozen=True, kw_only=True):
@@ -133,18 +138,16 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     clusters = tuple(filter(None, (name.strip() for name in arguments.clusters.split(","))))
     try:
         trial = read_trial_manifests(path, arguments.pick, clusters, context)
-        plan = plan_trial_placement(trial, context)
+        plan, sources = plan_trial_placement(trial, context)
     except UnreadableInput as problem:
         screen.print_diagnostics(
             problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer)
         )
         return 1
-    answer = select_placement(plan, trial)
-    report = build_placement_report(answer, path)
+    warnings = tuple(list_missing_data_of_plan(plan))
+    screen.print_diagnostics(warnings, sources, is_aside=is_document(arguments.answer))
+    feasibility = select_placement(plan, trial)
+    report = build_placement_report(feasibility, path)
     origin = "the configuration of this directory"
-    document = build_placement_document(answer)
-    return write_answer(
-        Answer("placement", origin, report, document, is_hypothetical=True),
-        arguments.answer,
-        screen,
-    )
+    answer = Answer("placement", origin, report, build_placement_document(feasibility))
+    return write_answer(qualify_answer(answer, warnings), arguments.answer, screen)

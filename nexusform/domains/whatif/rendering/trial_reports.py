@@ -30,7 +30,6 @@ from nexusform.rendering.report.plan_conditions import (
 )
 from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
-_UNREAD = frozenset({"pods-not-listed", "nodes-not-listed", "incomplete-cluster"})
 _FEASIBILITY_COLUMNS = (
     "cluster",
     "result",
@@ -120,7 +119,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
 
 
 def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
-    """Build the sections: clusters, fixes, other placements, data not read, and rejections.
+    """Build the sections: clusters, fixes, other placements, and rejections.
 
     The other placements are unable to run. Rejected clusters come last.
     """
@@ -140,9 +139,6 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
             for row in answer.others
         )
         sections.append(Section(title, lines, is_finding=True))
-    warnings = _list_missing_data_warnings(answer.plan)
-    if warnings:
-        sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
         # A rejected cluster with known nodes has a note: whether the pods would run there.
         notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
@@ -151,14 +147,6 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
         )
         sections.append(Section("Rejected clusters", rejections))
     return sections
-
-
-def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about missing pods and objects of clusters.
-
-    The answer counts them as absent.
-    """
-    return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
@@ -196,14 +184,13 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """Build the answer as data.
 
-    Feasibility of this and other placements, data not read, changed bindings.
+    Feasibility of this and other placements, changed bindings.
     """
     changing_actions = (PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
         "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),
         "other_feasibility": list(map(FEASIBILITY_FORM, answer.others)),
         "missing": answer.missing,
-        "warnings": list(_list_missing_data_warnings(answer.plan)),
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
         "changed_bindings": [
             {"placement": str(row.address), "cluster": row.object}

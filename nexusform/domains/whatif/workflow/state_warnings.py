@@ -7,20 +7,42 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
-from nexusform.placements.unread_ledger import build_ledger, find_incomplete_sites
+from nexusform.placements.unread_ledger import build_ledger, hides_capacity
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.verification.state_consistency import build_state_inventory
+from nexusform.plans.plan import Plan
 from nexusform.state.objects import State
 from nexusform.workflow.opening.stored_state import StoredState
 
 _UNREAD_FACTS: Final = "unread-facts"
+# Diagnostics about missing data, beside those that hide capacity.
+_MISSING_DATA_IDS: Final = frozenset(
+    {
+        _UNREAD_FACTS,
+        "fields-not-read",
+        "incomplete-cluster",
+        "kinds-not-read",
+        "nodes-not-listed",
+        "pods-not-listed",
+    }
+)
 
 
-def lacks_data(diagnostics: Iterable[Diagnostic]) -> bool:
-    """Return whether the input of a simulation lacks data of which a diagnostic warns."""
-    problems = tuple(diagnostics)
-    has_unread_facts = any(problem.id == _UNREAD_FACTS for problem in problems)
-    return has_unread_facts or bool(find_incomplete_sites(problems))
+def select_missing_data(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics about data that the input of a simulation lacks."""
+    return tuple(
+        diagnostic
+        for diagnostic in diagnostics
+        if diagnostic.id in _MISSING_DATA_IDS or hides_capacity(diagnostic.id)
+    )
+
+
+def list_missing_data_of_plan(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning about the unread facts of a plan, and its own about missing data."""
+    facts = plan.ledger.describe()
+    if facts:
+        yield build_warning(_UNREAD_FACTS, f"Not read: {facts}.")
+    yield from select_missing_data(plan.diagnostics)
 
 
 def list_unfinished_step_warnings(stored: StoredState) -> Iterator[Diagnostic]:

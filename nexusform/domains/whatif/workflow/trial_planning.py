@@ -44,6 +44,7 @@ from nexusform.domains.whatif.questions.placement_trials import (
     render_taints,
 )
 from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
+from nexusform.domains.whatif.workflow.state_warnings import list_missing_data_of_plan
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
@@ -71,9 +72,11 @@ _TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"
 
 
 class RebalanceAnswer(Struct, frozen=True):
-    """Answer with the generated texts."""
+    """Answer with the generated texts, and the warnings about missing data of the plan."""
 
     result: RebalanceResult
+    warnings: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
     evictions: str = ""
     taints: str = ""
 
@@ -112,11 +115,12 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
         if problems:
             raise UnreadableInput(problems, sources)
         result = find_minimum_evictions(request, candidates, members, trials.evaluate)
+        warnings = tuple(list_missing_data_of_plan(trials.base.plan))
     if result.trial is None:
-        return RebalanceAnswer(result)
+        return RebalanceAnswer(result, warnings, sources)
     evictions, _ = format_text(SourceFile(_EVICTIONS_FILE, render_evictions(result.trial, members)))
     taints, _ = format_text(SourceFile(_TAINTS_FILE, render_taints(result.trial, members)))
-    return RebalanceAnswer(result, evictions=evictions, taints=taints)
+    return RebalanceAnswer(result, warnings, sources, evictions=evictions, taints=taints)
 
 
 def get_taints_path(path: str) -> str:
@@ -180,6 +184,12 @@ class _EvictionTrials:
         self._before: PlanResult | None = None
         # Of the trials planned so far.
         self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
+
+    @property
+    def base(self) -> PlanResult:
+        """The plan without evictions."""
+        assert self._before is not None
+        return self._before
 
     def evaluate(self, trial: EvictionProposal) -> TrialOutcome:
         """Return the outcome of a plan with these evictions and taints.
@@ -299,10 +309,12 @@ def read_trial_manifests(
     return SimulatedPlacement(text, reading.manifests, count, clusters)
 
 
-def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> Plan:
+def plan_trial_placement(
+    trial: SimulatedPlacement, context: CommandContext
+) -> tuple[Plan, Mapping[str, SourceFile]]:
     """Plan the directory with the placement, without reading providers.
 
-    Raises UnreadableInput.
+    Return the plan and the source files. Raises UnreadableInput.
     """
     with begin_trial_run(context) as (run, _):
         configuration, problems = load_project_configuration(
@@ -316,7 +328,7 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
             errors = _select_errors(plan.diagnostics)
     if errors:
         raise UnreadableInput(errors, configuration.files)
-    return plan
+    return plan, configuration.files
 
 
 def plan_member_edits(edits: Sequence[MemberEdit], run: Run) -> HypotheticalFleet:

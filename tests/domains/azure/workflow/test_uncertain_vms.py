@@ -102,7 +102,7 @@ def test_rule_of_an_uncertain_vm_is_unknown(capsys: pytest.CaptureFixture[str]) 
     for edit, is_known in ((turn_node_off, False), (lambda _: None, True)):
         change(edit)
         out = run(capsys, "plan", "-details")[1]
-        reason = "nodes.powerState of cluster c is not read"
+        reason = "nexusform did not read nodes.powerState of cluster c"
         assert ("It is unknown whether nexus_separation_rule.apart holds" in out) != is_known, out
         assert (reason in out) != is_known, out
         out = run(capsys, "reconcile", "-from=export")[1]
@@ -134,7 +134,7 @@ def test_replay_checks_no_uncertain_vm(
     change(edit)
     out = run(capsys, "reconcile", "-from=export", "-replay")[1]
     assert "nothing could be checked (4 VMs not checked)" in out, out
-    assert "is not read" in out.partition("Replay of lon1")[2], out
+    assert "did not read" in out.partition("Replay of lon1")[2], out
 
 
 OTHER_SITE = """

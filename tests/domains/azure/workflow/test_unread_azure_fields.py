@@ -140,9 +140,9 @@ def test_explanations_name_unread_facts(capfd: pytest.CaptureFixture[str]) -> No
     edit(MACHINES, takesNewVms="later")
     run(capfd, "apply", "-refresh-only", "-auto-approve")
     text = run(capfd, "explain", address, name)
-    assert "This choice is uncertain: takesNewVms of machine" in text
+    assert "This choice is uncertain: nexusform did not read takesNewVms of machine" in text
     document = json.loads(run(capfd, "explain", "-format=json", address, name))
-    assert "is not read" in document["uncertainty"]
+    assert "did not read" in document["uncertainty"]
 
 
 def test_recorded_unread_facts_are_no_change_of_the_next_refresh(
@@ -182,8 +182,8 @@ def test_unread_field_makes_the_plan_after_an_import_uncertain(
 ) -> None:
     edit(MACHINES, takesNewVms="later")
     text = import_site(capfd)
-    assert "takesNewVms of machine" in text
-    assert "is not read: hosts are uncertain and capacity is uncertain" in text
+    assert "nexusform did not read takesNewVms of machine" in text
+    assert ": hosts are uncertain and capacity is uncertain" in text
     grow()
     document, text = plan(capfd)
     (fact,) = document["unread"]

@@ -473,6 +473,6 @@ def test_conditions_in_a_cycle_are_unread(first: str) -> None:
     )
     (fact,) = read_vnf(VnfSourceDocuments(None, text, {})).unread
     assert fact.describe() == (
-        f"condition of resource vm is not read (it needs a value for the condition {first}, "
-        "which depends on itself; remove the cycle): the number of VMs is uncertain."
+        "nexusform did not read condition of resource vm (it needs a value for the condition "
+        f"{first}, which depends on itself; remove the cycle): the number of VMs is uncertain."
     )

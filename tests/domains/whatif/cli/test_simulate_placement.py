@@ -6,6 +6,7 @@ The plan has the placement in the configuration.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ from tests.domains.fleet.workload_texts import build_deployment
 from tests.domains.pods.importers import cluster_objects
 
 MEMBERS = SITE[: SITE.index('resource "fleet_hub_manifest"')].replace("MACHINES", "3")
+OPENSTACK_EXPORT = Path(__file__).parents[4] / "examples" / "every-type" / "documents" / "openstack"
+OPENSTACK = """
+data "openstack_inventory" "o" { directory = "openstack" }
+resource "openstack_site" "o" { inventory = data.openstack_inventory.o }
+"""
 Capture = pytest.CaptureFixture[str]
 
 
@@ -108,8 +114,29 @@ def test_files_without_pods_are_named(capsys: Capture) -> None:
     (row,) = answer["feasibility"]
     assert (row["result"], row["reason"]) == ("unknown", "the files list no pods")
     assert any("list no pods" in warning for warning in answer["warnings"])
+    assert answer["verdict"].startswith("As far as it was read: ")
     run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=dumped"])
-    assert "list no pods" in " ".join(capsys.readouterr().out.split())
+    assert "list no pods" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_answer_claims_only_what_was_read(capsys: Capture) -> None:
+    """Facts of the plan that nexusform did not read may change any answer."""
+    shutil.copytree(OPENSTACK_EXPORT, "openstack")
+    Path("openstack.nf.hcl").write_text(OPENSTACK)
+    answers = {}
+    for name in ("placement", "rebalance"):
+        command = ["simulate", name, "-format=json", *(["-f=pods.yaml"] * (name == "placement"))]
+        Path("pods.yaml").write_text(build_deployment("payments", 1, 4))
+        run_command_line(command)
+        answers[name] = json.loads(capsys.readouterr().out)["verdict"]
+    Path("openstack/compute_nodes.json").unlink()
+    for name, verdict in answers.items():
+        assert not verdict.startswith("As far")
+        command = ["simulate", name, "-format=json", *(["-f=pods.yaml"] * (name == "placement"))]
+        run_command_line(command)
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["verdict"] == f"As far as it was read: {verdict}"
+        assert answer["warnings"][0].startswith("Not read: failed_builds of 3 hosts")
 
 
 def test_placement_without_replicas_runs_anywhere(capsys: Capture) -> None:
