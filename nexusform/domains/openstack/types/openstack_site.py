@@ -316,7 +316,7 @@ def _warn_of_stray_servers(servers: Sequence[NovaServer]) -> Iterator[Problem]:
             f"Servers are on hosts that the inventory lacks: {format_first_items(names, 4)}. Their "
             "capacity is left out. Add the hosts, or capture the files again."
         )
-        yield Problem(("inventory",), "incomplete-openstack-inventory", detail, Severity.WARNING)
+        yield Problem(("inventory",), "uncertain-placement", detail, Severity.WARNING)
 
 
 OPENSTACK_SITE: Final = ResourceType(
