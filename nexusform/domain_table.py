@@ -267,6 +267,7 @@ _ALL: Final = (
         export_scripts={"fleet": "importers.fleet_export:build_export_script"},
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
+            "member-leaves-objects": DiagnosticTraits("advice"),
             "hub-behaviour-differs": DiagnosticTraits("advice", "block"),
             **dict.fromkeys(
                 ("not-captured", "repeated-binding", "unread-fleet-objects"), _HIDES_PLACEMENTS

@@ -14,6 +14,8 @@ POD: Final = "pod"
 SCHEDULED: Final = "Scheduled"
 # Assumption behind changes that a hub cannot observe.
 UNREACHABLE_MEMBERS: Final = "members that are not reachable"
+# Assumption behind pods beside others that no object of the state has any more.
+LEFT_OBJECTS: Final = "objects left on the cluster"
 
 
 class PodLocation(ObjectLocation, frozen=True):

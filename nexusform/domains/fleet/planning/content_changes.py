@@ -16,7 +16,6 @@ from nexusform.domains.fleet.planning.override_rendering import (
     get_object_identity,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
@@ -100,19 +99,17 @@ def find_left_objects(
 ) -> Iterator[ContentChange]:
     """Yield the objects that are deleted on the clusters that placements leave.
 
-    `rows` are those of bindings. On `forgotten_members` (names) all objects stay, on others those
-    that another placement keeps there. A member that leaves keeps none, even where a rollout does
-    not allow the removal of its binding yet.
+    `rows` are those of bindings. On `forgotten_members` (names), and on members that leave the
+    fleet, all objects stay; on others those that another placement keeps there.
     """
     departures: list[tuple[PlacementPlan, str]] = []
     for row in rows:
         placement = placements.get(row.address)
-        if placement is None or row.object in forgotten_members:
+        if placement is None or row.action is not PlacementAction.REMOVE:
             continue
-        is_orphaned = (
-            row.trigger == Trigger.CLUSTER_LEFT and row.object in placement.departed_clusters
-        )
-        if row.action is PlacementAction.REMOVE or is_orphaned:
+        members = placement.selection.clusters
+        is_member = row.object in members.labels and row.object not in members.leaving
+        if is_member and row.object not in forgotten_members:
             departures.append((placement, row.object))
     if not departures:
         return
@@ -122,10 +119,9 @@ def find_left_objects(
             identities = collect_object_identities(resources.manifests)
             kept.setdefault(cluster, set()).update(identities)
     for placement, cluster in departures:
-        is_departed = cluster in placement.departed_clusters
         applied = placement.current.applied.on_cluster.get(cluster)
         for manifest in expand_envelopes(applied.manifests if applied is not None else ()):
-            if is_departed or get_object_identity(manifest) not in kept.get(cluster, ()):
+            if get_object_identity(manifest) not in kept.get(cluster, ()):
                 yield ContentChange(
                     address=placement.spec.instance.address,
                     cluster=cluster,

@@ -18,7 +18,7 @@ from nexusform.domains.pods.planning.manifest_blocks import collect_prior_member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_pod_record
-from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.domains.pods.pod_kind import LEFT_OBJECTS, PodLocation
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -106,53 +106,69 @@ def list_forgotten_object_losses(
     yield from (row for row in rows if row.action is PlacementAction.LOSE)
 
 
-def forget_on_forgotten_members(
-    rows: Iterable[PlacementChange],
+def keep_pods_of_lost_members(
+    rows: Sequence[PlacementChange],
     blocks: BlockPlanner,
     vms: Sequence[VmObject],
     clusters: Mapping[str, NodeCluster],
 ) -> Iterator[PlacementChange]:
-    """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members.
+    """Yield the rows, with FORGET for what keeps running on members that the state loses.
 
-    These members are only removed from state, so the bindings and pods keep running unmanaged. Pods
-    on removed nodes stay REMOVE.
+    A forgotten member keeps its bindings and pods. A member that leaves the fleet keeps the pods:
+    its agent leaves all objects of the hub there. If the placement goes in the same plan, the pods
+    depend on which is first. Pods on removed nodes stay REMOVE. Source: KubeFleet
+    pkg/controllers/workapplier/controller.go (Leave).
     """
     # By member name (in rows of bindings) and by cluster name (of pods).
     forgotten_cluster_ids: dict[str, str] = {}
+    # Cluster ids of the members that leave, by the same names.
+    departing_cluster_ids: dict[str, str] = {}
     for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
-        if instance.action is Action.FORGET:
+        if instance.loses_prior_object:
             name = get_text(instance.before, "name")
             cluster_id = get_text(instance.before, "kubernetes_cluster_id") or name
-            cluster_name = cluster_id.rpartition("/")[2]
-            forgotten_cluster_ids |= {name: cluster_id, cluster_name: cluster_id}
-    if not forgotten_cluster_ids:
+            is_forgotten = instance.action is Action.FORGET
+            cluster_ids = forgotten_cluster_ids if is_forgotten else departing_cluster_ids
+            cluster_ids |= {name: cluster_id, cluster_id.rpartition("/")[2]: cluster_id}
+    if not (forgotten_cluster_ids or departing_cluster_ids):
         yield from rows
         return
     context = _build_exclusion_context(
         blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON
     )
+    # Placements (address) that only lose their member, by cluster id.
+    departures = {
+        (row.address, departing_cluster_ids[row.object])
+        for row in rows
+        if row.trigger == Trigger.CLUSTER_LEFT and row.object in departing_cluster_ids
+    }
     for row in rows:
-        if row.action is PlacementAction.REMOVE and _is_on_forgotten_member(
-            row, forgotten_cluster_ids, context
+        departing_id = _find_cluster_of_removed_pod(row, departing_cluster_ids, context)
+        if row.action is not PlacementAction.REMOVE:
+            yield row
+        elif (row.address, departing_id) in departures:
+            # Reachable or not, the member deletes nothing.
+            yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON, scores={})
+        elif _find_cluster_of_removed_pod(row, forgotten_cluster_ids, context) or (
+            row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten_cluster_ids
         ):
             yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
+        elif departing_id:
+            doubt = {"certain": False, "depends_on": LEFT_OBJECTS}
+            yield replace(row, scores={**row.scores, **doubt})
         else:
             yield row
 
 
-def _is_on_forgotten_member(
-    row: PlacementChange, forgotten_cluster_ids: Mapping[str, str], context: _ExclusionContext
-) -> bool:
-    """Return True if a binding or pod to remove keeps running.
-
-    Its member is only removed from state (forgotten).
-    """
-    if isinstance(row.source, PodLocation):
-        cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
-        # The pod is removed with its binding. Other triggers remove the pod itself, or its node.
-        is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
-        return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node)
-    return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten_cluster_ids
+def _find_cluster_of_removed_pod(
+    row: PlacementChange, cluster_ids: Mapping[str, str], context: _ExclusionContext
+) -> str:
+    """Return the id of the cluster on which a pod loses its binding, but not its node; else ""."""
+    # Other triggers remove the pod itself, or its node.
+    if not isinstance(row.source, PodLocation) or row.trigger != _BINDING_REMOVED:
+        return ""
+    cluster_id = cluster_ids.get(row.source.cluster, "")
+    return "" if context.explain_lost_node(cluster_id, row.source.node) else cluster_id
 
 
 def _build_exclusion_context(

@@ -13,15 +13,24 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.fleet.planning.excluded_placements import (
     build_excluded_rows,
     find_lost_rows,
-    forget_on_forgotten_members,
+    keep_pods_of_lost_members,
     list_forgotten_object_losses,
 )
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome, build_destroy_outcome
+from nexusform.domains.fleet.planning.fleet_snapshot import select_instances
+from nexusform.domains.fleet.planning.left_objects import (
+    LeftObjects,
+    add_left_objects,
+    read_left_objects,
+    record_left_objects,
+    warn_left_objects,
+)
 from nexusform.domains.fleet.planning.placement_feasibility import (
     list_binding_feasibility,
     suggest_feasibility_fixes,
 )
 from nexusform.domains.fleet.planning.placement_phase import plan_placements
+from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.cluster_observation import (
     ExternalClusters,
     check_unknown_clusters,
@@ -38,6 +47,7 @@ from nexusform.domains.pods.planning.manifest_blocks import (
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase, list_unlocated_pods
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_text
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
@@ -69,15 +79,17 @@ def _plan_fleet(
     pods = create_pod_phase(blocks, vms, external)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
+    left = _read_left_objects(blocks, outcome, pods)
     if blocks.request.verifies_certainty:
         pods.verify_certainty(
             blocks.request.now,
             find_missing_namespaces(pods, blocks.instances.values()),
             _find_clusters_in_doubt(outcome, pods),
+            {*left, *_find_departed_clusters(outcome, pods)},
         )
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
     diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
-    return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
+    return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), left, diagnostics)
 
 
 def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhasesResult:
@@ -85,13 +97,16 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
     vms = tuple(vms)
     outcome = build_destroy_outcome(blocks.instances.values())
     pods = create_pod_phase(blocks, vms, ExternalClusters())
-    return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), outcome.diagnostics)
+    left = _read_left_objects(blocks, outcome, pods)
+    fleet = PlannedFleet(outcome, pods)
+    return _build_fleet_contribution(blocks, vms, fleet, left, outcome.diagnostics)
 
 
 def _build_fleet_contribution(
     blocks: BlockPlanner,
     vms: tuple[VmObject, ...],
     fleet: PlannedFleet,
+    left: LeftObjects,
     diagnostics: tuple[Diagnostic, ...],
 ) -> DomainPhasesResult:
     """Combine the planned fleet with rows of objects outside the plan.
@@ -99,7 +114,8 @@ def _build_fleet_contribution(
     Functions answer later questions.
 
     Objects excluded by -target get rows of their own. Forgotten objects, only removed from state,
-    keep running. If this plan removes their member or node, `lost_rows` replace their rows.
+    keep running. If this plan removes their member or node, `lost_rows` replace their rows. `left`
+    are the objects that earlier plans left on clusters.
     """
     pods = fleet.pods
     outcome = fleet.outcome
@@ -107,18 +123,25 @@ def _build_fleet_contribution(
     if not blocks.request.includes_rejections:
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
     planned_rows = (*outcome.rows, *pod_rows)
-    rows = tuple(forget_on_forgotten_members(planned_rows, blocks, vms, pods.clusters))
+    rows = tuple(keep_pods_of_lost_members(planned_rows, blocks, vms, pods.clusters))
     row_keys = {_get_row_key(row) for row in rows}
     # The members known to this plan; None if it knows none, although a data block reads a hub.
     known_members: frozenset[str] | None = frozenset(outcome.member_list.positions)
     if not known_members and _has_hub_export(blocks):
         known_members = None
     excluded_rows = build_excluded_rows(blocks, vms, pods.clusters, known_members)
-    outside_rows = (row for row in excluded_rows if _get_row_key(row) not in row_keys)
+    outside_rows = tuple(row for row in excluded_rows if _get_row_key(row) not in row_keys)
     lost_rows = {
         _get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)
     }
-    final_rows = (lost_rows.get(_get_row_key(row), row) for row in rows)
+    final_rows = tuple(lost_rows.get(_get_row_key(row), row) for row in rows)
+    instances = blocks.instances.values()
+    staying_members = {
+        pods.members.get(name, name): name for name in _collect_staying_members(blocks, outcome)
+    }
+    all_rows = (*final_rows, *outside_rows)
+    record_left_objects(instances, add_left_objects(left, all_rows, instances, staying_members))
+    diagnostics = (*diagnostics, *warn_left_objects(instances, left, final_rows))
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
         """Return the findings about manifests; with `risks` also the warnings about pods."""
@@ -145,7 +168,7 @@ def _build_fleet_contribution(
         )
     )
     return DomainPhasesResult(
-        rows=(*final_rows, *outside_rows),
+        rows=all_rows,
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
         content_changes=outcome.content_changes,
@@ -168,6 +191,36 @@ def _find_clusters_in_doubt(outcome: FleetOutcome, pods: PodPhase) -> dict[str, 
     """Return the assumptions about members in doubt, by cluster id, also outside of the plan."""
     ids = {**pods.members, **{name: cluster.id for name, cluster in outcome.clusters.items()}}
     return {ids.get(name, name): doubt for name, doubt in outcome.members_in_doubt.items()}
+
+
+def _find_departed_clusters(outcome: FleetOutcome, pods: PodPhase) -> set[str]:
+    """Return the ids of the clusters with objects of placements whose member leaves the fleet."""
+    return {
+        pods.members.get(row.object, row.object)
+        for row in outcome.rows
+        if row.trigger == Trigger.CLUSTER_LEFT
+    }
+
+
+def _collect_staying_members(blocks: BlockPlanner, outcome: FleetOutcome) -> set[str]:
+    """Return the names of the members that are in the fleet before and after the plan."""
+    staying: set[str] = set()
+    leaving: set[str] = set()
+    for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
+        names = leaving if instance.loses_prior_object else staying
+        names.add(get_text(instance.before, "name"))
+    # "": new members were not in the fleet before.
+    return (staying | outcome.member_list.positions.keys()) - leaving - {""}
+
+
+def _read_left_objects(blocks: BlockPlanner, outcome: FleetOutcome, pods: PodPhase) -> LeftObjects:
+    """Return the objects that earlier plans left on clusters whose pods this plan does not read."""
+    return read_left_objects(
+        blocks.instances.values(),
+        _collect_staying_members(blocks, outcome),
+        outcome.members_in_doubt,
+        pods.observed_cluster_ids,
+    )
 
 
 def _has_hub_export(blocks: BlockPlanner) -> bool:

@@ -79,8 +79,10 @@ class FleetPodPredictor(Protocol):
         plan. With `overrides_changed`, only overrides changed these objects.
         """
 
-    def remove_pods(self, placement_address: str, cluster: str, /) -> None:
-        """Remove the pods of a placement from a cluster.
+    def remove_pods(
+        self, placement_address: str, cluster: str, /, *, keeps_running: bool = False
+    ) -> None:
+        """Remove the pods of a placement from a cluster, or only from state (`keeps_running`).
 
         The cluster is given by its id or by the name of a member.
         """

@@ -386,7 +386,7 @@ def update_pod_predictions(
             rollout = placement.project_rollout()
             placement_bindings.append((placement, rollout.bindings, rollout.reached_clusters))
     assign_object_owners(placement_bindings, iterations.shared_objects)
-    # Resources of a member are removed with it, even if no rollout removes its binding.
+    # A member that left runs them unmanaged, even if no rollout removes its binding.
     remaining_members = {name for name, member in members.items() if member.planned is not None}
     for placement, bindings, reached in placement_bindings:
         clusters_with_objects = {

@@ -53,6 +53,7 @@ from nexusform.domains.fleet.planning.hub_content_warnings import (
     warn_objects_without_namespace,
     warn_unknown_kinds,
 )
+from nexusform.domains.fleet.planning.left_objects import warn_leaving_members
 from nexusform.domains.fleet.planning.override_changes import find_override_changes
 from nexusform.domains.fleet.planning.placement_iterations import (
     plan_after_staged_runs,
@@ -72,7 +73,6 @@ from nexusform.domains.fleet.planning.step_order import check_step_order, comput
 from nexusform.domains.fleet.planning.uncleared_members import (
     find_unreachable_in_state,
     record_uncleared_placements,
-    warn_removed_members,
 )
 from nexusform.domains.fleet.planning.unreached_records import warn_unreached_records
 from nexusform.domains.fleet.scheduling.bindings import (
@@ -127,6 +127,7 @@ def plan_placements(
     observed = read_observed_hub(blocks.request, evaluation)
     # Of an unread hub.
     observed = add_bound_members(observed, blocks.prior.instances.values())
+    instances, problems = _evaluate_placement_blocks(blocks, evaluation, pods)
     # Not found by a provider.
     missing_members = find_missing_members(blocks.prior, blocks.request.registries)
     members, diagnostics = build_members(
@@ -135,7 +136,6 @@ def plan_placements(
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
     diagnostics += find_several_hubs(blocks.request, evaluation)
-    instances, problems = _evaluate_placement_blocks(blocks, evaluation)
     diagnostics += problems
     specs, problems = _build_specs(instances, blocks, evaluation, observed)
     diagnostics += problems
@@ -171,9 +171,7 @@ def plan_placements(
     diagnostics += record_uncleared_placements(
         list(blocks.instances.values()), member_clusters.all_unreachable
     )
-    diagnostics += warn_removed_members(
-        blocks.instances.values(), member_clusters.unreachable_removed
-    )
+    diagnostics += warn_leaving_members(list(blocks.instances.values()))
     diagnostics += warn_objects_without_namespace(hub, placements)
     diagnostics += warn_unknown_kinds(hub, placements)
     diagnostics += warn_missing_definitions(placements, iterations.shared_objects.direct, pods)
@@ -264,9 +262,12 @@ def _has_incomplete_blocks(blocks: BlockPlanner) -> bool:
 
 
 def _evaluate_placement_blocks(
-    blocks: BlockPlanner, evaluation: Evaluation
+    blocks: BlockPlanner, evaluation: Evaluation, pods: FleetPodPredictor
 ) -> tuple[list[Instance], list[Diagnostic]]:
-    """Return the instances of all placement blocks with evaluated arguments, and the problems."""
+    """Return the instances of all placement blocks with evaluated arguments, and the problems.
+
+    Remove the pods of those that count or for_each no longer has.
+    """
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
     types = blocks.request.registries.resource_types
@@ -276,6 +277,11 @@ def _evaluate_placement_blocks(
             evaluated, problems = _evaluate_placement_block(block, blocks, evaluation)
             instances += evaluated
             diagnostics += problems
+    for instance in instances:
+        if instance.is_removed:
+            for member in get_mapping(instance.before, "workloads"):
+                keeps_running = instance.action is Action.FORGET
+                pods.remove_pods(str(instance.address), member, keeps_running=keeps_running)
     return instances, diagnostics
 
 

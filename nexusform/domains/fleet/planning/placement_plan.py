@@ -541,10 +541,7 @@ class PlacementPlan(Struct):
 
     @property
     def departed_clusters(self) -> frozenset[str]:
-        """Bound clusters that left or are leaving the fleet.
-
-        Their resources are removed with them.
-        """
+        """Bound clusters that left or are leaving the fleet: no binding changes them any more."""
         bound = collect_clusters(self.bindings)
         members = self.selection.clusters.labels.keys()
         leaving = self.selection.clusters.leaving

@@ -25,17 +25,22 @@ from nexusform.planning.instances.instance import Instance
 UNREACHABLE: Final = "rollout-to-unreachable-member"
 
 
+def collect_destroyed_clusters(instances: Iterable[Instance]) -> set[str]:
+    """Return the ids of the clusters that this plan destroys: nothing stays there."""
+    return {
+        get_text(instance.before, "id")
+        for instance in instances
+        if instance.is_destroyed and instance.type.vms is not None
+    }
+
+
 def find_unreachable_in_state(instances: Iterable[Instance]) -> dict[str, str]:
     """Return why members in state are unreachable, by name.
 
     Leaving members are left out, and members on a cluster that this plan destroys.
     """
     instances = list(instances)
-    destroyed_clusters = {
-        instance.before.get("id")
-        for instance in instances
-        if instance.is_destroyed and instance.type.vms is not None and instance.before is not None
-    }
+    destroyed_clusters = collect_destroyed_clusters(instances)
     reasons: dict[str, str] = {}
     for instance in select_instances(instances, PlanningKind.MEMBER):
         member = read_prior_object(instance) if instance.before is not None else None
@@ -47,17 +52,6 @@ def find_unreachable_in_state(instances: Iterable[Instance]) -> dict[str, str]:
         if reason and not known_member.is_leaving:
             reasons[member.name] = reason
     return reasons
-
-
-def warn_removed_members(
-    instances: Iterable[Instance], unreachable: Mapping[str, str]
-) -> Iterator[Diagnostic]:
-    """Yield a warning for each removed member that is `unreachable` (reason by name)."""
-    for instance in select_instances(instances, PlanningKind.MEMBER):
-        name = get_text(instance.before, "name")
-        if instance.is_destroyed and name in unreachable:
-            subject = f"The plan removes member {name}"
-            yield _build_warning(instance, subject, {name: unreachable[name]}, [name])
 
 
 def record_uncleared_placements(

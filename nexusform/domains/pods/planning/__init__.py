@@ -19,7 +19,7 @@ PUBLIC = {
         "merge_observed_pods check_unknown_clusters"
     ),
     "snapshot_uncertainty": "list_snapshot_doubts",
-    "pod_phase": "CheckablePrediction PlannedPod PodPhase list_unlocated_pods",
+    "pod_phase": "BINDING_REMOVED CheckablePrediction PlannedPod PodPhase list_unlocated_pods",
     "pod_rows": "parse_pod_record REASONS",
     "template_matching": "assign_template_specs",
     "pod_feasibility": (

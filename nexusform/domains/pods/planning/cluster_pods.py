@@ -1,6 +1,7 @@
 """Nodes, pods and applied objects of every cluster during planning."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -250,6 +251,11 @@ class PodsByCluster:
                 namespaces |= kept
         manifests = (*further, *self._collect_manifests(cluster_id))
         return ClusterInventory(manifests, self._list_read_kinds(cluster_id), namespaces)
+
+    @property
+    def observed_cluster_ids(self) -> AbstractSet[str]:
+        """Ids of the clusters with nodes and pods read from files."""
+        return self._observed_clusters.keys()
 
     def _get_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
         """Return the pods of an object on a cluster; add an empty collection at the first call."""

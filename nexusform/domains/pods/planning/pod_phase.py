@@ -35,6 +35,7 @@ from nexusform.domains.pods.planning.object_pods import (
 )
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_uncertainty import find_pods_in_doubt
+from nexusform.domains.pods.pod_kind import LEFT_OBJECTS
 from nexusform.domains.pods.scheduling import assumptions, decision_kinds, pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
@@ -403,12 +404,14 @@ class PodPhase(PodsByCluster):
         now: str,
         missing_namespaces: Mapping[ObjectKey, Collection[str]],
         clusters_in_doubt: Mapping[str, str] = MappingProxyType({}),
+        clusters_with_left_objects: Collection[str] = (),
     ) -> None:
         """Record the pods with an uncertain node, and why.
 
         They get another node under other assumptions, their namespace is missing, or nothing on
-        their cluster is certain (`clusters_in_doubt`: the assumption by id). `now` is the time of
-        planning (ISO 8601). `missing_namespaces` are listed by object.
+        their cluster is certain (`clusters_in_doubt`: the assumption by id). On clusters (ids) with
+        objects left by others, no decision is certain. `now` is the time of planning (ISO 8601).
+        `missing_namespaces` are listed by object.
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
@@ -442,6 +445,10 @@ class PodPhase(PodsByCluster):
                 # A hub observes none of its pods.
                 doubt = PodDoubt(clusters_in_doubt[cluster_id])
                 doubts |= {outcome.key: doubt for outcome in outcomes}
+            elif cluster_id in clusters_with_left_objects:
+                # Without a trigger, nothing is decided on the pod.
+                left = PodDoubt(LEFT_OBJECTS)
+                doubts |= {outcome.key: left for outcome in outcomes if outcome.trigger}
             for pod_key, doubt in direct_doubts:
                 # No doubt so far, or a random choice with a certain result (None).
                 if doubts.get(pod_key) is None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Mode, StepKind
 from nexusform.rendering.report.content_losses import describe_departures
@@ -379,30 +381,129 @@ def test_destroy_of_pods_on_an_unreachable_member_is_not_certain() -> None:
     assert "rollout-to-unreachable-member" not in list_warning_ids(result)
 
 
-def test_removal_of_an_unreachable_member_leaves_its_pods_in_doubt() -> None:
+LATE = """
+resource "fleet_hub_manifest" "late" {
+  cluster_id = nexus_kubernetes_cluster.a.id
+  yaml_body  = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata: {name: late}
+    ---
+    apiVersion: v1
+    kind: Pod
+    metadata: {name: late, namespace: late}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: a-p-0}
+      containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]
+  EOT
+}
+"""
+LEFT = "objects-left-on-cluster"
+
+
+def find_late_pod(result: PlanResult) -> dict[str, Any]:
+    (row,) = [row for row in require_success(result).plan.placements if row.object == "late"]
+    return dict(row.scores)
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_objects_stay_on_a_member_that_leaves(is_reachable: bool) -> None:
+    """The agent leaves them there, and no later pod on the cluster is certain."""
     site, state = build_unreachable_member()
+    if is_reachable:
+        state = build_state(site + build_joined_member("a"))
     result = plan(site, state)
-    assert list_certainties(result) == [("binding", False), ("pod", False)]
-    (warning,) = [item for item in list_warnings(result) if "unreachable" in item.id]
-    assert warning.detail.startswith("The plan removes member a, but whether and when the objects")
-    assert "Later plans do not repeat this for a" in warning.detail
-    result = plan(site.replace(build_placement(), ""), state)
-    assert list_certainties(result) == [("binding", False), ("pod", False)]
-    healthy_state = build_state(site + build_joined_member("a"))
-    result = plan(site, healthy_state)
-    assert list_certainties(result) == [("binding", True), ("pod", True)]
-    assert "rollout-to-unreachable-member" not in list_warning_ids(result)
+    rows = {row.kind: row for row in result.plan.placements if row.kind in ("binding", "pod")}
+    assert (rows["binding"].action, rows["binding"].trigger) == ("update", "cluster_left")
+    assert (rows["pod"].action, rows["pod"].scores) == ("forget", {})
+    assert describe_departures(result.plan, has_objects=True) == []
+    (warning,) = [item for item in list_warnings(result) if item.id == "member-leaves-objects"]
+    assert warning.detail.startswith("The plan removes member a, but Fleet leaves the objects of p")
+    left = build_state_after(result)
+    assert is_empty(plan(site, left))
+    later = plan(site + LATE, left)
+    assert find_late_pod(later)["depends_on"] == "objects left on the cluster"
+    assert LEFT in list_warning_ids(later)
+    # The next apply keeps the record, and later pods that stay are certain.
+    again = plan(site + LATE, build_state_after(later))
+    assert is_empty(again)
+    assert LEFT not in list_warning_ids(again)
+    # A member that joins again deletes nothing of before.
+    joined = build_state(site + build_joined_member("a"), left)
+    assert find_late_pod(plan(site + build_joined_member("a") + LATE, joined))["certain"] is False
 
 
-def test_objects_leave_with_their_member_before_its_binding() -> None:
-    """The rollout budget keeps the only binding, but nothing runs there."""
+def test_pods_on_a_re_created_cluster_are_certain_again() -> None:
+    site, _ = build_unreachable_member()
+    state = build_state(site, build_state(site + build_joined_member("a")))
+    cluster_a = "nexus_kubernetes_cluster.a"
+    result = require_success(plan(site, state, replaces=(cluster_a,)))
+    assert find_late_pod(plan(site + LATE, build_state_after(result)))["certain"] is True
+
+
+def test_member_that_is_reachable_again_deletes_what_a_placement_left() -> None:
+    site, state = build_unreachable_member()
+    sick = site.replace(build_placement(), "") + build_joined_member("a", 'health = "NoHeartbeat"')
+    left = build_state(sick, state)
+    reachable = site.replace(build_placement(), "") + build_joined_member("a")
+    assert find_late_pod(plan(reachable + LATE, left))["certain"] is True
+    # Once it leaves the fleet, nothing deletes them.
+    gone = site.replace(build_placement(), "")
+    later = plan(gone + LATE, build_state(gone, left))
+    assert find_late_pod(later)["depends_on"] == "objects left on the cluster"
+
+
+def test_pods_beside_a_forgotten_manifest_are_not_certain() -> None:
+    site = RACKS + cluster("a", pools=pool("p", 2, "NC_P10_56_v1"))
+    other = LATE.replace("late", "early")
+    forget = """
+removed {
+  from = fleet_hub_manifest.early
+  lifecycle {
+    destroy = false
+  }
+}
+"""
+    forgotten = build_state(site + forget, build_state(site + other))
+    later = plan(site + LATE, forgotten)
+    assert find_late_pod(later)["depends_on"] == "objects left on the cluster"
+
+
+@pytest.mark.parametrize("mode", [Mode.NORMAL, Mode.DESTROY])
+def test_targeted_removal_of_a_member_leaves_objects(mode: Mode) -> None:
+    site, _ = build_unreachable_member()
+    joined = site + build_joined_member("a")
+    targets = ("fleet_member_cluster.a",)
+    text = joined if mode is Mode.DESTROY else site
+    result = require_success(plan(text, build_state(joined), mode=mode, targets=targets))
+    later = plan(site + LATE, build_state_after(result))
+    assert find_late_pod(later)["depends_on"] == "objects left on the cluster"
+
+
+def test_placement_and_member_that_go_together_leave_pods_in_doubt() -> None:
     site, _ = build_unreachable_member()
     state = build_state(site + build_joined_member("a"))
-    result = plan(site, state)
-    (row,) = [row for row in result.plan.placements if row.kind == "binding"]
-    assert (row.action, row.trigger) == ("update", "cluster_left")
-    (clause,) = describe_departures(result.plan, has_objects=True)
-    assert clause == "p leaves a: Namespace web and 1 object are deleted"
+    result = plan(site.replace(build_placement(), ""), state)
+    assert list_certainties(result) == [("binding", True), ("pod", False)]
+    later = plan(site.replace(build_placement(), "") + LATE, build_state_after(result))
+    assert find_late_pod(later)["certain"] is False
+
+
+@pytest.mark.parametrize("count", [1, 0])
+def test_placement_that_count_removes_takes_its_pods_along(count: int) -> None:
+    site, _ = build_unreachable_member()
+    header = 'resource "fleet_cluster_resource_placement" "p" {'
+    site += build_joined_member("a")
+    state = build_state(site.replace(header, f'{header}\n  name = "p"\n  count = 1'))
+    changed = site.replace(header, f'{header}\n  name = "p"\n  count = {count}')
+    result = require_success(plan(changed, state))
+    actions = [row.action for row in result.plan.placements if row.kind == "pod"]
+    assert actions == (["keep"] if count else ["remove"])
+
+
+def test_members_removed_from_state_keep_their_objects() -> None:
+    site, _ = build_unreachable_member()
+    state = build_state(site + build_joined_member("a"))
     forget = """
 removed {
   from = fleet_member_cluster.a
@@ -411,7 +512,9 @@ removed {
   }
 }
 """
-    assert describe_departures(plan(site + forget, state).plan, has_objects=True) == []
+    result = plan(site + forget, state)
+    assert describe_departures(result.plan, has_objects=True) == []
+    assert "member-leaves-objects" not in list_warning_ids(result)
 
 
 def test_destroy_on_a_member_without_a_record_is_not_certain() -> None:
