@@ -149,10 +149,16 @@ def add_doubt_about_hub(row: PlacementChange, assumption: str = _UNREAD_HUB) -> 
 def find_unread_members(
     rows: Iterable[PlacementChange], known_members: AbstractSet[str]
 ) -> set[str]:
-    """Return the clusters with a removed binding of which no member was read or recorded."""
-    return {row.cluster for row in rows if row.action is PlacementAction.REMOVE}.difference(
-        known_members
-    )
+    """Return the clusters of which no member was read or recorded.
+
+    Their binding is removed, or changes because they left the fleet.
+    """
+    changed_rows = (row for row in rows if row.action is not PlacementAction.KEEP)
+    return {
+        row.cluster
+        for row in changed_rows
+        if row.action is PlacementAction.REMOVE or row.trigger == Trigger.CLUSTER_LEFT
+    }.difference(known_members)
 
 
 def add_doubt_about_members(row: PlacementChange, unread: AbstractSet[str]) -> PlacementChange:

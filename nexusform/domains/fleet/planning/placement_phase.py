@@ -3,7 +3,7 @@
 Evictions, iterations over all placements, staged runs, rollouts, final attributes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
@@ -95,6 +95,8 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     format_sentence,
 )
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
+from nexusform.domains.fleet.scheduling.staged_update import RunStepKind
+from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
@@ -109,7 +111,7 @@ from nexusform.planning.instances.block_planner import BlockPlanner, expose_inst
 from nexusform.planning.instances.instance import ActionDecision, Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.planning_order import PLACEMENT_PHASE
-from nexusform.plans.plan import Action, PlacementChange
+from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Rollout, RolloutStep
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -195,8 +197,8 @@ def plan_placements(
         )
     )
     unread_members = find_unread_members(rows, members.keys())
-    rows = tuple(_add_doubts(rows, observed, unread_members))
-    rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
+    forgotten_members = _find_forgotten_members(blocks)
+    rows = tuple(_add_doubts(rows, observed, unread_members, forgotten_members))
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
@@ -215,7 +217,7 @@ def plan_placements(
         placements=by_address,
         member_list=iterations.member_list,
         diagnostics=tuple(diagnostics),
-        rollouts=tuple(rollouts),
+        rollouts=tuple(_list_rollouts(placements, forgotten_members)),
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
@@ -226,7 +228,7 @@ def plan_placements(
         },
         content_changes=(
             *content_changes,
-            *find_left_objects(by_address, rows, _find_forgotten_members(blocks)),
+            *find_left_objects(by_address, rows, forgotten_members),
             *find_override_changes(placements, hub),
         ),
     )
@@ -242,13 +244,48 @@ def _find_forgotten_members(blocks: BlockPlanner) -> set[str]:
     }
 
 
+def _list_rollouts(
+    placements: Iterable[PlacementPlan], forgotten_members: Collection[str]
+) -> Iterator[Rollout]:
+    """Yield the rollouts; of those on `forgotten_members` (names), nothing is deleted."""
+    for rollout in chain.from_iterable(placement.rollout.timelines for placement in placements):
+        steps: list[RolloutStep] = []
+        for step in rollout.steps:
+            clusters = step.clusters
+            if step.kind == RunStepKind.DELETE:
+                clusters = tuple(name for name in clusters if name not in forgotten_members)
+            if clusters or not step.clusters:
+                steps.append(replace(step, clusters=clusters))
+        if steps:
+            yield replace(rollout, steps=tuple(steps))
+
+
 def _add_doubts(
-    rows: Iterable[PlacementChange], observed: ObservedHub, unread_members: AbstractSet[str]
+    rows: Sequence[PlacementChange],
+    observed: ObservedHub,
+    unread_members: AbstractSet[str],
+    forgotten_members: AbstractSet[str],
 ) -> Iterator[PlacementChange]:
-    """Yield the rows, uncertain where members or other data of the hub were not read."""
+    """Yield the rows, uncertain where members or other data of the hub were not read.
+
+    A member that is only missing in the state, such as a forgotten one, may be in the fleet. The
+    scheduler then replaces none of its bindings, so all changes of these placements are uncertain.
+    """
+    missing_members = unread_members | forgotten_members
+    placements_in_doubt = {
+        row.address
+        for row in rows
+        if row.trigger == Trigger.CLUSTER_LEFT and row.object in missing_members
+    }
     for row in rows:
-        row_of_member = add_doubt_about_members(row, unread_members)
-        yield add_doubt_about_hub(row_of_member) if observed.is_incomplete else row_of_member
+        is_forgotten = row.object in forgotten_members and row.action is PlacementAction.REMOVE
+        is_in_doubt = row.address in placements_in_doubt and not is_forgotten
+        row_with_doubt = (
+            add_doubt_about_hub(row, UNREAD_MEMBERS)
+            if is_in_doubt
+            else add_doubt_about_members(row, unread_members)
+        )
+        yield add_doubt_about_hub(row_with_doubt) if observed.is_incomplete else row_with_doubt
 
 
 def _has_incomplete_blocks(blocks: BlockPlanner) -> bool:

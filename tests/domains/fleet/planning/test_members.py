@@ -527,5 +527,36 @@ def test_destroy_on_a_member_without_a_record_is_not_certain() -> None:
     assert row.scores["depends_on"] == "members that were not read"
 
 
+def build_pick_of_two(*names: str) -> str:
+    members = "".join(f'resource "fleet_member_cluster" "{name}" {{}}\n' for name in names)
+    return build_hub() + members + build_placement(build_pick_n(2))
+
+
+@pytest.mark.parametrize("is_removed_by_hand", [True, False])
+def test_member_that_only_the_state_lacks_may_keep_its_binding(is_removed_by_hand: bool) -> None:
+    """A hub that still has the member replaces no binding, and deletes nothing."""
+    state = build_state(build_pick_of_two("a", "b", "c"))
+    text = build_pick_of_two("a", "b")
+    if is_removed_by_hand:
+        del state.instances[parse_address("fleet_member_cluster.c")]
+    else:
+        text += "removed {\n  from = fleet_member_cluster.c\n"
+        text += "  lifecycle {\n    destroy = false\n  }\n}\n"
+    result = require_success(plan(text, state))
+    rows = {row.object: row for row in result.plan.placements}
+    assert rows["a"].action == "place"
+    assert rows["a"].scores["depends_on"] == "members that were not read"
+    assert rows["c"].action == ("remove" if is_removed_by_hand else "forget")
+    (rollout,) = result.plan.rollouts
+    deleted = [step.clusters for step in rollout.steps if step.kind == "delete"]
+    assert deleted == ([("c",)] if is_removed_by_hand else [])
+
+
+def test_replacement_of_a_destroyed_member_is_exact() -> None:
+    state = build_state(build_pick_of_two("a", "b", "c"))
+    result = require_success(plan(build_pick_of_two("a", "b"), state))
+    assert all("depends_on" not in row.scores for row in result.plan.placements)
+
+
 def list_warning_ids(result: PlanResult) -> set[str]:
     return {item.id for item in list_warnings(result)}
