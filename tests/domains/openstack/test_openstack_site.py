@@ -1382,6 +1382,41 @@ variable "site" {{
     assert expected in plan
 
 
+@pytest.mark.parametrize(
+    ("hostname", "shown_host", "service", "other_service", "host"),
+    [
+        ("compute02.lan", "", "compute02", "compute03", "compute02"),
+        ("compute02", "", "compute02.lan", "compute03", "compute02.lan"),
+        # Another host of the same first label.
+        ("compute02.lan", "", "compute02.wan", "compute03", ""),
+        ("compute02.lan", "", "compute02.wan", "compute02", ""),
+        ("compute02.lan", "compute02.wan", "compute02.wan", "compute02", "compute02.wan"),
+        ("compute02", "other", "compute02", "compute03", ""),
+    ],
+)
+def test_service_of_a_hypervisor_is_not_guessed(
+    hostname: str,
+    shown_host: str,
+    service: str,
+    other_service: str,
+    host: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The command `hypervisor show` names it."""
+    Path("base.yaml").write_text(HOT.replace("count: 2", "count: 1"))
+    change_row("hypervisors", 1, **{"Hypervisor Hostname": hostname})
+    change_row("resource_providers", 1, Name=hostname)
+    change_row("compute_nodes", 1, hypervisor_hostname=hostname)
+    change_row("compute_services", 1, Host=service)
+    change_row("compute_services", 2, Host=other_service)
+    path = Path("export/hypervisor-1.json")
+    details = json.loads(path.read_text()) | {"hypervisor_hostname": hostname}
+    path.write_text(json.dumps(details | ({"service_host": shown_host} if shown_host else {})))
+    output = read_plan(capfd)
+    assert (f"Not read: host of hypervisor {hostname}" in output) is (not host)
+    assert not host or f"{host} = {{ + aggregates" in output.replace('"', "")
+
+
 def append_row(name: str, **values: Any) -> None:
     """Append a copy of the first row of a file, with other values."""
     path = Path("export") / f"{name}.json"

@@ -27,7 +27,7 @@ from nexusform.domains.openstack.importers.openstack_reading import (
 from nexusform.domains.openstack.importers.openstack_tables import (
     DuplicateRowError,
     Tables,
-    find_service_host,
+    index_hosts,
     index_resource_providers,
     index_services,
     name_file,
@@ -52,11 +52,12 @@ def add_hosts(reading: OpenstackReading, tables: Tables) -> None:
     """
     providers = index_resource_providers(tables)
     # A host may differ from its hostname.
+    hosts = index_hosts(tables)
     services = index_services(tables)
     nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
     for row in tables["hypervisors"]:
         hostname = str(row["hypervisor_hostname"])
-        host = find_service_host(hostname, services)
+        host = hosts.get(hostname)
         uuid = providers.get(hostname)
         offered = {row["resource_class"] for row in tables.get(f"{INVENTORY}-{uuid}", [])}
         if uuid is not None and offered.isdisjoint((VCPU, PCPU)):

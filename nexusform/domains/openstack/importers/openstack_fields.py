@@ -151,15 +151,13 @@ _LISTS_OF_DETAILS: Final[Mapping[str, tuple[str, FieldList]]] = {
     "hypervisor": (
         "hypervisor",
         build_field_list(
-            "hypervisor_version",
+            "hypervisor_version service_host",
             {
                 _LABEL: "links location",
                 "hypervisors.json has it": (
                     "id name hypervisor_hostname hypervisor_type host_ip state status"
                 ),
-                "compute_services.json has it": (
-                    "service service_id service_host service_disabled_reason"
-                ),
+                "compute_services.json has it": ("service service_id service_disabled_reason"),
                 "aggregates.json has them": "aggregates",
                 "servers.json has them": "servers",
                 _USAGE: f"{_SHOWN_USAGE} uptime users host_time load_average",
@@ -245,7 +243,7 @@ _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "resource_providers": {"uuid": "s", "name": "s"},
     "inventory": dict.fromkeys(LISTS["inventory"][1].read, "q") | {"resource_class": "s"},
     "traits": {"name": "s"},
-    "hypervisor": {"hypervisor_version": "q"},
+    "hypervisor": {"hypervisor_version": "q", "service_host": "s"},
     "compute_nodes": {"hypervisor_hostname": "s"},
     "topology": {},
     "image": {"id": "s", "name": "s"},

@@ -4,7 +4,7 @@ Clients of several versions name columns differently, and print lists and proper
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -172,15 +172,32 @@ def index_resource_providers(tables: Tables) -> dict[str, str]:
     return {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
 
 
-def find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
-    """Return the host named like a hypervisor, or None.
+def index_hosts(tables: Tables) -> dict[str, str]:
+    """Return the host of each hypervisor with a compute service, by its hostname.
 
-    Otherwise it is the only one with its first label (`a` of `a.b`).
+    A resource provider has the hostname of its hypervisor.
+    """
+    services = index_services(tables)
+    hosts = {}
+    for row in tables["hypervisors"]:
+        hostname = str(row["hypervisor_hostname"])
+        details = tables.get(f"{HYPERVISOR}-{row['id']}", [{}])[0]
+        host = read_first_text(details, "service_host") or _find_service_host(hostname, services)
+        if host in services:
+            hosts[hostname] = host
+    return hosts
+
+
+def _find_service_host(hostname: str, services: Iterable[str]) -> str:
+    """Return the service host with the name of a hypervisor, else "".
+
+    One of both may lack the domain (`a` of `a.b`), if no other service has its first label.
     """
     if hostname in services:
         return hostname
-    labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
-    return labels[0] if len(labels) == 1 else None
+    label = hostname.split(".", maxsplit=1)[0]
+    hosts = [host for host in services if host.split(".", maxsplit=1)[0] == label]
+    return hosts[0] if len(hosts) == 1 and label in (hostname, hosts[0]) else ""
 
 
 @contextmanager

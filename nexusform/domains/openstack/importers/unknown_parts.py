@@ -22,7 +22,7 @@ from nexusform.domains.openstack.importers.openstack_reading import (
 )
 from nexusform.domains.openstack.importers.openstack_tables import (
     Tables,
-    find_service_host,
+    index_hosts,
     index_services,
     name_file,
     read_count,
@@ -44,22 +44,22 @@ def _find_missing_files(reading: OpenstackReading, tables: Tables) -> UnknownPar
     A missing image, topology or row of compute_nodes is reported where a VM needs it.
     """
     filtering = (Influence.PLACEMENT, Influence.CAPACITY)
-    services = index_services(tables)
+    hosts = index_hosts(tables)
     # Kind, name and field of the subject, its file, and the influence of the file.
     files = [
         ("site", "", "aggregates", "aggregates", filtering),
         ("site", "", "server groups", "server_groups", (Influence.PLACEMENT,)),
     ]
     for row in tables["hypervisors"]:
-        if find_service_host(str(row["hypervisor_hostname"]), services) in reading.hosts:
-            kind, name = "hypervisor", str(row["hypervisor_hostname"])
+        kind, name = "hypervisor", str(row["hypervisor_hostname"])
+        if hosts.get(name) in reading.hosts:
             file = f"hypervisor-{row['id']}"
             # It weighs hosts.
             files.append((kind, name, "hypervisor_version", file, (Influence.PLACEMENT,)))
     for row in tables["resource_providers"]:
         kind, name, uuid = "resource provider", str(row["name"]), str(row["uuid"])
         files.append((kind, name, "inventory", f"{INVENTORY}-{uuid}", filtering))
-        if find_service_host(name, services) in reading.hosts:
+        if hosts.get(name) in reading.hosts:
             files.append((kind, name, "traits", f"{TRAITS}-{uuid}", filtering))
     missing = [item for item in files if item[3] not in tables]
     facts = [
@@ -74,14 +74,14 @@ def _find_unknown_usage(reading: OpenstackReading, tables: Tables) -> UnknownPar
 
     Placement counts more than the listed servers: resizes, migrations, and servers left out.
     """
-    services = index_services(tables)
+    hosts = index_hosts(tables)
     files = []
     facts = []
     for provider in tables["resource_providers"]:
         name = str(provider["name"])
         file = f"{INVENTORY}-{provider['uuid']}"
         is_known = all(row.get("used") is not None for row in tables.get(file, []))
-        if is_known or find_service_host(name, services) not in reading.hosts:
+        if is_known or hosts.get(name) not in reading.hosts:
             continue
         files.append(f"{file}.json")
         facts += build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
@@ -98,12 +98,12 @@ def _find_cut_lists(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
 
 def _find_unlisted_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
     """Return the hosts that take servers, without a hypervisor."""
-    services = index_services(tables)
+    hosts = index_hosts(tables)
     names = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
-    listed = names | {find_service_host(name, services) for name in names}
+    listed = names.union(hosts.values())
     enabled = {
         host
-        for host, row in services.items()
+        for host, row in index_services(tables).items()
         if (str(row["status"]).lower(), str(row["state"]).lower()) == ("enabled", "up")
     }
     unlisted = sorted(enabled - listed)

@@ -15,9 +15,8 @@ from nexusform.domains.openstack.importers.openstack_reading import (
 from nexusform.domains.openstack.importers.openstack_tables import (
     Rows,
     Tables,
-    find_service_host,
+    index_hosts,
     index_resource_providers,
-    index_services,
     read_count,
 )
 from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU
@@ -31,13 +30,13 @@ def add_usage_without_server(reading: OpenstackReading, tables: Tables) -> None:
     Such usage is of servers absent in the files. Listed servers that use more than Placement
     counts have other requests than read.
     """
-    services = index_services(tables)
+    hosts_by_name = index_hosts(tables)
     hosts: list[str] = []
     facts: list[UnreadFact] = []
     excess_hosts: list[str] = []
     excess_facts: list[UnreadFact] = []
     for hostname, uuid in index_resource_providers(tables).items():
-        host = find_service_host(hostname, services)
+        host = hosts_by_name.get(hostname)
         if host not in reading.hosts:
             # No compute service, or left out.
             continue
