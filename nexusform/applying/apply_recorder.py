@@ -50,7 +50,7 @@ from nexusform.state.journal import (
     Intent,
     OpenStepIntent,
     Record,
-    RecordPosition,
+    RecordSequence,
     RunningOperation,
     encode_journal_record,
 )
@@ -71,11 +71,13 @@ class ApplyRecorder:
         base: State,
         remaining: UnfinishedApply | None = None,
         writer: str = "",
+        journal_end: str | None = None,
     ) -> None:
         """Start from the state `base`.
 
         `remaining` is the rest of a plan with an apply that was interrupted. `writer` is a new id:
-        records have positions of this writer; "" for none.
+        records have positions of this writer; "" for none. `journal_end` names the last record of
+        the journal, see RecordPosition.
         """
         self._backend = backend
         self._draft = StateDraft(base, remaining)
@@ -86,8 +88,7 @@ class ApplyRecorder:
         self._writer = writer
         # Of sequences of records: the journal after a checkpoint does not need those before it.
         self._sequence_count = 0
-        # Of records in this sequence.
-        self._record_count = 0
+        self._sequence = RecordSequence(f"{writer}.0", journal_end)
 
     def get_state(self) -> State:
         """Return the current state."""
@@ -110,14 +111,13 @@ class ApplyRecorder:
         """Encode a record with its position in the sequence."""
         if not self._writer:
             return encode_journal_record(record)
-        position = RecordPosition(f"{self._writer}.{self._sequence_count}", self._record_count)
-        self._record_count += 1
-        return encode_journal_record(record, position)
+        return self._sequence.encode(record)
 
-    def _begin_sequence(self) -> None:
-        """Start a new sequence: the next record has the number 0."""
+    def _begin_sequence(self, previous: str | None) -> None:
+        """Start a new sequence after the document: its records continue the one before it."""
         self._sequence_count += 1
-        self._record_count = 0
+        writer = f"{self._writer}.{self._sequence_count}"
+        self._sequence = RecordSequence(writer, previous, follows_document=True)
 
     def record_intent(self, call: ProviderCall) -> None:
         """Record that a step is about to start.
@@ -163,7 +163,7 @@ class ApplyRecorder:
             open_intent.intent for open_intent in self._draft.list_open_intents()
         ]
         records += remaining.build_records() if remaining else []
-        self._begin_sequence()
+        self._begin_sequence(self._sequence.end)
         return [self._encode_record(record) for record in records]
 
     def list_operations(self) -> Mapping[int, str]:
@@ -214,7 +214,7 @@ class ApplyRecorder:
                 self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
             except BackendProblem:
                 # Perhaps the journal does not have all of them.
-                self._begin_sequence()
+                self._begin_sequence(None)
                 raise
             next_serial = ApplyStart(
                 state.lineage,

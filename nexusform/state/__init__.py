@@ -15,10 +15,10 @@ PUBLIC = {
         "select_instances move_instances plan_moves find_instance remove_instances remove_taint"
     ),
     "journal": (
-        "ApplyStart InstanceOutcome encode_journal_record encode_journal_records ApplyEnd Intent "
+        "ApplyStart InstanceOutcome encode_journal_record find_journal_end ApplyEnd Intent "
         "InstanceMoves NO_STEP "
         "OpenStepIntent OPERATION_CONTINUATION "
-        "PlanPart ApplyProgress parse_journal Record RecordPosition RunningOperation"
+        "PlanPart ApplyProgress parse_journal Record RecordSequence RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
     "objects": (

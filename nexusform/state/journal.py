@@ -6,10 +6,10 @@ look for. `StateDraft.apply_record` applies a record to a state.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_development_file_error, build_error
@@ -46,14 +46,23 @@ class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=
     """
 
 
-class RecordPosition(Struct, frozen=True):
-    """Position of a record among those of one writer, from 0: a missing record is noticed.
+class RecordPosition(Struct, frozen=True, omit_defaults=True):
+    """Position of a record in a sequence, from 0: a missing record is noticed.
 
-    Journals of earlier versions have none.
+    The first record of a sequence names the one before it as `previous`, "" for the first record of
+    a journal, None if it is unknown. If it `follows_document`, a document was to be written before
+    it, so the earlier records may be gone. Journals of earlier versions have no positions.
     """
 
     writer: str
     number: _Count
+    previous: str | None = None
+    follows_document: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the record in its journal."""
+        return f"{self.writer}/{self.number}"
 
 
 class ApplyStart(Struct, frozen=True):
@@ -251,17 +260,40 @@ def encode_journal_record(record: Record, position: RecordPosition | None = None
     line = _convert_record_to_line(record)
     members = {"kind": line.__struct_config__.tag, **asdict(line)}
     if position is not None:
-        members[_POSITION] = asdict(position)
+        members[_POSITION] = to_builtins(position)
     body = json_codec.render_json(members, sort=True)
     return _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
 
 
-def encode_journal_records(records: Iterable[Record], writer: str) -> list[bytes]:
-    """Encode the records that a new writer adds to a journal at once."""
-    return [
-        encode_journal_record(record, RecordPosition(writer, number))
-        for number, record in enumerate(records)
-    ]
+class RecordSequence:
+    """Encoder of records that one writer adds to a journal, each with its position."""
+
+    def __init__(
+        self, writer: str, previous: str | None = None, *, follows_document: bool = False
+    ) -> None:
+        """Begin a sequence of a new `writer`; see RecordPosition."""
+        # Of the next record.
+        self._position = RecordPosition(writer, 0, previous, follows_document)
+        # The name of the last record, or of the one before the first.
+        self.end = previous
+
+    def encode(self, record: Record) -> bytes:
+        """Encode the next record."""
+        position = self._position
+        self._position = RecordPosition(position.writer, position.number + 1)
+        self.end = position.name
+        return encode_journal_record(record, position)
+
+
+def find_journal_end(lines: Sequence[bytes]) -> str | None:
+    """Return the name of the last record of a journal.
+
+    "" without any, None if it is damaged or has no position.
+    """
+    if not lines:
+        return ""
+    _, position = _decode_line(lines[-1])
+    return position.name if position is not None else None
 
 
 def _compute_checksum(body: bytes) -> bytes:
@@ -328,16 +360,13 @@ def parse_journal(
 
     Return its records and the diagnostics. A truncated last line is skipped: its write never
     finished, so nothing was built on it. A damaged earlier line is an error, because its content is
-    lost. So is a missing record before another of its writer, and a last line that is whole JSON:
-    no crash writes it, and its step may have run. A repeated record counts once: a writer repeats
-    those whose write failed.
+    lost. So is a record that does not continue the one before it, and a last line that is whole
+    JSON: no crash writes it, and its step may have run. A repeated record counts once: a writer
+    repeats those whose write failed.
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []
-    # Number of the next record by writer.
-    expected: dict[str, int] = {}
-    # Whether a damaged line may be the missing one.
-    follows_damage = False
+    chain = _RecordChain()
     all_lines = list(lines)
     if any(line.startswith(_OF_DEVELOPMENT) for line in all_lines):
         return [], [
@@ -347,17 +376,11 @@ def parse_journal(
         for number, line in enumerate(all_lines, start=1):
             record, position = _decode_line(line)
             if record is not None:
-                if position is not None:
-                    first = expected.get(position.writer, 0)
-                    if position.number < first:
-                        continue
-                    if position.number > first and not follows_damage:
-                        problems.append(
-                            _build_missing_records_error(name, number, position.number - first)
-                        )
-                    expected[position.writer] = position.number + 1
-                    follows_damage = False
-                records.append(record)
+                is_repeated, break_cause = chain.add_record(position)
+                if break_cause:
+                    problems.append(_build_broken_chain_error(name, number, break_cause))
+                if not is_repeated:
+                    records.append(record)
             elif number < len(all_lines) or _is_whole(line):
                 # Else the truncated last line.
                 reason = (
@@ -372,17 +395,67 @@ def parse_journal(
                     "file from a copy."
                 )
                 problems.append(build_error("damaged-journal", detail))
-                follows_damage = True
+                chain.skip_record()
     return records, problems
 
 
-def _build_missing_records_error(name: str, number: int, count: int) -> Diagnostic:
+class _RecordChain(Struct):
+    """Chain of the records of a journal: each continues the one before it.
+
+    `end` is the last record: "" before the first, None if it is unknown. `expected_numbers` are
+    those of the next records by writer.
+    """
+
+    end: str | None = ""
+    writer: str = ""
+    expected_numbers: dict[str, int] = field(default_factory=dict)
+
+    def skip_record(self) -> None:
+        """Skip a record without a position, or a damaged one: any record may follow it."""
+        self.end = None
+
+    def add_record(self, position: RecordPosition | None) -> tuple[bool, str]:
+        """Add the next record.
+
+        Return whether it is a repeated one, and why it breaks the chain ("": it does not).
+        """
+        if position is None:
+            self.skip_record()
+            return False, ""
+        expected_number = self.expected_numbers.get(position.writer, 0)
+        is_repeated = position.number < expected_number
+        cause = "" if is_repeated else self._find_break(position, expected_number)
+        self.end = position.name
+        self.writer = position.writer
+        if not is_repeated:
+            self.expected_numbers[position.writer] = position.number + 1
+        return is_repeated, cause
+
+    def _find_break(self, position: RecordPosition, expected_number: int) -> str:
+        """Return why a new record does not continue the last one, "" if it does."""
+        if self.end is None:
+            return ""
+        missing_count = position.number - expected_number
+        if missing_count:
+            return (
+                f"{format_count(missing_count, 'record')} before it "
+                f"{select_word_form(missing_count, 'is', 'are')} missing"
+            )
+        if position.number:
+            return "" if self.writer == position.writer else "Another run wrote to it meanwhile"
+        is_start = not self.end and position.follows_document
+        if position.previous in (None, self.end) or is_start:
+            return ""
+        return "Records before it are missing, or another run wrote to it meanwhile"
+
+
+def _build_broken_chain_error(name: str, number: int, cause: str) -> Diagnostic:
     detail = (
-        f"{format_count(count, 'record')} before record {number} of {name} "
-        f"{select_word_form(count, 'is', 'are')} missing: the storage lost them, or the journal "
-        "was edited. No changes were made. Restore the journal from a copy or a version of the "
-        "storage. Without one, delete it and compare the site with the state (plan -refresh-only); "
-        "objects that the interrupted apply created must then be imported."
+        f"Record {number} of {name} does not continue the one before it. {cause}: the storage lost "
+        "records, the journal was edited, or two runs used it at the same time (-lock=false). No "
+        "changes were made. Restore the journal from a copy or a version of the storage. Without "
+        "one, delete it and compare the site with the state (plan -refresh-only); objects that the "
+        "interrupted apply created must then be imported."
     )
     return build_error("damaged-journal", detail)
 

@@ -452,7 +452,9 @@ def _copy_locked_state(
         write_file_atomically(mark, b"", PRIVATE)
     except OSError as problem:
         return "", [*problems, _build_write_error(context, problem)]
-    target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
+    # The records continue no journal of the target.
+    preserved_lines = replace(stored, journal_end=None).list_preserved_lines()
+    target.write_merged_state(state_codec.encode_state(stored.state), preserved_lines)
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 

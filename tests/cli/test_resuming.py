@@ -140,6 +140,24 @@ def interrupt_apply(nf: Shell, call: int = 6) -> None:
     assert nf("state", "list")[0] == 0
 
 
+def test_lost_last_record_of_an_earlier_run_is_noticed(nf: Shell) -> None:
+    assert kill_apply(["apply", "-auto-approve", "-parallelism=1"], 4)
+    assert kill_apply(["apply", "-resume", "-parallelism=1"], 6)
+    journal = STATE.with_name(f"{STATE.name}.journal")
+    complete = journal.read_bytes().splitlines(keepends=True)
+    assert nf("state", "list")[0] == 0
+    [progress] = [line for line in complete if b'"kind":"progress"' in line]
+    assert complete[-1] != progress
+    journal.write_bytes(b"".join(line for line in complete if line != progress))
+    code, told = nf("apply", "-resume")
+    assert code == 1
+    assert "Damaged journal" in told
+    assert "Records before it are missing" in told
+    journal.write_bytes(b"".join(complete))
+    code, told = nf("apply", "-resume")
+    assert code == 0, told
+
+
 def test_next_apply_completes_a_killed_apply_first(nf: Shell) -> None:
     interrupt_apply(nf)
     code, told = nf("plan")

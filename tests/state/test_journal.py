@@ -19,8 +19,10 @@ from nexusform.state.journal import (
     Intent,
     PlanPart,
     RecordPosition,
+    RecordSequence,
     RunningOperation,
     encode_journal_record,
+    find_journal_end,
     parse_journal,
 )
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
@@ -92,16 +94,49 @@ def test_missing_records_of_a_writer_are_reported_and_repeated_ones_count_once()
         assert not parse_journal(complete)[1]
     assert parse_journal([*lines[:4], *lines[2:], lines[0]]) == (RECORDS, [])
     for lost, words in (
-        (lines[1:], "1 record before record 1 of s is missing"),
-        ([*lines[:2], *lines[5:]], "3 records before record 3 of s are missing"),
-        ([lines[0], lines[2], lines[1]], "1 record before record 2 of s is missing"),
-        ([*lines, other[1]], "1 record before record 10 of s is missing"),
+        (lines[1:], "Record 1 of s does not continue the one before it. 1 record before it is"),
+        ([*lines[:2], *lines[5:]], "Record 3 of s does not continue the one before it. 3 records"),
+        ([lines[0], lines[2], lines[1]], "1 record before it is missing"),
+        ([*lines, other[1]], "Record 10 of s does not continue the one before it. 1 record before"),
     ):
         (problem,) = parse_journal(lost, "s")[1]
         assert problem.summary == "Damaged journal"
         assert words in problem.detail
     # The damaged line is the missing one.
     assert len(parse_journal([lines[0], b"{", lines[2]])[1]) == 1
+
+
+def encode_sequence(writer: str, previous: str, *, follows_document: bool = False) -> list[bytes]:
+    sequence = RecordSequence(writer, previous, follows_document=follows_document)
+    return [sequence.encode(record) for record in RECORDS[:3]]
+
+
+def test_each_writer_continues_the_last_record_of_the_one_before() -> None:
+    first = encode_sequence("ab.0", "")
+    second = encode_sequence("cd.0", "ab.0/2")
+    kept = encode_sequence("ef.0", "cd.0/2", follows_document=True)
+    third = encode_sequence("gh.0", "ef.0/2")
+    # The records before a document may be gone.
+    for complete in ([*first, *second, *kept, *third], [*kept, *third], [*first, first[1]]):
+        assert not parse_journal(complete)[1]
+    assert find_journal_end([]) == ""
+    assert find_journal_end(first) == "ab.0/2"
+    assert find_journal_end(LINES) is None
+    for lost in (
+        # Lost: the last record of a writer, or all of them.
+        [*first[:2], *second],
+        second,
+        [*first, *second[:2], *kept],
+        [*kept[:2], *third],
+        # Two runs at the same time.
+        [*first, *encode_sequence("ij.0", "ab.0/1")],
+        [*first, second[0], *encode_sequence("ij.0", "ab.0/2")],
+        [*first[:1], *encode_sequence("ij.0", "ab.0/0"), *first[1:]],
+        [*first, *encode_sequence("ij.0", "")],
+    ):
+        problems = parse_journal(lost, "s")[1]
+        assert [problem.summary for problem in problems] == ["Damaged journal"]
+        assert "does not continue the one before it" in problems[0].detail
 
 
 def test_changed_whole_last_line_is_damaged_not_torn() -> None:

@@ -13,8 +13,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
-from nexusform.state import journal, state_codec
-from nexusform.state.journal import OpenStepIntent
+from nexusform.state import state_codec
+from nexusform.state.journal import OpenStepIntent, RecordSequence, find_journal_end
 from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import (
     StoredState,
@@ -81,26 +81,31 @@ def recover_interrupted_apply(
     """
     warnings: list[Diagnostic] = []
     # No open intents.
-    resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
+    resolved = replace(stored, open_intents=(), has_journal=False)
     try:
         if stored.open_intents:
             running_operations = stored.remaining.running_operations if stored.remaining else None
             outcomes = recover_step_outcomes(
                 stored.open_intents, providers, running_operations, stored.state.lineage
             )
+            sequence = RecordSequence(create_writer_id(), stored.journal_end)
             if write:
-                for line in journal.encode_journal_records(outcomes, create_writer_id()):
-                    backend.append(line)
+                for outcome in outcomes:
+                    backend.append(sequence.encode(outcome))
             draft = build_draft(stored.state, outcomes, stored.remaining)
-            resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
+            resolved = StoredState(
+                draft.build_state(),
+                remaining=draft.build_unfinished_apply(),
+                journal_end=sequence.end,
+            )
             # It was not killed.
             has_ended = stored.remaining is not None and stored.remaining.has_ended
             if not has_ended:
                 warnings.append(_build_interrupted_warning(stored.open_intents, write=write))
         if write:
-            backend.write_merged_state(
-                state_codec.encode_state(resolved.state), resolved.list_preserved_lines()
-            )
+            preserved_lines = resolved.list_preserved_lines()
+            backend.write_merged_state(state_codec.encode_state(resolved.state), preserved_lines)
+            resolved = replace(resolved, journal_end=find_journal_end(preserved_lines))
     except ProviderProblem as problem:
         return None, [build_error("unreadable-interrupted-apply", str(problem))]
     except BackendProblem as problem:

@@ -25,6 +25,7 @@ class StoredState(Struct, frozen=True):
 
     `open_intents` have no outcome; `has_journal` means that a compaction would change the document.
     `digest` is that of the state document, to detect changes. `remaining` is an unfinished apply.
+    `journal_end` names the last record of the journal: "" without any, None if it is unknown.
     """
 
     state: State
@@ -32,6 +33,7 @@ class StoredState(Struct, frozen=True):
     has_journal: bool = False
     digest: str = ""
     remaining: UnfinishedApply | None = None
+    journal_end: str | None = None
 
     def list_preserved_lines(self) -> list[bytes]:
         """Return the journal lines to keep when the state is written.
@@ -40,9 +42,10 @@ class StoredState(Struct, frozen=True):
         """
         if self.remaining is None:
             return []
-        from nexusform.state.journal import encode_journal_records
+        from nexusform.state.journal import RecordSequence
 
-        return encode_journal_records(self.remaining.build_records(), create_writer_id())
+        sequence = RecordSequence(create_writer_id(), self.journal_end, follows_document=True)
+        return [sequence.encode(record) for record in self.remaining.build_records()]
 
 
 def create_writer_id() -> str:
@@ -116,7 +119,9 @@ def read_stored_state(
         return None, problems
     # No journal: the digest is of the document itself.
     if not lines:
-        return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
+        digest = sha256(document or b"").hexdigest()
+        return StoredState(state, digest=digest, journal_end=""), problems
+    from nexusform.state.journal import find_journal_end
     from nexusform.workflow.opening.journal_replay import replay_journal
 
     draft, changes, new_problems = replay_journal(
@@ -133,5 +138,6 @@ def read_stored_state(
         has_journal=bool(changes),
         digest=compute_state_digest(replayed_state),
         remaining=draft.build_unfinished_apply(),
+        journal_end=find_journal_end(lines),
     )
     return stored, problems

@@ -131,7 +131,9 @@ def apply_plan(
     )
     if problems:
         return ApplyOutcome(unchanged, tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, state, writer=create_writer_id())
+    recorder = ApplyRecorder(
+        run.project.backend, state, writer=create_writer_id(), journal_end=run.stored.journal_end
+    )
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
     # moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
@@ -179,7 +181,9 @@ def apply_remaining_steps(
     )
     if has_errors(problems):
         return ApplyOutcome(ApplyResult(state, end_events=()), tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, state, run.stored.remaining, create_writer_id())
+    recorder = ApplyRecorder(
+        run.project.backend, state, run.stored.remaining, create_writer_id(), run.stored.journal_end
+    )
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The start of this apply, with its serial, is not recorded in the state yet.
         serial = run.stored.remaining.serial
