@@ -432,6 +432,13 @@ class _StateReader:
         if object_codec.is_list(resources):
             for index, entry in enumerate(resources):
                 self._add_resource_objects(entry, ("resources", index))
+        if document.get("lineage") == "" and (outputs or self._objects or self._deposed):
+            # A plan for an empty state would be accepted.
+            message = (
+                "A state with resources or outputs needs a lineage, and this one is empty. Write "
+                "that of its backup, or a new UUID."
+            )
+            self.problems.append(object_codec.build_invalid_member_problem(("lineage",), message))
         if self.problems:
             # Each is reported.
             return None

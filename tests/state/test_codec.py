@@ -83,7 +83,7 @@ outputs = st.sampled_from(
 )
 states = st.builds(
     State,
-    lineage=texts,
+    lineage=texts.filter(bool),
     serial=st.integers(0, 2**70),
     nexusform_version=texts,
     catalogue=texts,
@@ -192,13 +192,14 @@ def test_instances_are_sorted_by_key() -> None:
 
 def test_numbers_beyond_64_bits_stay_exact() -> None:
     huge = 2**200 + 1
+    empty = State(lineage="l")
     state = replace(
-        EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))}
+        empty, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))}
     )
     data = encode_state(state)
     assert decode_valid(data) == state
     small = replace(
-        EMPTY, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))}
+        empty, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))}
     )
     assert data.replace(str(huge).encode(), b"1") == encode_state(small)
 
@@ -314,6 +315,7 @@ def edit_document(change: Any) -> bytes:
         (lambda d: d.update(serial=-1), "serial"),
         (lambda d: d.update(serial=True), "serial"),
         (lambda d: d.update(lineage=None), "lineage"),
+        (lambda d: d.update(lineage=""), "lineage"),
         (lambda d: d.update(exports={"data.nexus_inventory.a": "yesterday"}), "exports"),
         (lambda d: d.update(exports={"data.nexus_inventory.a": ""}), "exports"),
         (lambda d: d.update(resources={}), "resources"),

@@ -398,7 +398,9 @@ def _build_project(
         address: InstanceState(ObjectState(computed[address], number, private=item.note))
         for number, (address, item) in enumerate(comparison.before.items(), 1)
     }
-    state = State(lineage="", serial=1, instances=instances, last_creation=len(instances))
+    # Of this comparison alone.
+    lineage = "predict"
+    state = State(lineage, serial=1, instances=instances, last_creation=len(instances))
     backend = MemoryBackend()
     backend.write(state_codec.encode_state(state))
     project = Project(
