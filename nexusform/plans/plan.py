@@ -5,9 +5,10 @@ Frozen data, no behaviour beyond counting.
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.documents.unread_facts import UnreadFact
@@ -428,9 +429,9 @@ class PlacementTable(Struct, frozen=True):
     `machines_certain` count the VMs placed by this plan (`placed`) with the same rack / machine in
     every sample; `certain_racks` are the racks with the same count in all samples. `tied_set` is
     the number of the set of machines in `SiteTies` that the rule allows for VMs of the pool, -1 for
-    none. `tied_machines` are their names in a plan that was not saved. Plan files of earlier
-    versions have names or `tied_classes`, a hexadecimal number with a bit per class. Placements
-    with provenance `decided` (VNFs) depend on no sample. `possible_vms_per_rack` has the fewest and
+    none. A plan that was not saved has `tied_classes` instead, a hexadecimal number with a bit per
+    class. Plan files of earlier versions have these or the names, `tied_machines`. Placements with
+    provenance `decided` (VNFs) depend on no sample. `possible_vms_per_rack` has the fewest and
     the most VMs of each rack after a scale-in, if the platform chooses the VMs to remove.
     `drain_timeout` is the maximum drain time of a node in seconds; 0 for a control plane and for
     VMs that are no nodes. `platform` chooses the machines, "" for Azure.
@@ -484,7 +485,7 @@ class SiteTies(Struct, frozen=True):
 
     `classes` has the class of each machine. Machines of one class are tied for the same pools.
     `sets` are the different sets of classes, each as its difference to an earlier one
-    (saved/tied_machines.py).
+    (saved/tied_machines.py). A plan that was not saved has none, and all machines of the site.
     """
 
     site_id: str
@@ -785,6 +786,15 @@ class Plan(Struct, frozen=True):
     def is_hypothetical(self) -> bool:
         """Whether it is a HypotheticalPlan."""
         return isinstance(self, HypotheticalPlan)
+
+    def add_site_ties(self, classes: Mapping[str, Mapping[str, int]]) -> Self:
+        """Return the plan with the class of each machine, by site and name in site order."""
+        site_ties = tuple(
+            SiteTies(site_id, tuple(class_by_machine), tuple(class_by_machine.values()))
+            for site_id, class_by_machine in classes.items()
+            if class_by_machine
+        )
+        return replace(self, site_ties=site_ties)
 
     def reject_assumptions(self) -> None:
         """Raise TypeError for a hypothetical plan, before it would be saved or applied."""

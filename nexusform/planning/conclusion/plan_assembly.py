@@ -254,7 +254,12 @@ def build_plan(
         unread=ledger.facts,
         listed=listed,
     )
-    plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
+    machine_classes = {
+        site_id: site_certainty.machine_classes for site_id, site_certainty in certainty.items()
+    }
+    plan = _add_inputs_and_diagnostics_to_plan(
+        plan.add_site_ties(machine_classes), request, combined
+    )
     return _build_result(plan, blocks, outcome, validation, lost_addresses)
 
 

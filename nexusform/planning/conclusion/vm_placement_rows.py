@@ -351,8 +351,14 @@ class _SiteZones(Struct, frozen=True):
     `with_unknown_cells` are the zones of racks with unknown NUMA cells, None that of another rack.
     """
 
-    rack_counts: Mapping[str, int] = field(default_factory=dict)
+    rack_counts: Counter[str] = field(default_factory=Counter)
     with_unknown_cells: frozenset[str | None] = frozenset()
+
+    def count_racks(self, zones: frozenset[str] | None) -> int:
+        """Return the number of racks in some zones; None is all zones."""
+        if zones is None:
+            return self.rack_counts.total()
+        return sum(self.rack_counts[zone] for zone in zones)
 
 
 def _build_site_zones(site: SitePlan, certainty: SiteCertainty) -> _SiteZones:
@@ -386,12 +392,8 @@ def _build_table_row(
     vms_per_rack = Counter(
         owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms
     )
-    # racks in allowed zones.
-    allowed_count = sum(
-        count for zone, count in zones.rack_counts.items() if pool.is_zone_allowed(zone)
-    )
     # The platform spreads VMs evenly.
-    expected_racks = min(len(keys), allowed_count)
+    expected_racks = min(len(keys), zones.count_racks(pool.zones))
     minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
     # plain VMs: their block.
     rule_pool = pool.rule_pool or pool.pool
@@ -431,7 +433,7 @@ def _build_table_row(
         racks_certain=racks_certain,
         machines_certain=machines_certain,
         certain_racks=pool_certainty.certain_racks,
-        tied_machines=sampled.tied_machines,
+        tied_classes=f"{sampled.tied_classes:x}" if sampled.tied_classes else "",
         is_tie_certain=pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_on_rack(vm_object, pool),
         possible_vms_per_rack=_compute_possible_counts(vm_object, pool, vms_per_rack),

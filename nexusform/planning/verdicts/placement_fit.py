@@ -673,7 +673,7 @@ class SiteCertainty(Struct, frozen=True):
     `outcomes` holds, per sample, the placement of each VM (its handle), None if it did not fit;
     kept only on request. `fits` holds per sample whether all VMs fitted. On `uncertain_racks` are
     VMs in unknown cells that determine whether others fit: results for VMs on these racks are
-    sampled, not certain.
+    sampled, not certain. `machine_classes` are those of tied machines, by name in site order.
     """
 
     vms: Mapping[int, PlacementCertainty] = field(default_factory=dict)
@@ -681,6 +681,7 @@ class SiteCertainty(Struct, frozen=True):
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
     uncertain_racks: frozenset[str] = frozenset()
+    machine_classes: Mapping[str, int] = field(default_factory=dict)
 
 
 def lower_certainty_to_accuracy(
@@ -790,6 +791,6 @@ def measure_site_certainties(
         machines = [site.machines[name] for name in outcome.uncertain_machines]
         uncertain_racks = frozenset(machine.rack for machine in machines)
         certainty[site_id] = SiteCertainty(
-            vms, pools, outcome.outcomes, outcome.fits, uncertain_racks
+            vms, pools, outcome.outcomes, outcome.fits, uncertain_racks, outcome.machine_classes
         )
     return sample_count, certainty

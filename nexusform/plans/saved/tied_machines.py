@@ -8,7 +8,7 @@ one of the sets before it.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -22,56 +22,74 @@ _MAX_DISTANCE: Final = 32
 
 
 def replace_ties_by_sets(plan: Plan) -> Plan:
-    """Return the plan with sets of classes instead of the names of machines in its tables.
+    """Return the plan with numbers of sets instead of classes or names of machines in its tables.
 
-    Classes in plan files of earlier versions become sets, too. An errored plan keeps neither,
-    because nothing applies it.
+    An errored plan keeps neither, because nothing applies it.
     """
     if not any(table.tied_machines or table.tied_classes for table in plan.placement_tables):
         return plan
-    reader = TiedMachineReader(plan)
-    tables: list[PlacementTable] = []
+    plan = _replace_names_by_classes(plan)
     # By site: the number of each set, in the order of the tables.
-    set_numbers: dict[str, dict[_Names, int]] = {}
+    set_numbers: dict[str, dict[int, int]] = {}
+    tables: list[PlacementTable] = []
     for table in plan.placement_tables:
         tied_set = -1
-        tied_machines = reader.list_machines(table)
-        if tied_machines and not plan.errored:
+        if table.tied_classes and not plan.errored:
             numbers = set_numbers.setdefault(table.site_id, {})
-            tied_set = numbers.setdefault(tied_machines, len(numbers))
-        tables.append(replace(table, tied_machines=(), tied_classes="", tied_set=tied_set))
-    machine_order = {
-        site.id: [machine.facts.name for machine in site.machines] for site in plan.sites
-    }
+            tied_set = numbers.setdefault(int(table.tied_classes, 16), len(numbers))
+        tables.append(replace(table, tied_classes="", tied_set=tied_set))
+    ties_by_site = {ties.site_id: ties for ties in plan.site_ties}
     site_ties = tuple(
-        _classify_machines(site_id, tuple(numbers), machine_order.get(site_id, ()))
+        _join_classes(ties_by_site[site_id], tuple(numbers))
         for site_id, numbers in set_numbers.items()
     )
     return replace(plan, placement_tables=tuple(tables), site_ties=site_ties)
 
 
-def _classify_machines(
-    site_id: str, sets: Sequence[_Names], machine_order: Iterable[str]
-) -> SiteTies:
-    """Return the classes of the machines in sets, and the classes of each set.
+def _replace_names_by_classes(plan: Plan) -> Plan:
+    """Return a plan of an earlier version with a class per machine instead of names."""
+    if not any(table.tied_machines for table in plan.placement_tables):
+        return plan
+    # By site: the number of each machine, in site order.
+    numbers_by_site: dict[str, dict[str, int]] = {}
+    for site in plan.sites:
+        names = (machine.facts.name for machine in site.machines)
+        numbers_by_site[site.id] = {name: number for number, name in enumerate(names)}
+    tables: list[PlacementTable] = []
+    for table in plan.placement_tables:
+        numbers = numbers_by_site.setdefault(table.site_id, {})
+        classes = 0
+        for name in table.tied_machines:
+            classes |= 1 << numbers.setdefault(name, len(numbers))
+        tied_classes = f"{classes:x}" if classes else ""
+        tables.append(replace(table, tied_machines=(), tied_classes=tied_classes))
+    site_ties = tuple(
+        SiteTies(site_id, tuple(numbers), tuple(numbers.values()))
+        for site_id, numbers in numbers_by_site.items()
+    )
+    return replace(plan, placement_tables=tuple(tables), site_ties=site_ties)
+
+
+def _join_classes(ties: SiteTies, sets: Sequence[int]) -> SiteTies:
+    """Return the machines in any of these sets of classes, with one class for the same sets.
 
     Machines are in site order, and classes in the order of their first machine.
     """
-    # The positions of the sets that include a machine.
-    memberships: dict[str, list[int]] = {name: [] for name in machine_order}
-    for position, names in enumerate(sets):
-        for name in names:
-            memberships.setdefault(name, []).append(position)
-    machines = tuple(name for name, positions in memberships.items() if positions)
-    numbers: dict[tuple[int, ...], int] = {}
-    classes = tuple(numbers.setdefault(tuple(memberships[name]), len(numbers)) for name in machines)
-    # The lowest bit is the last digit.
-    digits = [bytearray(b"0" * len(numbers)) for _ in sets]
-    for positions_of_class, number in numbers.items():
-        for position in positions_of_class:
-            digits[position][-1 - number] = ord("1")
-    texts = _write_sets([int(text.decode(), 2) for text in digits])
-    return SiteTies(site_id, machines, classes, tuple(texts))
+    width = ties.class_count
+    # Of each class a digit per set: 1 if it is a member. The last class has the first digits.
+    digits_by_set = [f"{members:0{width}b}" for members in sets]
+    memberships = ["".join(digits) for digits in zip(*digits_by_set, strict=True)]
+    memberships.reverse()
+    machines: list[str] = []
+    classes: list[int] = []
+    numbers: dict[str, int] = {}
+    for machine, number in zip(ties.machines, ties.classes, strict=True):
+        membership = memberships[number]
+        if "1" in membership:
+            machines.append(machine)
+            classes.append(numbers.setdefault(membership, len(numbers)))
+    joined_sets = [int("".join(digits), 2) for digits in zip(*reversed(numbers), strict=True)]
+    return SiteTies(ties.site_id, tuple(machines), tuple(classes), tuple(_write_sets(joined_sets)))
 
 
 def _write_sets(sets: Sequence[int]) -> list[str]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import PlacementCertainty
@@ -67,9 +67,9 @@ class PoolCertainty(Struct, frozen=True):
     """Certainty of the VMs placed by the plan for one pool.
 
     `vms_on_certain_machines` VMs had the same machine in every run. `counts` are VMs per rack in
-    the plan, `certain_racks` the racks with the same count in every run. `tied_machines` are the
-    machines allowed by the rule in any run and those that differ from one by name only, () after
-    too few runs; `is_tie_certain`: no earlier certain prediction was wrong.
+    the plan, `certain_racks` the racks with the same count in every run. `tied_classes` are the
+    classes of the machines allowed by the rule in any run, a bit per class, 0 after too few runs;
+    `is_tie_certain`: no earlier certain prediction was wrong.
     """
 
     owner: str
@@ -77,7 +77,7 @@ class PoolCertainty(Struct, frozen=True):
     vms_on_certain_machines: int
     counts: Mapping[str, int]
     certain_racks: tuple[str, ...]
-    tied_machines: tuple[str, ...] = ()
+    tied_classes: int = 0
     is_tie_certain: bool = True
 
     @property
@@ -91,11 +91,13 @@ class SamplingResult(Struct, frozen=True):
 
     `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request.
     `fits[run]`: every VM was placed. On `uncertain_machines` the unknown cells of VMs decide if one
-    of the VMs fits.
+    of the VMs fits. `machine_classes` are those of `tied_classes` by name of a machine, in site
+    order, {} after too few runs.
     """
 
     vms: Mapping[Token, PlacementCertainty]
     pools: tuple[PoolCertainty, ...]
+    machine_classes: Mapping[str, int] = field(default_factory=dict)
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
     uncertain_machines: tuple[str, ...] = ()
@@ -208,22 +210,24 @@ def repeat_with_samples(
         on_progress(len(fits))
     matches = sample_matches.compare_vms()
     pools = sample_matches.compute_pool_certainties(matches, runs)
+    class_by_machine: Mapping[str, int] = {}
     if tied_machines is not None:
         machine_classes = MachineClasses(base, demands.values() if is_plain else None)
+        class_by_machine = machine_classes.class_by_machine
         pools_with_ties: list[PoolCertainty] = []
         for pool in pools:
             key = (pool.owner, pool.pool)
-            # One pool after the other: the numbers of all pools need many times the memory.
-            names = (
-                machine_classes.list_names(tied_machines.get(key, ()))
+            tied_classes = (
+                machine_classes.select_classes(tied_machines.get(key, ()))
                 if plain_samples is None
-                else machine_classes.list_names_of_bits(plain_samples.get_tied_machines(key))
+                else machine_classes.select_classes_of_bits(plain_samples.get_tied_machines(key))
             )
-            pools_with_ties.append(replace(pool, tied_machines=names))
+            pools_with_ties.append(replace(pool, tied_classes=tied_classes))
         pools = tuple(pools_with_ties)
     return SamplingResult(
         vms=sample_matches.compute_vm_certainties(matches, runs),
         pools=pools,
+        machine_classes=class_by_machine,
         outcomes=tuple(outcomes),
         fits=tuple(fits),
         uncertain_machines=unknown_cells.list_uncertain_machines(),

@@ -40,10 +40,10 @@ class MachineClasses:
 
         Without demands each machine is a class.
         """
-        self._names = [machine.name for machine in base.machines]
-        self._classes = (
-            list(range(len(self._names))) if demands is None else _classify(base, demands)
-        )
+        names = [machine.name for machine in base.machines]
+        self._classes = list(range(len(names))) if demands is None else _classify(base, demands)
+        # By name, in site order.
+        self.class_by_machine = dict(zip(names, self._classes, strict=True))
         # By rack: the bits of its machines in each class.
         self._bits: list[dict[int, int]] = []
         for machines in base.copy_ledger().site.machines_by_rack:
@@ -52,33 +52,22 @@ class MachineClasses:
                 number = self._classes[machine]
                 bits[number] = bits.get(number, 0) | 1 << position
             self._bits.append(bits)
-        # By set of classes.
-        self._known_names: dict[frozenset[int], tuple[str, ...]] = {}
 
-    def list_names(self, machines: Iterable[int]) -> tuple[str, ...]:
-        """Return the names of the machines in the classes of these machines, in site order."""
-        return self._list_members(frozenset({self._classes[machine] for machine in machines}))
+    def select_classes(self, machines: Iterable[int]) -> int:
+        """Return the classes of these machines, as bits."""
+        classes = 0
+        for number in {self._classes[machine] for machine in machines}:
+            classes |= 1 << number
+        return classes
 
-    def list_names_of_bits(self, bits_by_rack: Sequence[int]) -> tuple[str, ...]:
+    def select_classes_of_bits(self, bits_by_rack: Sequence[int]) -> int:
         """Return the same for machines that are the bits of each rack."""
-        numbers = {
-            number
-            for classes, tied in zip(self._bits, bits_by_rack, strict=True)
-            for number, bits in classes.items()
-            if tied & bits
-        }
-        return self._list_members(frozenset(numbers))
-
-    def _list_members(self, classes: frozenset[int]) -> tuple[str, ...]:
-        """Return the names of the machines in classes, in site order."""
-        names = self._known_names.get(classes)
-        if names is None:
-            names = self._known_names[classes] = tuple(
-                name
-                for name, number in zip(self._names, self._classes, strict=True)
-                if number in classes
-            )
-        return names
+        classes = 0
+        for bits_by_class, tied in zip(self._bits, bits_by_rack, strict=True):
+            for number, bits in bits_by_class.items():
+                if tied & bits:
+                    classes |= 1 << number
+        return classes
 
 
 def _classify(base: RackScheduler, demands: Iterable[Demand]) -> list[int]:

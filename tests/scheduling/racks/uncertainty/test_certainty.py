@@ -152,7 +152,7 @@ def test_ties_are_collected_only_if_they_are_reported(
     answer = repeat_with_samples(
         RackScheduler(build_machines(1, 3)), [PlaceOperation("free", build_demand(0))], runs
     )
-    assert bool(answer.pools[0].tied_machines) == has_ties
+    assert bool(answer.pools[0].tied_classes) == has_ties
     assert len(collections) == runs + 1
     assert any(collected is not None for collected in collections) == has_ties
 
