@@ -6,7 +6,8 @@ where it selects one: the samples with one of them are as likely as those with a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -44,14 +45,12 @@ class MachineClasses:
         self._classes = list(range(len(names))) if demands is None else _classify(base, demands)
         # By name, in site order.
         self.class_by_machine = dict(zip(names, self._classes, strict=True))
-        # By rack: the bits of its machines in each class.
-        self._bits: list[dict[int, int]] = []
-        for machines in base.copy_ledger().site.machines_by_rack:
-            bits: dict[int, int] = {}
-            for position, machine in enumerate(machines):
-                number = self._classes[machine]
-                bits[number] = bits.get(number, 0) | 1 << position
-            self._bits.append(bits)
+        # By class: its machines as bits, those of the first rack are the lowest.
+        self._bits: dict[int, int] = {}
+        machines = chain.from_iterable(base.copy_ledger().site.machines_by_rack)
+        for position, machine in enumerate(machines):
+            number = self._classes[machine]
+            self._bits[number] = self._bits.get(number, 0) | 1 << position
 
     def select_classes(self, machines: Iterable[int]) -> int:
         """Return the classes of these machines, as bits."""
@@ -60,13 +59,12 @@ class MachineClasses:
             classes |= 1 << number
         return classes
 
-    def select_classes_of_bits(self, bits_by_rack: Sequence[int]) -> int:
-        """Return the same for machines that are the bits of each rack."""
+    def select_classes_of_bits(self, machines: int) -> int:
+        """Return the same for machines that are bits, rack by rack."""
         classes = 0
-        for bits_by_class, tied in zip(self._bits, bits_by_rack, strict=True):
-            for number, bits in bits_by_class.items():
-                if tied & bits:
-                    classes |= 1 << number
+        for number, bits in self._bits.items():
+            if machines & bits:
+                classes |= 1 << number
         return classes
 
 

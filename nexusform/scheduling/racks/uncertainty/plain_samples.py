@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -168,6 +169,17 @@ class _Counts:
         return self._tables
 
 
+class _OwnerCounts(_Counts):
+    """VMs of a cluster in a sample, and those of its pools from their first VM on."""
+
+    __slots__ = ("pools",)
+
+    def __init__(self, tables: _Tables) -> None:
+        """Start with the tables of the existing VMs."""
+        super().__init__(tables)
+        self.pools: dict[int, _Counts] = {}
+
+
 class PlainSamples:
     """Samples of VMs that are placed one after the other, independent of names."""
 
@@ -187,6 +199,8 @@ class PlainSamples:
         pools: dict[_PoolId, int] = {}
         self._closed_racks: dict[PlacementConstraints, int] = {}
         self.rows = [self._build_row(demand, owners, pools) for demand in demands]
+        # By number of a cluster: that of its last VM.
+        self._last_rows = {row.owner: number for number, row in enumerate(self.rows)}
         self.levels = [
             memory << _MEMORY_SHIFT | capacity
             for memory, capacity in zip(ledger.memory, ledger.capacities, strict=True)
@@ -201,8 +215,10 @@ class PlainSamples:
             self.racks.add(1 << rack, level)
         self.owners = [self._build_tables(ledger.clusters.get(owner, NO_VMS)) for owner in owners]
         self.pools = [self._build_tables(ledger.pools.get(pool, NO_VMS)) for pool in pools]
-        # The tied machines of all samples, by pool and rack, as bits.
-        self.ties = [[0] * len(site.rack_name) for _ in pools]
+        # The tied machines of all samples by pool, as bits: those of the first rack are the lowest.
+        self.ties = [0] * len(pools)
+        sizes = [len(machines) for machines in site.machines_by_rack]
+        self.first_bits = list(accumulate(sizes, initial=0))
         self._pool_numbers = pools
         # By machine; samples compare no cells.
         self._placements: list[Placement | None] = [
@@ -265,10 +281,15 @@ class PlainSamples:
     def run(self, seed: int) -> list[Placement | None]:
         """Return the placements of all VMs in a sample, without cells; None if one does not fit."""
         sample = _Sample(self, seed)
-        return [self._placements[sample.place(row)] for row in self.rows]
+        placements: list[Placement | None] = []
+        for number, row in enumerate(self.rows):
+            placements.append(self._placements[sample.place(row)])
+            if number == self._last_rows[row.owner]:
+                sample.forget_owner(row.owner)
+        return placements
 
-    def get_tied_machines(self, pool: _PoolId) -> Sequence[int]:
-        """Return the machines tied for a pool in any sample so far, as bits of each rack."""
+    def get_tied_machines(self, pool: _PoolId) -> int:
+        """Return the machines tied for a pool in any sample so far, as bits, rack by rack."""
         return self.ties[self._pool_numbers[pool]]
 
 
@@ -320,9 +341,8 @@ class _Sample:
         self._rack_levels = samples.rack_levels.copy()
         self._racks = samples.racks.copy()
         self._sides = [(plain.copy(), shared.copy()) for plain, shared in samples.sides]
-        # From the first VM of a cluster or pool on.
-        self._owners: dict[int, _Counts] = {}
-        self._pools: dict[int, _Counts] = {}
+        # From the first VM of a cluster on.
+        self._owners: dict[int, _OwnerCounts] = {}
         # By SKU: racks without a machine for one more VM, as bits.
         self._full_racks: dict[int, int] = {}
 
@@ -330,10 +350,10 @@ class _Sample:
         """Place a VM, and return its machine; _NOWHERE if it does not fit."""
         owner = self._owners.get(row.owner)
         if owner is None:
-            owner = self._owners[row.owner] = _Counts(self._samples.owners[row.owner])
-        pool = self._pools.get(row.pool)
+            owner = self._owners[row.owner] = _OwnerCounts(self._samples.owners[row.owner])
+        pool = owner.pools.get(row.pool)
         if pool is None:
-            pool = self._pools[row.pool] = _Counts(self._samples.pools[row.pool])
+            pool = owner.pools[row.pool] = _Counts(self._samples.pools[row.pool])
         closed_racks = row.closed_racks | self._full_racks.get(row.shape, 0)
         rack_number, machine_number = tie_break.draw_sample_numbers(
             blake2b(self._seed + row.text, digest_size=tie_break.DIGEST_BYTES)
@@ -341,7 +361,7 @@ class _Sample:
         while racks := self._find_tied_racks(closed_racks, owner, pool):
             rack = _select_bit(racks, rack_number)
             if machines := self._find_tied_machines(row, rack, owner, pool):
-                self._samples.ties[row.pool][rack] |= machines
+                self._samples.ties[row.pool] |= machines << self._samples.first_bits[rack]
                 position = _select_bit(machines, machine_number)
                 machine = self._samples.site.machines_by_rack[rack][position]
                 self._count(row, rack, machine, owner, pool)
@@ -349,6 +369,13 @@ class _Sample:
             closed_racks |= 1 << rack
             self._full_racks[row.shape] = self._full_racks.get(row.shape, 0) | 1 << rack
         return _NOWHERE
+
+    def forget_owner(self, owner: int) -> None:
+        """Forget the counts of a cluster after its last VM.
+
+        Those of many clusters exceed the caches of the processor.
+        """
+        del self._owners[owner]
 
     def _find_tied_racks(self, closed_racks: int, owner: _Counts, pool: _Counts) -> int:
         """Return the racks with the lowest keys, as bits."""
