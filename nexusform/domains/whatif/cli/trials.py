@@ -48,7 +48,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
 
     Plans the configuration of the directory with evictions, from the state. Budgets count. Only
     data blocks read servers, and nothing is written. Exit code 2 if no evictions help, or if nodes
-    are not known.
+    or all pods are not known.
     """
     from nexusform.domains.whatif.questions.placement_trials import RebalanceRequest
     from nexusform.domains.whatif.rendering.trial_reports import (

@@ -89,11 +89,13 @@ class EvictionProposal(Struct, frozen=True):
 
 
 class TrialOutcome(Struct, frozen=True):
-    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions.
+    """Plan of a trial: bindings by state of their pods, picked clusters by placement.
 
-    A failed trial has only `error`.
+    Bindings without known pods are not in it. `rejections` are rejected evictions. A failed trial
+    has only `error`.
     """
 
+    running: tuple[Feasibility, ...] = ()
     waiting: tuple[Feasibility, ...] = ()
     unknown: tuple[Feasibility, ...] = ()
     clusters: Mapping[str, AbstractSet[str]] = {}
@@ -112,19 +114,22 @@ class TrialOutcome(Struct, frozen=True):
 class RebalanceRequest(Struct, frozen=True):
     """Scope of the question.
 
-    Evict from one cluster only, and help one placement only; "" for all.
+    Evict from one cluster only, and help one placement only; "" for all. `addresses` are those of
+    the placements with that name on their hub.
     """
 
     source_cluster: str = ""
     placement: str = ""
+    addresses: frozenset[Address] = frozenset()
 
-    def is_binding_in_scope(self, row: Feasibility) -> bool:
-        """Return True if the pods of this binding must run afterwards.
+    def is_in_scope(self, placement: Address, cluster: str) -> bool:
+        """Return True if the pods of this placement on this cluster must run afterwards."""
+        is_source = self.source_cluster in ("", cluster)
+        return is_source and (not self.placement or placement in self.addresses)
 
-        The request may limit cluster and placement.
-        """
-        is_source = self.source_cluster in ("", row.cluster)
-        return is_source and self.placement in ("", row.placement.name)
+    def select_in_scope(self, rows: Iterable[Feasibility]) -> tuple[Feasibility, ...]:
+        """Return the rows of bindings in the scope of the question."""
+        return tuple(row for row in rows if self.is_in_scope(row.placement, row.cluster))
 
 
 class RebalanceResult(Struct, frozen=True):
@@ -150,7 +155,32 @@ class RebalanceResult(Struct, frozen=True):
     @property
     def waiting_bindings(self) -> tuple[Feasibility, ...]:
         """Waiting bindings in the scope of the question."""
-        return tuple(row for row in self.before.waiting if self.request.is_binding_in_scope(row))
+        return self.request.select_in_scope(self.before.waiting)
+
+    @property
+    def running_bindings(self) -> tuple[Feasibility, ...]:
+        """Bindings in the scope of the question whose pods run without any eviction."""
+        return self.request.select_in_scope(self.before.running)
+
+    @property
+    def others_waiting(self) -> tuple[Feasibility, ...]:
+        """Bindings outside of the question that wait after the evictions, if there are any."""
+        if self.trial is not None:
+            return self.best.waiting
+        in_scope = self.waiting_bindings
+        return tuple(row for row in self.before.waiting if row not in in_scope)
+
+    @property
+    def bindings_without_known_pods(self) -> tuple[EvictionCandidate, ...]:
+        """Bindings in the scope of the question of whose pods the plan knows nothing."""
+        rows = (*self.before.running, *self.before.waiting, *self.before.unknown)
+        known = _list_bindings(rows).keys()
+        return tuple(
+            item
+            for item in (*self.candidates, *self.fixed)
+            if (item.address, item.cluster) not in known
+            and self.request.is_in_scope(item.address, item.cluster)
+        )
 
 
 Evaluate = Callable[[EvictionProposal], TrialOutcome]
@@ -161,19 +191,21 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
 
     `error` is the first error of the plan, "" for none.
     """
+    running: list[Feasibility] = []
     waiting: list[Feasibility] = []
     unknown: list[Feasibility] = []
     for row in plan.feasibility:
         if row.is_waiting:
             waiting.append(row)
-        elif row.is_selected and row.result is FeasibilityResult.UNKNOWN:
-            unknown.append(row)
+        elif row.is_selected:
+            (unknown if row.result is FeasibilityResult.UNKNOWN else running).append(row)
     clusters: dict[str, set[str]] = {}
     for change in plan.placements:
         is_removed = change.target is None or change.action is PlacementAction.REMOVE
         if change.kind == _BINDING and not is_removed:
             clusters.setdefault(str(change.address), set()).add(change.object)  # by placement
     return TrialOutcome(
+        running=tuple(running),
         waiting=tuple(waiting),
         unknown=tuple(unknown),
         clusters=clusters,
@@ -195,6 +227,8 @@ def find_minimum_evictions(
     `taintable` are clusters with a block in the configuration: a taint in it keeps an evicted
     placement away.
     """
+    addresses = (item.address for item in candidates if item.placement == request.placement)
+    request = replace(request, addresses=frozenset(addresses))
     # Without any eviction.
     before = evaluate(EvictionProposal())
     # They name their clusters.
@@ -245,7 +279,7 @@ class _EvictionSearch(Struct):
         None for none.
         """
         # Their pods must run.
-        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
+        goals = self.request.select_in_scope(self.before.waiting)
         # Clusters with pods waiting for capacity, not for other pods.
         crowded = {
             row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)
@@ -339,7 +373,7 @@ class _EvictionSearch(Struct):
         No other one may newly wait or be unknown. No evicted binding may return, and no placement
         may lose clusters.
         """
-        if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
+        if outcome.error or self.request.select_in_scope(outcome.waiting):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)

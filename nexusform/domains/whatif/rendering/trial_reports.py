@@ -211,7 +211,7 @@ def build_rebalance_report(
     # pods wait, and no evictions help.
     has_no_help = bool(result.waiting_bindings) and result.trial is None
     # unknown: other pods may wait.
-    is_finding = bool(result.before.unknown) or has_no_help
+    is_finding = bool(result.before.unknown) or has_no_help or _is_nothing_known(result)
     title = "Rebalancing of placements (from the state)"
     return Report(title, _format_verdict(result), is_finding, sections=sections)
 
@@ -222,8 +222,10 @@ def _format_verdict(result: RebalanceResult) -> str:
         count = format_count(len(result.before.unknown), "binding")
         verb = select_word_form(len(result.before.unknown), "is", "are")
         return f"Not known whether pods wait: {count} {verb} unknown, listed below."
+    if _is_nothing_known(result):
+        return "Not known whether pods wait: no pods of these placements are known."
     if not result.waiting_bindings:
-        return "No eviction is needed: no pods are waiting."
+        return _format_unneeded(result)
     waiting = format_count(len(result.waiting_bindings), "binding")
     if result.trial is not None:
         count = format_count(len(result.trial.evictions), "eviction")
@@ -233,6 +235,29 @@ def _format_verdict(result: RebalanceResult) -> str:
     if not result.is_proven:
         return f"No evictions found for {waiting} with waiting pods; the search ended at its limit."
     return f"No evictions help {waiting} with waiting pods."
+
+
+def _is_nothing_known(result: RebalanceResult) -> bool:
+    """Return whether there are bindings, and the plan knows the pods of none of them."""
+    has_known_pods = result.running_bindings or result.waiting_bindings or result.before.unknown
+    return bool(result.bindings_without_known_pods) and not has_known_pods
+
+
+def _format_unneeded(result: RebalanceResult) -> str:
+    """Say why no eviction is needed, and of which bindings this is known."""
+    if not result.running_bindings:
+        return "No eviction is needed: there are no placements with pods."
+    running = format_count(len(result.running_bindings), "binding")
+    parts = [f"No eviction is needed: the pods of {running} run."]
+    if result.others_waiting:
+        count = format_count(len(result.others_waiting), "other binding")
+        verb = select_word_form(len(result.others_waiting), "waits", "wait")
+        parts.append(f"{count} {verb}, listed below.")
+    if result.bindings_without_known_pods:
+        count = format_count(len(result.bindings_without_known_pods), "binding")
+        verb = select_word_form(len(result.bindings_without_known_pods), "has", "have")
+        parts.append(f"{count} {verb} no known pods, listed below.")
+    return " ".join(parts)
 
 
 def _build_rebalance_sections(
@@ -270,11 +295,15 @@ def _build_rebalance_sections(
         yield Section("Reasons", tuple(list_failure_reasons(result)), is_finding=True)
     if result.trial is None:
         yield from _build_binding_section("Waiting pods", result.waiting_bindings)
-    else:
-        yield from _build_binding_section(
-            "Pods outside of the question still waiting", result.best.waiting
-        )
+    yield from _build_binding_section(
+        "Pods outside of the question still waiting", result.others_waiting
+    )
     yield from _build_binding_section("Unknown", result.before.unknown)
+    names = tuple(
+        f"{item.placement} on {item.cluster}" for item in result.bindings_without_known_pods
+    )
+    if names:
+        yield Section("No known pods", names)
 
 
 def _build_binding_section(title: str, rows: Sequence[Feasibility]) -> list[Section]:
@@ -366,7 +395,7 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     elif result.waiting_bindings:
         is_possible = False
         reasons = list(list_failure_reasons(result))
-    elif result.before.unknown:
+    elif result.before.unknown or _is_nothing_known(result):
         is_possible = None
     return {
         "is_possible": is_possible,

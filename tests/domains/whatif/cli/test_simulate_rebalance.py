@@ -291,6 +291,50 @@ def test_only_selected_cluster_and_placement_count(capsys: Capture) -> None:
     ) == (1, True, True)
 
 
+def test_placement_is_selected_by_its_name_and_not_by_its_label(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
+    path = Path("main.nf.hcl")
+    block = 'resource "fleet_cluster_resource_placement" "payments" {\n  name = "payments"'
+    assert block in path.read_text()
+    path.write_text(path.read_text().replace(block, block.replace('= "payments"', '= "cash"')))
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    assert len(run_rebalance(capsys, "-for=cash")[1]["evictions"]) == 1
+
+
+def test_pods_that_wait_outside_of_the_question_are_shown(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    code, text = run_and_join_output(capsys, "simulate", "rebalance", "-for=orders")
+    assert code == 0
+    assert (
+        "No eviction is needed: the pods of 1 binding run. 1 other binding waits, listed below."
+        " Pods outside of the question still waiting payments on west:"
+    ) in text
+
+
+def test_bindings_without_known_pods_are_not_called_running(capsys: Capture) -> None:
+    write_configuration(orders=ONE)
+    path = Path("main.nf.hcl")
+    text = re.sub(r'resource "fleet_hub_manifest".*?\n}\n', "", path.read_text(), flags=re.DOTALL)
+    path.write_text(text.replace("depends_on = [fleet_hub_manifest.orders]", ""))
+    run_apply(capsys)
+    code, text = run_and_join_output(capsys, "simulate", "rebalance")
+    assert code == 2
+    assert "Not known whether pods wait: no pods of these placements are known." in text
+    assert "No known pods orders on west" in text
+    assert run_rebalance(capsys)[1]["is_possible"] is None
+
+
+def test_without_placements_no_eviction_is_needed(capsys: Capture) -> None:
+    write_configuration()
+    run_apply(capsys)
+    code, text = run_and_join_output(capsys, "simulate", "rebalance")
+    assert code == 0
+    assert "there are no placements with pods" in text
+
+
 @pytest.mark.parametrize("name", ["moves.nf.hcl", "moves_override.nf.hcl"])
 def test_existing_files_are_not_overwritten(name: str, capsys: Capture) -> None:
     Path(name).write_text("# kept\n")
