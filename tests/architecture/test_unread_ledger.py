@@ -26,6 +26,7 @@ DEFINITIONS = {
     "workflow/lint_advice.py",
     "workflow/states/state_commands.py",
     "domains/whatif/workflow/simulation_input.py",
+    "domains/whatif/workflow/state_warnings.py",
 }
 
 

@@ -119,6 +119,7 @@ def test_files_without_pods_are_named(capsys: Capture) -> None:
     assert "list no pods" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
+@pytest.mark.of_domains("openstack")
 def test_answer_claims_only_what_was_read(capsys: Capture) -> None:
     """Facts of the plan that nexusform did not read may change any answer."""
     shutil.copytree(OPENSTACK_EXPORT, "openstack")
