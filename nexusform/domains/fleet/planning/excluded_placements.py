@@ -115,9 +115,9 @@ def keep_pods_of_lost_members(
     """Yield the rows, with FORGET for what keeps running on members that the state loses.
 
     A forgotten member keeps its bindings and pods. A member that leaves the fleet keeps the pods:
-    its agent leaves all objects of the hub there. If the placement goes in the same plan, the pods
-    depend on which is first. Pods on removed nodes stay REMOVE. Source: KubeFleet
-    pkg/controllers/workapplier/controller.go (Leave).
+    its agent leaves all objects of the hub there. If the placement goes in the same plan, or the
+    member joins again, what becomes of the pods is uncertain. Pods on removed nodes stay REMOVE.
+    Source: KubeFleet pkg/controllers/workapplier/controller.go (Leave).
     """
     # By member name (in rows of bindings) and by cluster name (of pods).
     forgotten_cluster_ids: dict[str, str] = {}
@@ -136,11 +136,15 @@ def keep_pods_of_lost_members(
     context = _build_exclusion_context(
         blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON
     )
-    # Placements (address) that only lose their member, by cluster id.
+    # Placements (address) that lose their member, by cluster id. One that is joined again may take
+    # over the pods, or create others.
+    joined = {(row.address, row.object) for row in rows if row.action is PlacementAction.PLACE}
     departures = {
         (row.address, departing_cluster_ids[row.object])
         for row in rows
-        if row.trigger == Trigger.CLUSTER_LEFT and row.object in departing_cluster_ids
+        if row.trigger == Trigger.CLUSTER_LEFT
+        and row.object in departing_cluster_ids
+        and (row.address, row.object) not in joined
     }
     for row in rows:
         departing_id = _find_cluster_of_removed_pod(row, departing_cluster_ids, context)
