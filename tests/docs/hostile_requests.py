@@ -355,8 +355,8 @@ output "o" {
     },
     "a list that doubles": {
         MORE: "locals {\n  l0 = [1]\n"
-        + "".join(f"  l{n + 1} = [local.l{n}, local.l{n}]\n" for n in range(60))
-        + '}\noutput "o" {\n  value = local.l60\n}\n'
+        + "".join(f"  l{n + 1} = [local.l{n}, local.l{n}]\n" for n in range(64))
+        + '}\noutput "o" {\n  value = local.l64\n}\n'
     },
     "an expression without an end": {
         MORE: 'output "o" {\n  value = '
