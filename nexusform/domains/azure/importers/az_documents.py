@@ -45,7 +45,14 @@ KIND_OF_TYPE: Final[Mapping[str, str]] = {
     **{kind.replace("_", ""): kind for kind in KINDS if kind not in {"agent_pools", NODES}},
     "kubernetesclusters/agentpools": "agent_pools",
 }
-_BASE_KINDS: Final = ("racks", "bare_metal_machines")
+_BASE_KINDS: Final = frozenset({"racks", "bare_metal_machines"})
+# They decide on addresses, storage, versions and numbers of nodes, and no capacity for VMs.
+_KINDS_WITHOUT_VMS: Final = frozenset(
+    {
+        *("l2_networks", "l3_networks", "trunked_networks", "storage_appliances", "volumes"),
+        *("kubernetes_versions", "nodes"),
+    }
+)
 _PROVIDER: Final = "microsoft.networkcloud/"
 _TYPE_IN_ID: Final = re.compile(
     r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$"
@@ -250,14 +257,11 @@ class _ExportReader:
         # One page of several.
         if any(finding.id == INCOMPLETE for finding in new_findings):
             self.incomplete_kinds |= kinds
-            # All else depends on racks and machines: an error.
-            if not kinds.isdisjoint(_BASE_KINDS):
-                self.findings[finding_count:] = [
-                    replace(finding, severity=Severity.ERROR)
-                    if finding.id == INCOMPLETE
-                    else finding
-                    for finding in new_findings
-                ]
+            changes = _list_changes_of_truncation(kind, kinds)
+            self.findings[finding_count:] = [
+                replace(finding, **changes) if finding.id == INCOMPLETE else finding
+                for finding in new_findings
+            ]
         elif is_resource_list(data):
             # A single resource does not make its kind complete.
             self.listed_kinds |= kinds
@@ -313,6 +317,19 @@ class _ExportReader:
             subject = f"{format_count(count, 'resource')} {select_word_form(count, 'is', 'are')}"
             detail = f"{subject} listed earlier in the export, identical. Each is read once."
             self.repeated[0].report("id", "duplicate-inventory-resources", detail, _WARNING)
+
+
+def _list_changes_of_truncation(file_kind: str, kinds: Collection[str]) -> Mapping[str, Any]:
+    """Return the fields that the finding about a truncated list has, by the kinds in the list.
+
+    All else depends on racks and machines: an error.
+    """
+    if not _BASE_KINDS.isdisjoint(kinds):
+        return {"severity": Severity.ERROR}
+    # The next page of a file of an unknown name may have VMs.
+    if file_kind != ANY and _KINDS_WITHOUT_VMS.issuperset(kinds):
+        return {"id": NOT_READ}
+    return {}
 
 
 def _find_unlisted_clusters(

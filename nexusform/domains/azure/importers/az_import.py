@@ -311,6 +311,9 @@ class _SiteImport:
             nodes |= self._build_nodes(
                 cluster, name, pool["count"], pool["vm_sku_name"], nodes_by_pool.get(name, [])
             )
+        for name in nodes_by_pool.keys() - {CONTROL_PLANE, *pools}:
+            for node in nodes_by_pool[name]:
+                self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
             "id": cluster_id,
@@ -346,13 +349,19 @@ class _SiteImport:
         """Build the arguments of a cluster's pools by name.
 
         A pool that was not captured keeps the arguments recorded in state; they win over values
-        derived from its nodes.
+        derived from its nodes. Without a record it is left out of a cluster in state: a plan would
+        remove it, although its arguments are unknown.
         """
-        pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
+        cluster_id = f"{self.name}/{cluster.name}"
+        recorded_names = {name for owner, name in self.recorded_nodes if owner == cluster_id}
+        pools = {
+            pool.name: build_pool_arguments(pool)
+            for pool in cluster.pools
+            if pool.id or not recorded_names or pool.name in recorded_names
+        }
         # Only the body of a pool has its id; other pools are known from nodes or the cluster's
         # body.
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
-        cluster_id = f"{self.name}/{cluster.name}"
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != cluster_id:
                 # Of another cluster.

@@ -429,7 +429,12 @@ def _build_inventory(
         racks_without_machines=frozenset(
             rack.name for rack in compute_racks if rack.name not in used_racks
         ),
-        unread=(*unread, *_find_unknown_sizes(vms), *_find_ambiguous_machines(vms)),
+        unread=(
+            *unread,
+            *_find_unknown_sizes(vms),
+            *_find_ambiguous_machines(vms),
+            *_find_unlisted_pools(filled_clusters),
+        ),
         status=status,
         status_message=" ".join(status_message.split()),
     )
@@ -457,6 +462,22 @@ def _find_ambiguous_machines(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterat
     for cluster in sorted({vm.cluster for vm in vms if isinstance(vm, AzNode) and vm.is_duplicate}):
         reason = "a node is listed on two machines"
         yield UnreadFact("cluster", cluster, "nodes.bareMetalMachineId", "", 0, reason=reason)
+
+
+def _find_unlisted_pools(clusters: Iterable[AzCluster]) -> Iterator[UnreadFact]:
+    """Yield a fact per agent pool that its list lacks, and nodes show: its count is unknown."""
+    for cluster in clusters:
+        for name in cluster.unlisted_pools:
+            reason = "the list of agent pools lacks it, and nodes are of it"
+            yield UnreadFact(
+                "agent pool",
+                f"{cluster.name}/{name}",
+                "count",
+                "",
+                0,
+                Influence.EXISTENCE,
+                reason=reason,
+            )
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:

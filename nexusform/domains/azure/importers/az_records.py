@@ -160,7 +160,8 @@ class AzCluster(Struct, frozen=True):
 
     Without `has_pool_list` not all agent pools were captured: the others are the initial ones and
     those referenced by nodes. Without `has_node_list` the nodes are unknown. `duplicate_nodes`:
-    further records of nodes.
+    further records of nodes. `unlisted_pools`: names of pools that only nodes show,
+    beside a list of the others.
     """
 
     name: str
@@ -175,6 +176,7 @@ class AzCluster(Struct, frozen=True):
     has_pool_list: bool = True
     has_node_list: bool = True
     duplicate_nodes: tuple[AzNode, ...] = ()
+    unlisted_pools: tuple[str, ...] = ()
 
 
 class AzFailure(Struct, frozen=True):

@@ -565,6 +565,9 @@ def read_clusters(
             pools=all_pools,
             has_pool_list=(cluster.has_pool_list and has_all_pools) or not all_pools,
             has_node_list=has_nodes or requests_none,
+            unlisted_pools=tuple(
+                derived.pool.name for derived in cluster_derived_pools if cluster.has_pool_list
+            ),
         )
         clusters.append(completed_cluster)
     report_derived_pools(readings, derived_pools)

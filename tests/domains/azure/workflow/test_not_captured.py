@@ -20,6 +20,7 @@ CLUSTERS = Path("export/kubernetes_clusters.json")
 POOLS = Path("export/agent_pools.ssh-test-3d38.json")
 VMS = Path("export/virtual_machines.json")
 SITE = "dev08-0a105e4eb74b"
+LATER_POOL = "ssh-test-3d38-pool1"
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +29,16 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
     (cluster,) = read_clusters()
+    properties = cluster["properties"]
+    node = next(node for node in properties["nodes"] if node["name"].startswith(f"{LATER_POOL}-"))
+    later_pool = {"name": LATER_POOL, "mode": "User", "count": 3, "vmSkuName": node["vmSkuName"]}
     pools = [
         {
             "id": f"{cluster['id']}/agentPools/{pool['name']}",
             "name": pool["name"],
             "properties": pool,
         }
-        for pool in cluster["properties"]["initialAgentPoolConfigurations"]
+        for pool in (*properties["initialAgentPoolConfigurations"], later_pool)
     ]
     for pool in pools:
         pool["properties"]["labels"] = [{"key": "tier", "value": "gold"}]
@@ -177,7 +181,7 @@ def test_truncated_list_implies_nothing_about_the_rest(capsys: pytest.CaptureFix
 
 
 def test_truncated_list_of_pools_deletes_no_pool(capsys: pytest.CaptureFixture[str]) -> None:
-    (pool,) = json.loads(POOLS.read_text())
+    pool, _ = json.loads(POOLS.read_text())
     other = json.loads(json.dumps(pool).replace("sys-pool1", "other"))
     other["properties"] |= {"count": 0, "mode": "User"}
     POOLS.write_text(json.dumps([pool, other]))

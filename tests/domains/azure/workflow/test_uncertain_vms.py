@@ -395,3 +395,45 @@ def test_warnings_about_sites_without_objects_are_not_shown(
     assert "is listed twice" not in run(capsys, "plan", "-details")[1]
     write_two_sites(list_node_twice, lambda _: None)
     assert run(capsys, "plan", "-details")[1].count("is listed twice") == 1
+
+
+def add_node_of_unlisted_pool(bodies: Bodies) -> None:
+    nodes = bodies["kubernetes_clusters"][0]["properties"]["nodes"]
+    nodes.append(build_node("c-np2-0", "r4m3", "np2"))
+
+
+@pytest.mark.parametrize("has_list", [True, False])
+def test_pool_that_only_nodes_show_is_not_removed(
+    capsys: pytest.CaptureFixture[str], *, has_list: bool
+) -> None:
+    """Its arguments are unknown, so no plan may decide about it. Its nodes take capacity."""
+
+    def edit(bodies: Bodies) -> None:
+        add_node_of_unlisted_pool(bodies)
+        if not has_list:
+            del bodies["agent_pools.c"]
+            Path("export/agent_pools.c.json").unlink()
+
+    change(edit)
+    code, out = run(capsys, "plan", "-details", "-fail-on=removed:0")
+    assert "0 to place, 0 to move, 0 to remove, 4 kept" in out
+    assert (code, "Not read: count of agent pool c/np2" in out) == (int(has_list), has_list), out
+    run(capsys, "apply", "-refresh-only", "-auto-approve")
+    assert "c-np2-0" in Path("state/nexusform.nfstate").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "hides_capacity"),
+    [("l3_networks", False), ("volumes", False), ("virtual_machines", True), ("others", True)],
+)
+def test_truncated_list_hides_capacity_only_if_it_may_have_vms(
+    name: str, capsys: pytest.CaptureFixture[str], *, hides_capacity: bool
+) -> None:
+    change(lambda _: None)
+    Path(f"export/{name}.json").write_text('{"value": [], "nextLink": "https://x.test/2"}')
+    Path("rule.nf.hcl").unlink()
+    text = Path("site.nf.hcl").read_text()
+    Path("site.nf.hcl").write_text(text.replace("count       = 3", "count       = 4"))
+    out = run(capsys, "plan", "-details")[1]
+    assert "this is one page of several" in out, out
+    assert ("at most" in out.partition("Capacity:")[2]) is hides_capacity, out
