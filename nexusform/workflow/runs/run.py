@@ -159,6 +159,8 @@ class Run(Struct):
     notices: RunCallbacks = _NO_CALLBACKS
     identities: IdentityCheck | None = None
     unreachable: str = ""
+    # Identities given by settings alone, known without a connection.
+    settings_identities: Records = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -191,6 +193,7 @@ class Run(Struct):
             # The caller may plan from the state.
             self.unreachable = str(problem) if problem.is_unreachable else ""
             return [build_error("refresh-failed", str(problem))]
+        self.settings_identities = check.observed
         # settings alone do not identify a system.
         if connects:
             self.identities = check
@@ -364,7 +367,7 @@ class Run(Struct):
         basis = replace(plan.basis, allows_older_export=options.allows_older_export)
         plan = replace(plan, inventories=(*plan.inventories, *captured), basis=basis)
         if self.identities is None:
-            return plan
+            return replace(plan, providers=self.settings_identities)
         from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
 
         observed = self.identities.observed

@@ -4,7 +4,7 @@ re-planning gives the same plan, and nothing prevents it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import nexusform
+from nexusform.applying.provider_calls import get_provider_name
 from nexusform.configuration.loader import MAX_FILE_BYTES, list_automatic_variable_files
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -69,13 +70,36 @@ def check_saved_plan(
     diagnostics += _check_variable_files(
         run.project.context, saved.plan, replan=requirements.replan
     )
+    known_systems = {*run.stored.state.providers, *saved.plan.providers}
     diagnostics += run.check_identities(saved.plan.providers)
+    diagnostics += _check_systems_known(run, saved.plan, known_systems)
     if has_errors(diagnostics):
         return CheckedPlan(plan=None, diagnostics=tuple(diagnostics))
     verdict = _compare_plan(
         run, saved, replan=requirements.replan, is_verified=requirements.is_verified
     )
     return replace(verdict, diagnostics=(*diagnostics, *verdict.diagnostics))
+
+
+def _check_systems_known(run: Run, plan: Plan, known_systems: Collection[str]) -> list[Diagnostic]:
+    """Return an error for each provider with steps if its system may be another than planned.
+
+    `known_systems` are the providers whose system the state or the plan records. A first plan with
+    -refresh=false records none.
+    """
+    if run.identities is None:
+        return []
+    involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
+    return [
+        build_error(
+            "saved-plan-system-unknown",
+            f'The plan changes objects of provider "{name}", but does not record for which system: '
+            "it was made without a connection, and the state has no objects there. No changes were "
+            "made. Plan again with a connection (without -refresh=false).",
+        )
+        for name in sorted(involved_providers & run.identities.observed.keys())
+        if name not in known_systems
+    ]
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:

@@ -340,3 +340,28 @@ def test_several_hubs_are_an_error(
         bool(readers),
     ), said
     assert all(f"{reader} reaches http://" in said for reader in readers), said
+
+
+@pytest.mark.parametrize("changes_hub", [False, True])
+def test_first_plan_without_a_connection_is_not_applied(
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    changes_hub: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("main.nf.hcl").write_text(_WITHOUT_HUB.format(timeout="30m", content="1"))
+    assert run_command("plan", "-refresh=false", "-out=x.nfplan")[0] == 0
+    if changes_hub:
+        use_hub(other_hub, tmp_path, monkeypatch)
+    code, said = run_command("apply", "x.nfplan")
+    assert (code, 'provider "fleet", but does not record for which system' in said) == (1, True)
+    assert (list_writes(hub), list_writes(other_hub)) == ([], [])
+    # A plan with a connection, and one of a state with objects on the hub, are applied.
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("apply", "x.nfplan")[0] == 0
+    Path("main.nf.hcl").write_text(_WITHOUT_HUB.format(timeout="30m", content="2"))
+    assert run_command("plan", "-refresh=false", "-out=x.nfplan")[0] == 0
+    code, said = run_command("apply", "x.nfplan")
+    assert code == 0, said
