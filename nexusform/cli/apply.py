@@ -180,8 +180,10 @@ def _check_verification_flags(arguments: ApplyArguments, verification: PlanVerif
             continue
         flag = name.replace("_", "-")
         has_plan = arguments.planfile is not None or (arguments.resume and name != "verify")
-        if arguments.discard or not has_plan:
-            raise click.UsageError(f"-{flag} needs a plan file and excludes -discard.")
+        if arguments.discard:
+            raise click.UsageError(f"-{flag} and -discard cannot be combined.")
+        if not has_plan:
+            raise click.UsageError(f"-{flag} needs a plan file.")
     if verification.revocation_files and not verification.key_files:
         raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
     for text in arguments.verify if arguments.resume else ():

@@ -81,7 +81,7 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
         )
     sources = select_instances(state, [source])
     if not sources:
-        detail = f"The state holds no {source}. `nexusform state list` shows what it holds."
+        detail = f"The state has no object at {source}. `nexusform state list` lists all."
         raise _build_error("nothing-to-move", detail)
     pairs = tuple((address, _compute_moved_address(address, source, target)) for address in sources)
     if source.type and source.key is None and target.key is not None and sources[0].key is not None:

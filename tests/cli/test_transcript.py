@@ -1,7 +1,7 @@
 """Test of the outputs of commands about states, workspaces, outputs and modules.
 
-`transcript.txt` has command lines, each with its output. With NEXUSFORM_REWRITE_GOLDEN the outputs
-are written again.
+`transcript.txt` has command lines, each with its output. Other programs prepare files. With
+NEXUSFORM_REWRITE_GOLDEN the outputs are written again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ import pytest
 from nexusform.cli.main import run_command_line
 
 TRANSCRIPT = Path(__file__).with_name("transcript.txt")
-PROMPT = "$ nexusform "
+PROMPT = "$ "
+COMMAND = "nexusform "
 CONFIGURATION = """
 resource "nexus_site" "lab" {}
 resource "nexus_rack" "r" {
@@ -40,12 +42,19 @@ def test_each_command_prints_the_reviewed_text(
     Path("main.nf.hcl").write_text(CONFIGURATION)
     printed = ""
     for line in reviewed.splitlines():
-        if line.startswith(PROMPT):
-            code = run_command_line(shlex.split(line.removeprefix(PROMPT)))
+        words = line.removeprefix(PROMPT)
+        if words == line:
+            continue
+        if words.startswith(COMMAND):
+            code = run_command_line(shlex.split(words.removeprefix(COMMAND)))
             captured = capsys.readouterr()
             result = f"exit code {code}\n" if code else ""
             output = re.sub(r"after \d+s", "after 0s", captured.out + captured.err)
+            output = re.sub(r"20\d\d-\d\d-\d\dT[\d:]{8}Z", "2026-01-31T12:00:00Z", output)
             printed += f"{line}\n{output}{result}\n"
+        else:
+            subprocess.run(words, shell=True, check=True)
+            printed += f"{line}\n\n"
     if "NEXUSFORM_REWRITE_GOLDEN" in os.environ:
         TRANSCRIPT.write_text(printed, encoding="utf-8")
     assert printed == reviewed

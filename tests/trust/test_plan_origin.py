@@ -567,7 +567,7 @@ def test_resumed_apply_checks_its_directory(run: Run, monkeypatch: pytest.Monkey
         (("-resume", VERIFY), "-verify needs a plan file"),
         (("-resume", "-verify=replan", "p.plan"), "the plan has started"),
         (("-resume", REVOCATIONS), "-revocations needs -verify=key:FILE"),
-        (("-discard", "-max-age=1d"), "-max-age needs a plan file and excludes -discard."),
+        (("-discard", "-max-age=1d"), "-max-age and -discard cannot be combined."),
     ],
 )
 def test_flags_of_a_plan_file_need_one(run: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -238,7 +238,10 @@ def test_invalid_verification_key_is_reported(capsys: pytest.CaptureFixture[str]
         (["plan", "-sign=team.key", "-confine=false"], "Add -out=FILE"),
         (["apply", "-verify=key:team.pub"], "needs a plan file"),
         (["apply", "-verify=key:team.pub", "-resume"], "needs a plan file"),
-        (["apply", "-verify=key:team.pub", "-discard", "p"], "excludes -discard"),
+        (
+            ["apply", "-verify=key:team.pub", "-discard", "p"],
+            "-verify and -discard cannot be combined",
+        ),
         (["apply", "-verify=key:", "p"], "invalid value"),
         (["apply", "-verify=team.pub", "p"], "invalid value"),
     ],

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,7 @@ from nexusform.schemas.block_schema import (
     get_order_attribute,
 )
 from nexusform.state import state_codec
-from nexusform.state.objects import InstanceState, ObjectState
+from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values.typed_value import format_number
 from nexusform.workflow.opening.backend_choice import record_backend_choice
 from nexusform.workflow.opening.command_context import load_project_configuration
@@ -354,7 +354,27 @@ def _check_owners(
             problems.append(
                 build_warning("import-of-known-id", detail, target.span, block="import")
             )
-    return problems
+    return [*problems, *_check_creation_number(target, found_object, request.state)]
+
+
+def _check_creation_number(
+    target: ImportTarget, found_object: ObjectState, state: State
+) -> Iterator[Diagnostic]:
+    """Yield an error if another object in state has the creation number of the object.
+
+    Another state numbered the object: two states share a simulated site.
+    """
+    number = found_object.creation
+    identity = _build_identity(target.address, found_object)
+    for address, instance in state.instances.items():
+        for _, item in instance.all_objects:
+            if number and item.creation == number and _build_identity(address, item) != identity:
+                detail = (
+                    f'The provider "{found_object.provider}" gives the creation number {number} '
+                    f"for {target.address}, but {address} has this number. Another state created "
+                    "the object. Use a site of its own for each state."
+                )
+                yield _build_import_error("import-failed", detail, target)
 
 
 def _is_same_system(
