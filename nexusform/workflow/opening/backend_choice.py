@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -491,10 +490,10 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     path.chmod(PRIVATE)
 
 
-def record_backend_choice(settings: Settings, context: CommandContext) -> None:
+def record_backend_choice(settings: Settings, context: CommandContext) -> list[Diagnostic]:
     """Save the choice of a first apply without `init`.
 
-    Later commands then notice another backend.
+    Later commands then notice another backend. Return a warning if it cannot be saved.
     """
     is_named_by_flags = context.backend_config or context.state_path
     if (
@@ -502,12 +501,22 @@ def record_backend_choice(settings: Settings, context: CommandContext) -> None:
         or not context.is_data_directory_trusted
         or load_backend_choice(context) is not None
     ):
-        return
+        return []
     choice, _ = read_configured_choice(settings, NO_FLAGS, context)
-    if choice not in (None, DEFAULT_CHOICE):
-        # Without a record, a changed backend is not noticed, as before this apply.
-        with suppress(OSError):
-            save_backend_choice(choice, context.data_directory)
+    if choice in (None, DEFAULT_CHOICE):
+        return []
+    try:
+        save_backend_choice(choice, context.data_directory)
+    except OSError as problem:
+        return [
+            build_warning(
+                "backend-record-failed",
+                f"{context.data_directory} cannot be written: {problem.strerror}. Later commands "
+                "will not notice a change of the `backend` block. Make it writable, or set "
+                "NF_DATA_DIR, then run `nexusform init`.",
+            )
+        ]
+    return []
 
 
 def _check_backend_kind(

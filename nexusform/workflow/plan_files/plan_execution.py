@@ -534,7 +534,7 @@ def _save_state(
         # For `apply -resume`.
         remaining = None if complete else recorder.get_unfinished_apply()
         run.project.backend.write_merged_state(document, recorder.encode_kept_records(remaining))
-        record_backend_choice(run.project.configuration.settings, run.project.context)
+        return record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:
         if not recorder.has_written:
             # No step starts before its intent is written, so no object changed and no file is
@@ -542,7 +542,6 @@ def _save_state(
             detail = f"{problem} No objects were changed; the plan can still be applied."
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
-    return []
 
 
 def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:

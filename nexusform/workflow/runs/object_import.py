@@ -747,7 +747,7 @@ def import_object(
     )
     try:
         project.backend.write_merged_state(state_codec.encode_state(new_state), preserved_lines)
-        record_backend_choice(project.configuration.settings, project.context)
+        problems += record_backend_choice(project.configuration.settings, project.context)
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return problems

@@ -195,3 +195,17 @@ def test_import_without_init_records_its_backend(nf: Callable[..., Told]) -> Non
         code,
         "The backend of this configuration changed since the last init or apply" in said,
     ) == (1, True), said
+
+
+def test_unwritable_record_of_the_backend_is_a_warning(
+    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure("local", path="elsewhere.nfstate")
+    Path("file").touch()
+    monkeypatch.setenv("NF_DATA_DIR", "file")
+    code, said = nf("apply", "-auto-approve")
+    assert code == 0
+    assert "Apply complete!" in said
+    assert "Later commands will not notice a change of the `backend` block" in said
+    monkeypatch.delenv("NF_DATA_DIR")
+    assert "cannot be written" not in nf("apply", "-auto-approve")[1]
