@@ -117,27 +117,32 @@ VM = {
         },
     ),
 }
-WHAT_IF = {"changes": [{"resourceId": VM["id"], "changeType": "Create", "after": VM}]}
+WHAT_IF = {
+    "status": "Succeeded",
+    "changes": [{"resourceId": VM["id"], "changeType": "Create", "after": VM}],
+}
 NEW_POOL = {"mode": "User", "count": 1, "vmSkuName": "NC_P10_56_v1"}
 CLUSTER_ID = f"{GROUP}/kubernetesClusters/c"
 POOL_WHAT_IF = {
+    "status": "Succeeded",
     "changes": [
         {
             "resourceId": f"{CLUSTER_ID}/agentPools/np2",
             "changeType": "Create",
             "after": {"location": "east", "properties": NEW_POOL},
         }
-    ]
+    ],
 }
 CHANGE_WHAT_IF = {
     "properties": {
+        "status": "Succeeded",
         "changes": [
             {
                 "resourceId": CLUSTER_ID,
                 "changeType": "Modify",
                 "after": {"properties": {"kubernetesVersion": "v1.30.1"}},
             }
-        ]
+        ],
     }
 }
 TEMPLATE = {

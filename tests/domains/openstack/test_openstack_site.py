@@ -168,7 +168,7 @@ def test_settings_without_prediction_are_rejected(
         (
             "compute_nodes",
             '[{"hypervisor_hostname": "compute01"}]',
-            "compute_nodes.json, compute01: 'numa_topology'",
+            "compute_nodes.json, compute01: numa_topology: it has no 'numa_topology'",
         ),
         (
             "hypervisor-0",

@@ -154,12 +154,15 @@ def _read_changes(
         if not isinstance(document.get(name), kind | None):
             value = describe_type(document[name])
             reader.report(name, SHAPE, f"expected {expected}, not {value}.")
-    status = get_text(document, "provisioningState" if reader.is_stack else "status")
-    if status.lower() not in {"", "succeeded"}:
-        detail = f'the status of this what-if is "{status}", not "Succeeded". Run {command}.'
-        return (), [Problem(("status",), _NOT_A_WHAT_IF, detail, file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
+    status_field = "provisioningState" if reader.is_stack else "status"
+    status = get_text(document, status_field)
+    if status.lower() != "succeeded":
+        # Without a status, the list may be of a what-if that failed, or a part of one.
+        state = f'is "{status}", not "Succeeded"' if status else f"is missing ({status_field})"
+        detail = f"the status of this what-if {state}. Run {command}."
+        return (), [Problem((status_field,), _NOT_A_WHAT_IF, detail, file=file)]
     reader.collect_resource_changes(list_name, document[list_name])
     reader.collect_resource_changes(
         "potentialChanges", get_list(document, "potentialChanges"), is_potential=True

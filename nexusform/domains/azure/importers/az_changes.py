@@ -162,6 +162,19 @@ def apply_changes(
     return changed_site.build_result()
 
 
+def _normalize_region(region: object) -> str:
+    """Return the name of an Azure region (`East US`: `eastus`), "" for another value."""
+    return region.replace(" ", "").casefold() if isinstance(region, str) else ""
+
+
+def _list_regions(items: AzResources) -> list[str]:
+    """Return the Azure regions of the resources of a site, each once."""
+    kinds = ("racks", "bare_metal_machines", CLUSTERS, VMS)
+    resources = chain.from_iterable(items.list_resources(kind) for kind in kinds)
+    regions = [_normalize_region(item.read_value("location")) for item in resources]
+    return list(filter(None, dict.fromkeys(regions)))
+
+
 def _list_extended_locations(items: AzResources) -> list[str]:
     """Return the extended locations of a site, each once.
 
@@ -197,6 +210,7 @@ class _ChangedSite:
         # Before all changes.
         self.listed_bodies = {kind: dict(bodies) for kind, bodies in self.bodies.items()}
         self.locations = _list_extended_locations(items)
+        self.regions = _list_regions(items)
         # names of known VM SKUs: of the catalogue and of the site.
         self.skus = set(CATALOGUES[NEWEST].vm_skus)
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
@@ -366,6 +380,8 @@ class _ChangedSite:
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if location and self.locations and location not in self.locations:
             # It is elsewhere.
+            return
+        if not location and self._is_in_other_region(change.body):
             return
         detail = f'the inventory has no "{title}", an existing object: its capacity may be in use.'
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
@@ -541,17 +557,30 @@ class _ChangedSite:
         self.addresses[key] = change.address
         return ArmItem(change.origin, body, self.findings)
 
+    def _is_in_other_region(self, body: Mapping[str, Any]) -> bool:
+        """Return whether a body has another Azure region than all resources of the inventory."""
+        region = _normalize_region(body.get("location"))
+        return bool(region and self.regions) and region not in self.regions
+
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
         """Set the location in the body of a new object.
 
-        A location of the inventory stays. A missing one becomes the one of the only site. Otherwise
-        the body has no location; report this if the inventory has locations.
+        A location of the inventory stays. A missing one becomes the one of the only site, unless
+        the object is in another region. Otherwise the body has no location; report this if the
+        inventory has locations.
         """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             # It is known.
             return
         body.pop("extendedLocation", None)
+        if not location and self._is_in_other_region(body):
+            detail = (
+                f'its location is "{body["location"]}". The inventory is of '
+                f"{format_list(self.regions)}."
+            )
+            self._report(change, "unknown-extended-location", detail, ("location",))
+            return
         if not self.locations:
             # No resource of the inventory has one.
             return

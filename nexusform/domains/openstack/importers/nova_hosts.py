@@ -4,7 +4,7 @@ NUMA cells, PCI devices, supported instances and failed builds are of the table 
 Nova.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -42,7 +42,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     Resource,
     build_host,
 )
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.wrong_values import describe_wrong_value
 
 
 def add_hosts(reading: OpenstackReading, tables: Tables) -> None:
@@ -161,31 +161,51 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
 def _parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details of a host from its row (objects of Nova in JSON).
 
-    Raises KeyError, TypeError, ValueError.
+    Raises ValueError with the column of a wrong value.
     """
-    topology = unwrap_versioned_object(parse_json_column(row["numa_topology"]))
-    stored_pools = unwrap_versioned_object(parse_json_column(row["pci_stats"])) or []
-    # Of a PciDevicePoolList, or a plain list.
-    pools = get_mapping(stored_pools).get("objects", stored_pools)
-    return {
-        "has_details": True,
-        "numa_cells": [parse_host_cell(unwrap_versioned_object(cell)) for cell in topology["cells"]]
-        if topology
-        else [],
-        # Nova uses pools with few properties first.
-        "device_pools": sorted(
-            map(_parse_device_pool, pools), key=lambda pool: len(pool["properties"])
-        ),
-        # architecture, hypervisor type and VM mode.
-        "supported_instances": [
-            [str(part).lower() for part in instance]
-            for instance in parse_json_column(row["supported_instances"]) or ()
-        ],
-        # A statistic that is absent in Nova is 0; a table without the column has none of them.
-        "failed_builds": read_count(parse_statistics(row), "failed_builds")
-        if "stats" in row
-        else None,
-    }
+    details: dict[str, Any] = {"has_details": True}
+    for name, (column, parse) in _PARSERS.items():
+        try:
+            details[name] = parse(parse_json_column(row[column]))
+        except KeyError as problem:
+            raise ValueError(f"{column}: it has no {problem}") from None
+        except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
+            raise ValueError(f"{column}: {describe_wrong_value(problem)}") from None
+    # A statistic that is absent in Nova is 0; a table without the column has none of them.
+    builds = read_count(parse_statistics(row), "failed_builds") if "stats" in row else None
+    return {**details, "failed_builds": builds}
+
+
+def _parse_cells(stored_topology: Any) -> list[dict[str, Any]]:
+    """Convert a NUMA topology; a host without one has None."""
+    if stored_topology is None:
+        return []
+    topology = unwrap_versioned_object(stored_topology)
+    return [parse_host_cell(unwrap_versioned_object(cell)) for cell in topology["cells"]]
+
+
+def _parse_device_pools(stored_list: Any) -> list[dict[str, Any]]:
+    """Convert a PciDevicePoolList, or a plain list."""
+    stored_pools = unwrap_versioned_object(stored_list)
+    if isinstance(stored_pools, Mapping):
+        stored_pools = stored_pools["objects"]
+    pools = map(_parse_device_pool, () if stored_pools is None else stored_pools)
+    # Nova uses pools with few properties first.
+    return sorted(pools, key=lambda pool: len(pool["properties"]))
+
+
+def _parse_supported_instances(stored_instances: Any) -> list[list[str]]:
+    """Return the architecture, hypervisor type and VM mode of each supported instance."""
+    instances = msgspec.convert(stored_instances or [], list[list[str | None]])
+    return [[str(part).lower() for part in instance] for instance in instances]
+
+
+# Column of a detail of a host, and its parser.
+_PARSERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "numa_cells": ("numa_topology", _parse_cells),
+    "device_pools": ("pci_stats", _parse_device_pools),
+    "supported_instances": ("supported_instances", _parse_supported_instances),
+}
 
 
 def _parse_device_pool(pool: Any) -> dict[str, Any]:

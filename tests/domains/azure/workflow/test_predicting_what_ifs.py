@@ -185,6 +185,8 @@ def test_pool_changed_since_the_what_if_is_reported(
         ),
         ((COMING[1],), {"status": "Failed"}, 'the status of this what-if is "Failed"'),
         ((), {"status": "Running"}, 'the status of this what-if is "Running"'),
+        ((COMING[1],), {"status": None}, "the status of this what-if is missing (status)"),
+        ((COMING[1],), {"status": ""}, "the status of this what-if is missing (status)"),
         ((), {"status": None, "properties": {"status": "Canceled"}}, 'is "Canceled"'),
         ((), {"changes": None}, 'it has no list "changes"'),
     ],

@@ -415,6 +415,21 @@ def test_deferred_changes_are_not_called_absent(capsys: pytest.CaptureFixture[st
     assert "no running workload affected by the predicted changes; 1 resource not predicted" in text
 
 
+@pytest.mark.parametrize(("region", "is_here"), [("UK South", True), ("westus", False)])
+@pytest.mark.parametrize("is_in_body", [True, False])
+def test_object_without_extended_location_in_another_region_is_reported(
+    region: str, capsys: pytest.CaptureFixture[str], *, is_in_body: bool, is_here: bool
+) -> None:
+    """It is on another site, although the inventory has only one."""
+    made = build_cluster("a")
+    values = made["change"]["after"]
+    (values["body"] if is_in_body else values)["location"] = region
+    write_plan(made)
+    code, _, said = run_predict(capsys)
+    assert code == (0 if is_here else 1), said
+    assert (f'its location is "{region}". The inventory is of uksouth.' in said) is not is_here
+
+
 def test_location_with_same_name_is_reported_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     made = build_cluster("a")
     group = (

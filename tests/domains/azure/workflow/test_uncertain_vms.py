@@ -317,7 +317,8 @@ def test_predict_counts_missing_vms_for_their_site(
         "storageProfile": {"osDisk": {"diskSizeGB": 50}},
     }
     arm_id = f"{GROUP}/virtualMachines/new"
-    document = {"changes": [{"resourceId": arm_id, "changeType": "Create"}]}
+    changes = [{"resourceId": arm_id, "changeType": "Create"}]
+    document: dict[str, Any] = {"status": "Succeeded", "changes": changes}
     document["changes"][0]["after"] = {"id": arm_id, "name": "new", "properties": body}
     Path("what-if.json").write_text(json.dumps(document))
     code, out = run(
