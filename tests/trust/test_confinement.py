@@ -423,7 +423,7 @@ def test_link_in_work_tree_leads_no_command_outside(
         (outside / file).write_text(CANARY)
     (work_tree / "folder").symlink_to(outside)
     (work_tree / "inside").mkdir()
-    (work_tree / "w.json").write_text('{"changes": []}')
+    (work_tree / "w.json").write_text('{"status": "Succeeded", "changes": []}')
     for link in ("link", "link.nf.hcl", "link.nftest.hcl", "inside/racks.json"):
         (work_tree / link).symlink_to(outside / "secret")
     (work_tree / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
