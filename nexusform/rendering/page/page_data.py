@@ -59,7 +59,7 @@ FIELDS: Final = {
 _CERTAINTY_NUMBERS: Final = {
     CertaintyLevel.COUNT: 1,
     CertaintyLevel.LIKELY: 2,
-    CertaintyLevel.UNLIKELY: 3,
+    CertaintyLevel.UNCERTAIN: 3,
 }
 _MARK_NUMBERS: Final = {
     ChangeMark.KEPT: 0,

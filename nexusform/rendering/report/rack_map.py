@@ -46,16 +46,16 @@ MAY_BE_REMOVED: Final = "may be removed (Azure picks the VMs of the pool)"
 
 
 class CertaintyLevel(StrEnum):
-    """Certainty of the planned location of a VM over the samples.
+    """Certainty of the number of VMs on the rack of a VM over the samples, not of its machine.
 
-    COUNT: its rack gets that many VMs of its pool in every sample. LIKELY: in at least half of
-    them. UNLIKELY: in fewer. UNKNOWN: no samples, or the plan does not place the VM.
+    COUNT: the rack gets that many VMs of its pool in every sample. LIKELY: in at least half of
+    them. UNCERTAIN: in fewer. UNKNOWN: no samples, or the plan does not place the VM.
     """
 
     UNKNOWN = ""
     COUNT = "count"
     LIKELY = "likely"
-    UNLIKELY = "lot"
+    UNCERTAIN = "uncertain"
 
 
 _LIKELY_SHARE: Final = 0.5
@@ -349,7 +349,7 @@ def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]
     return (
         CertaintyLevel.LIKELY
         if vm.row.certainty.rack_count >= _LIKELY_SHARE
-        else CertaintyLevel.UNLIKELY
+        else CertaintyLevel.UNCERTAIN
     )
 
 

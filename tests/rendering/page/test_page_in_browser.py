@@ -513,7 +513,9 @@ def test_long_list_of_vms_is_shortened_on_screen(browser: Browser, pages: dict[s
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#vm-list li") == 215
     first = browser.text(".printed-vms section")
-    assert first.startswith("cluster-a / control-plane, NC_G12_56_v1, placed (new), tie-break\n")
+    assert first.startswith(
+        "cluster-a / control-plane, NC_G12_56_v1, placed (new), rack count uncertain\n"
+    )
     browser.run("dispatchEvent(new Event('afterprint'))")
     assert browser.count("#vm-list tbody tr") == 15
 

@@ -6,7 +6,7 @@ let plan = null;
 const MARKS = ["kept", "placed", "moved", "removed", "choice"];
 const SIGNS = ["", "+", "~", "\u2212", "?"];
 // Certainty of a position: 0 if not computed, or not part of this plan.
-const STEPS = ["", "rack count exact", "likely", "tie-break"];
+const STEPS = ["", "rack count exact", "rack count likely", "rack count uncertain"];
 const CHUNK = 100;
 // Functions called before printing, to show lists in full; each returns a function that restores them.
 const printers = [];
