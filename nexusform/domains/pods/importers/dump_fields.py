@@ -22,7 +22,7 @@ from nexusform.domains.pods.importers.kubernetes_schemas import (
     list_kind_names,
     list_unread_parts,
 )
-from nexusform.json_data.plain_data import Path, get_mapping
+from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_value_at_path
 
 _ON_NODE: Final = "the containers, on the node of their pod"
 _CONTAINER: Final = build_field_list(
@@ -78,6 +78,39 @@ _SERVER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "condition": dict.fromkeys(("type", "status", "reason", "message", "lastHeartbeatTime"), "s"),
     "image": {"names": "[s", "sizeBytes": "i"},
 }
+# Parts that an API server, a kubelet or a controller always writes, by kind. A dump without one was
+# changed or cut: the part was not read. Sources: Kubernetes 1.37, required fields, defaults and
+# fields without omitempty in staging/src/k8s.io/api, and pkg/kubelet/kubelet_node_status.go.
+_SPEC: Final = ("spec",)
+_WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
+    "Node": (
+        ("metadata", "labels"),
+        _SPEC,
+        *[("status", "allocatable", name) for name in ("cpu", "memory", "pods")],
+    ),
+    "Pod": (("metadata", "namespace"), ("spec", "containers"), ("status", "phase")),
+    "Namespace": (("metadata", "labels", "kubernetes.io/metadata.name"),),
+    "PersistentVolumeClaim": (("spec", "accessModes"),),
+    "PersistentVolume": (("spec", "capacity"), ("spec", "accessModes")),
+    "PodDisruptionBudget": (_SPEC,),
+    "LimitRange": (("spec", "limits"),),
+    "StorageClass": (("provisioner",),),
+    "PriorityClass": (("value",),),
+    "RuntimeClass": (("handler",),),
+    "VolumeAttachment": (("spec", "nodeName"), ("spec", "source")),
+    "CSIStorageCapacity": (("storageClassName",),),
+    **dict.fromkeys(
+        (
+            *("ResourceQuota", "Service", "CSINode", "HorizontalPodAutoscaler"),
+            *("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"),
+        ),
+        (_SPEC,),
+    ),
+    **dict.fromkeys(
+        ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"), (("spec", "template"),)
+    ),
+}
+_ALWAYS_WRITTEN: Final = "every cluster writes it, but the file lacks it"
 
 
 @cache
@@ -142,12 +175,13 @@ def _list_unread_parts(
     yield from list_unread_parts(body, cluster_version, _get_list)
     yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
     yield from list_wrong_server_values(body, "status", f"{type_name}Status")
-    if body["kind"] == "Node":
-        amounts = get_mapping(body, "status", "allocatable")
-        for name in ("cpu", "memory", "pods"):
-            if amounts.get(name) in (None, ""):
-                field = f"status.allocatable.{name}"
-                yield UnreadPart(("status",), field, reason="the node does not report it")
+    for path in _WRITTEN_PARTS.get(body["kind"], ()):
+        # An empty spec is possible: of a node without taints and provider.
+        empty_values: tuple[object, ...] = (None, "", []) if path == _SPEC else (None, "", [], {})
+        if get_value_at_path(body, *path) in empty_values:
+            parents = (path[:end] for end in range(len(path) - 1, 0, -1))
+            parent = next((item for item in parents if get_mapping(body, *item)), ())
+            yield UnreadPart(parent, format_path(path), reason=_ALWAYS_WRITTEN)
 
 
 @cache

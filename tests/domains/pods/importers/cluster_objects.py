@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+
+def build_namespace(name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a Namespace with the label that every API server sets."""
+    all_labels = {"kubernetes.io/metadata.name": name, **(labels or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": all_labels},
+    }
+
+
 # A dump with Namespaces, and without the one of the system: its pods are not missing.
-DEFAULT_NAMESPACE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "default"},
-}
+DEFAULT_NAMESPACE: dict[str, Any] = build_namespace("default")
 
 
 def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:

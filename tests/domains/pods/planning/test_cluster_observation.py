@@ -15,7 +15,12 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.state.objects import EMPTY, State
-from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
+from tests.domains.pods.importers.cluster_objects import (
+    DEFAULT_NAMESPACE,
+    build_node,
+    build_pod,
+    print_objects,
+)
 from tests.domains.pods.planning.test_pods import (
     WEB_AND_DB_APART,
     build_deployment,
@@ -245,7 +250,7 @@ def test_members_with_given_figures_get_nodes() -> None:
 def add_standard_objects(*objects: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """Return these objects with those of every cluster."""
     always = (
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
+        DEFAULT_NAMESPACE,
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",

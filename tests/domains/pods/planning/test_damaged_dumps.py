@@ -14,7 +14,12 @@ import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.plan_request import ValueOverride
-from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
+from tests.domains.pods.importers.cluster_objects import (
+    build_namespace,
+    build_node,
+    build_pod,
+    print_objects,
+)
 from tests.domains.pods.planning.test_cluster_observation import OF_A
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.kill_points import select_cases
@@ -35,7 +40,7 @@ def build_dump(seed: int) -> Dump:
     """
     draw = random.Random(seed)
     dump: Dump = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
+        build_namespace("default"),
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
@@ -49,10 +54,7 @@ def build_dump(seed: int) -> Dump:
             {"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}
         ]
         dump.append(body)
-    dump += [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}},
-        *build_system_pods(),
-    ]
+    dump += [build_namespace("kube-system"), *build_system_pods()]
     for index in range(draw.randint(2, 6)):
         labels = {"app": "old"}
         dump.append(

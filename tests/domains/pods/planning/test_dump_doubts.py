@@ -647,3 +647,46 @@ def test_nodes_of_another_cluster_are_not_certain() -> None:
     assert list_certainties(result) == {"web-0": (False, "nodes that match no VM")}
     (warning,) = [item for item in result.plan.diagnostics if item.id == "node-without-vm"]
     assert "may show another cluster" in warning.detail
+
+
+def build_complete_objects() -> tuple[dict[str, Any], ...]:
+    return add_standard_objects(*BIG, build_pod("other", "a-np-0"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Node", ("metadata", "labels")),
+        ("Node", ("spec",)),
+        ("Pod", ("spec",)),
+        ("Pod", ("spec", "containers")),
+        ("Pod", ("status",)),
+        ("Pod", ("metadata", "namespace")),
+        ("Namespace", ("metadata", "labels")),
+        ("PriorityClass", ("value",)),
+    ],
+)
+@pytest.mark.parametrize("value", [None, "absent"])
+def test_part_that_every_cluster_writes_was_not_read_if_absent(
+    kind: str, path: tuple[str, ...], value: str | None
+) -> None:
+    objects = json.loads(json.dumps(build_complete_objects()))
+    body = next(item for item in reversed(objects) if item["kind"] == kind)
+    *parents, name = path
+    for step in parents:
+        body = body[step]
+    if value is None:
+        body[name] = None
+    else:
+        del body[name]
+    result = require_success(plan_observed(ONE, *objects))
+    assert list_certainties(result) == {"web-0": (False, "fields that were not read")}
+
+
+def test_node_without_taints_and_provider_was_read() -> None:
+    """kubectl writes its empty spec."""
+    node = {**build_node("a-np-1", "16"), "spec": {}}
+    objects = add_standard_objects(build_node("a-np-0"), node)
+    assert list_certainties(require_success(plan_observed(ONE, *objects))) == {
+        "web-0": (True, None)
+    }

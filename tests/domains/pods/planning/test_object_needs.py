@@ -16,7 +16,12 @@ from nexusform.kubernetes.dump_script import CLUSTER_KINDS, build_dump_script
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.plans.plan import Feasibility
-from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
+from tests.domains.pods.importers.cluster_objects import (
+    build_namespace,
+    build_node,
+    build_pod,
+    print_objects,
+)
 from tests.planning.harness import plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -55,8 +60,8 @@ def build_object(kind: str, name: str, version: str = "v1", **more: Any) -> Body
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
-def build_namespace(**labels: str) -> Body:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WEB, "labels": labels}}
+def build_web_namespace(**labels: str) -> Body:
+    return build_namespace(WEB, labels)
 
 
 def build_deployment(
@@ -79,7 +84,7 @@ def list_basic_objects() -> list[Body]:
     system["metadata"]["namespace"] = "kube-system"
     names = ("kube-system", "default")
     return [
-        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names),
+        *map(build_namespace, names),
         build_object("PriorityClass", "system-node-critical", "scheduling.k8s.io/v1", value=1),
         system,
     ]
@@ -107,7 +112,7 @@ def plan_placement(
     ]
     reading = parse_kubectl_files([("k0.json", print_objects(*objects))])
     reading.unread_kinds = list(unread)
-    bodies = [namespace or build_namespace(), *planned, deployment]
+    bodies = [namespace or build_web_namespace(), *planned, deployment]
     text = "\n---\n".join(map(json.dumps, bodies))
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     configuration = CONFIGURATION.replace("TEXT", text) + more
@@ -310,7 +315,8 @@ def test_controller_creates_the_claim_of_a_data_volume(is_planned: bool) -> None
     deployment = build_deployment(**build_volume("persistentVolumeClaim", claimName="disk"))
     definition = build_definition("cdi.kubevirt.io", "DataVolume")
     data_volume = build_object("DataVolume", "disk", "cdi.kubevirt.io/v1beta1")
-    claim = build_object("PersistentVolumeClaim", "disk", spec={"volumeName": "v"})
+    claim_spec = {"volumeName": "v", "accessModes": ["ReadWriteOnce"]}
+    claim = build_object("PersistentVolumeClaim", "disk", spec=claim_spec)
     title = "PersistentVolumeClaim web/disk"
 
     def decide(body: Body, *more: Body, **options: Any) -> tuple[str, str]:
@@ -498,16 +504,16 @@ def test_aggregated_kinds_have_no_definition(version: str, kind: str) -> None:
     ],
 )
 def test_pod_security_level_of_the_namespace(level: str, container: Body, result: str) -> None:
-    namespace = build_namespace(**{"pod-security.kubernetes.io/enforce": level})
+    namespace = build_web_namespace(**{"pod-security.kubernetes.io/enforce": level})
     answer = assess(build_deployment(container=container), namespace=namespace)
     assert (answer[0], answer[3]) == (result, "PodSecurity" if result == "rejected" else "")
 
 
 def test_label_that_others_set_on_the_cluster_counts() -> None:
-    observed = build_namespace(**{"pod-security.kubernetes.io/enforce": "baseline"})
+    observed = build_web_namespace(**{"pod-security.kubernetes.io/enforce": "baseline"})
     deployment = build_deployment(hostNetwork=True)
     assert assess(deployment, cluster=(observed,))[0] == "rejected"
-    own = build_namespace(**{"pod-security.kubernetes.io/enforce": "privileged"})
+    own = build_web_namespace(**{"pod-security.kubernetes.io/enforce": "privileged"})
     assert assess(deployment, cluster=(observed,), namespace=own) == RUNS
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.domains.pods.importers.cluster_objects import build_node, build_pod
+from tests.domains.pods.importers.cluster_objects import DEFAULT_NAMESPACE, build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import (
     build_deployment,
@@ -31,7 +31,7 @@ MEMBER = (
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 HOST = "kubernetes.io/hostname"
 REST = (
-    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
+    DEFAULT_NAMESPACE,
     {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",

@@ -124,10 +124,11 @@ def test_image_size_comes_from_unknown_node(other_size: int, doubt: str, alterna
     for node, size in zip(nodes, (900, other_size), strict=False):
         node["status"]["images"] = [{"names": ["app:1"], "sizeBytes": size << 20}]
     change = build_workload("Deployment", "web", build_pod_spec("app:1", 1500), replicas=1)
+    running = {"status": {"phase": "Running"}}
     outcomes = {
         outcome.name: outcome
         for _, outcome in predict_story(
-            [DEFAULT_NAMESPACE, *nodes, build_pod("old", "old", "n1")], [change]
+            [DEFAULT_NAMESPACE, *nodes, {**build_pod("old", "old", "n1"), **running}], [change]
         )
     }
     outcome = outcomes["web-0"]

@@ -17,6 +17,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.pod_phase import PlannedPod
 from nexusform.domains.pods.scheduling import pod_explanation
 from nexusform.planning.conclusion.plan_result import PlanResult
+from tests.domains.pods.importers.cluster_objects import build_namespace
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import build_manifest
 from tests.planning.harness import require_success
@@ -55,7 +56,7 @@ def build_priority_classes() -> list[dict[str, Any]]:
 def plan_case(case: dict[str, Any]) -> PlanResult:
     """Plan the pod on the recorded cluster."""
     spaces = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        build_namespace(name, labels)
         for name, labels in (("ns1", {"team": "x"}), ("ns2", {"team": "y"}))
     ]
     stands = [{"kind": "Node", "apiVersion": "v1", **node} for node in case["nodes"]]
