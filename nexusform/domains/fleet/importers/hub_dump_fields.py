@@ -23,6 +23,7 @@ from nexusform.documents.yaml_documents import YamlDocument, describe_kind
 from nexusform.domains.fleet.importers.fleet_export import HUB_CREATED_KINDS
 from nexusform.domains.pods.importers.dump_fields import list_wrong_server_values
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.json_data.plain_data import Path, format_path, get_value_at_path
 
 _COPIES: Final = "copies of the bindings' status, which no controller of KubeFleet decides by"
 _REPORTS: Final = "reports of members, which KubeFleet only copies to the placement's status"
@@ -96,6 +97,22 @@ _FIELDS_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
 WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
     name: reason for reason, names in _FIELDS_WITHOUT_INFLUENCE.items() for name in names.split()
 }
+# Parts that a hub always writes soon after an object is created, by kind. A dump without one was
+# changed or cut, or the hub has not decided yet. Seen in all objects of recorded hubs.
+_DECIDED: Final = (("status", "conditions"),)
+_RECORDED_FOR: Final = (("metadata", "labels"), ("metadata", "annotations"))
+_WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
+    **dict.fromkeys(("ClusterResourcePlacement", "ResourcePlacement"), _DECIDED),
+    **dict.fromkeys(
+        ("ClusterResourceBinding", "ResourceBinding"), (("spec", "clusterDecision"), *_DECIDED)
+    ),
+    **dict.fromkeys(
+        ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot"), (*_RECORDED_FOR, *_DECIDED)
+    ),
+    **dict.fromkeys(("ClusterResourceSnapshot", "ResourceSnapshot"), _RECORDED_FOR),
+    "MemberCluster": (("metadata", "labels"),),
+}
+_ALWAYS_WRITTEN: Final = "every hub writes it, but the dump lacks it"
 
 
 @cache
@@ -145,6 +162,17 @@ def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[UnreadFact]:
         for part in (
             *schema.list_unread_parts(manifest.body, type_name),
             *list_wrong_server_values(manifest.body, "metadata", "meta_v1.ObjectMeta"),
+            *_list_missing_parts(manifest),
         ):
             line = document.find_position(*part.path).line
             yield build_unread_fact(manifest.body, part, manifest.file, line)
+
+
+def _list_missing_parts(manifest: Manifest) -> Iterator[UnreadPart]:
+    """List the parts that an object lacks, although the hub writes them."""
+    # A binding has no conditions before its rollout.
+    is_waiting = get_value_at_path(manifest.body, "spec", "state") == "Scheduled"
+    for path in _WRITTEN_PARTS.get(manifest.kind, ()):
+        is_expected = path not in _DECIDED or not is_waiting
+        if is_expected and not get_value_at_path(manifest.body, *path):
+            yield UnreadPart(path[:1], format_path(path), reason=_ALWAYS_WRITTEN)

@@ -317,7 +317,41 @@ def build_healthy_hub() -> list[dict[str, Any]]:
     heartbeat = {"type": "MemberAgent", "lastReceivedHeartbeat": "2026-01-01T10:00:00Z"}
     for item in items[:4]:
         item["status"] = {"agentStatus": [{**heartbeat, "conditions": conditions}]}
+    rolled_out = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+    for item in items[4:]:
+        if item["kind"] == "ClusterResourceBinding":
+            done = [{"type": kind, "status": "True"} for kind in rolled_out]
+            item["status"] = {"conditions": done}
+        elif item["kind"] == "ClusterSchedulingPolicySnapshot":
+            item["status"] = {"conditions": [{"type": "Scheduled", "status": "True"}]}
+        elif item["kind"] == "ClusterResourceSnapshot":
+            item["metadata"]["annotations"] = {f"{FLEET}/number-of-resource-snapshots": "1"}
     return items
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("ClusterResourcePlacement", "status"),
+        ("ClusterResourceBinding", "status"),
+        ("ClusterSchedulingPolicySnapshot", "status"),
+        ("ClusterSchedulingPolicySnapshot", "metadata.annotations"),
+        ("ClusterResourceSnapshot", "metadata.annotations"),
+        ("MemberCluster", "metadata.labels"),
+    ],
+)
+def test_part_that_every_hub_writes_was_not_read_if_absent(
+    kind: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = build_healthy_hub()
+    for item in items:
+        if item["kind"] == kind:
+            *parents, name = part.split(".")
+            body = item[parents[0]] if parents else item
+            del body[name]
+    write_hub(items)
+    _, out = run_command(capsys, "plan")
+    assert f"{kind}" in out.partition("Not read:")[2].partition("Guard rails")[0]
 
 
 @pytest.mark.parametrize(
@@ -673,7 +707,7 @@ def test_missing_kind_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def add_heartbeats(age: timedelta | None) -> None:
     """Write the hub with the newest heartbeat this long ago, and an older one; None: without."""
-    items = build_hub("west1", "east1")
+    items = build_healthy_hub()
     for number, item in enumerate(items[:4]):
         agent = {"type": "MemberAgent"}
         if age is not None:
