@@ -33,6 +33,9 @@ ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
 
 
+_ENVIRONMENT: Final = "environment variable "
+
+
 class VariableValueSource(Struct, frozen=True):
     """Origin of a value, and its span if any.
 
@@ -47,6 +50,11 @@ class VariableValueSource(Struct, frozen=True):
         """True if nothing set the variable."""
         return self.text == DEFAULT
 
+    @property
+    def is_environment(self) -> bool:
+        """Whether an environment variable set the variable."""
+        return self.text.startswith(_ENVIRONMENT)
+
 
 class Assignment(Struct, frozen=True):
     """One assignment: text from the command line or the environment, or an expression of a file."""
@@ -60,9 +68,7 @@ def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignme
     """Return the assignments of the NF_VAR_ variables, sorted by name."""
     return [
         Assignment(
-            key.removeprefix(ENVIRONMENT_PREFIX),
-            text,
-            VariableValueSource(f"environment variable {key}"),
+            key.removeprefix(ENVIRONMENT_PREFIX), text, VariableValueSource(f"{_ENVIRONMENT}{key}")
         )
         for key, text in sorted(environment.items())
         if key.startswith(ENVIRONMENT_PREFIX)

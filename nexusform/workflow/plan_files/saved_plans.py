@@ -6,7 +6,7 @@ The plan file of a failed run replaces an older plan, so apply cannot use the ol
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
@@ -17,15 +17,17 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
+from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
     build_error,
+    build_warning,
     has_errors,
     select_errors,
 )
 from nexusform.diagnostics.levels import MISSING_VALUE
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
@@ -231,6 +233,7 @@ def open_saved_plan(
     backend_context = context
     if backend is None:
         backend_context = _choose_backend_context(context, plan_context, saved)
+        problems += _check_environment_variables(context, configuration, saved.plan)
         backend, new_problems = open_backend(backend_context, configuration)
         problems += new_problems
     # The user chose this state. The name of a remote one is no path.
@@ -389,20 +392,48 @@ def check_variables_unchanged(
     """
     variables, problems = read_project_variables(context, configuration, only_options=only_options)
     errors = [error for error in select_errors(problems) if error.id != MISSING_VALUE]
+    for name, origin in _list_changed_variables(variables, plan):
+        errors.append(
+            build_error(
+                "saved-plan-variables-mismatch",
+                f'The variable "{name}" has another value ({origin.text}) than in the saved plan. '
+                "A saved plan is applied as reviewed. Remove the variable, or plan again.",
+            )
+        )
+    return errors
+
+
+def _list_changed_variables(
+    variables: Mapping[str, tuple[Value, VariableValueSource]], plan: Plan
+) -> Iterator[tuple[str, VariableValueSource]]:
+    """Yield name and origin of each variable that is set to another value than in the plan."""
     for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)
         if origin.is_default or planned is None:
             continue
         if value.is_wholly_known and convert_to_plain(value)[0] != planned.value:
-            errors.append(
-                build_error(
-                    "saved-plan-variables-mismatch",
-                    f'The variable "{name}" has another value ({origin.text}) than in the saved '
-                    "plan. A "
-                    "saved plan is applied as reviewed. Remove the variable, or plan again.",
-                )
-            )
-    return errors
+            yield name, origin
+
+
+def _check_environment_variables(
+    context: CommandContext, configuration: Configuration, plan: Plan
+) -> list[Diagnostic]:
+    """Return a warning about variables that the environment sets to other values than the plan."""
+    variables, _ = read_project_variables(context, configuration)
+    origins = [
+        origin.text
+        for _, origin in _list_changed_variables(variables, plan)
+        if origin.is_environment
+    ]
+    if not origins:
+        return []
+    return [
+        build_warning(
+            "plan-variables-differ",
+            f"Other values than in the plan: {format_first_items(origins, _MAX_NAMES)}. The plan "
+            "is applied with its own values. To use the new ones, plan again.",
+        )
+    ]
 
 
 def read_ephemeral_variables(

@@ -387,3 +387,21 @@ def test_failed_plan_with_syntax_error_is_shown_after_correction(
     capsys.readouterr()
     run_command_line(["show", "p.nfplan"])
     assert "main.nf.hcl" in capsys.readouterr().out
+
+
+def test_another_value_of_the_environment_is_a_warning(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_VAR_workers", "3")
+    assert nf("plan", "-out=p")[0] == 0
+    monkeypatch.setenv("NF_VAR_workers", "1")
+    code, told = nf("apply", "p")
+    assert code == 0, told
+    assert "Other values than in the plan: environment variable NF_VAR_workers." in told
+    assert nf("state", "show", "nexus_kubernetes_cluster.a")[1].count("a-workers-2")
+    # The same value, and no value.
+    assert nf("plan", "-var=workers=1", "-out=p")[0] == 0
+    assert "NF_VAR_workers" not in nf("apply", "p")[1]
+    assert nf("plan", "-var=workers=2", "-out=p")[0] == 0
+    monkeypatch.delenv("NF_VAR_workers")
+    assert "NF_VAR_workers" not in nf("apply", "p")[1]
