@@ -18,6 +18,7 @@ from nexusform.cli.main import run_command_line
 from tests.domains.azure.providers.arm_server import ArmServer, Site, add_hardware
 from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner
 from tests.kill_points import tries_all
+from tests.prepared_situations import prepare_situation
 
 RUNS = 6 if tries_all() else 4
 CELLS_PER_MACHINE = 4  # of NC_P22_112_v1
@@ -132,9 +133,12 @@ def import_hardware(nexusform: CommandRunner, server: ArmServer) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK)
     server.site = Site()
     add_hardware(server.site)
-    assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, (
-        nexusform.said
-    )
+
+    def import_site() -> None:
+        words = ("import", "-from=azure", "-generate-config-out=site.nf.hcl")
+        assert nexusform(*words) == 0, nexusform.said
+
+    prepare_situation("hardware", server, import_site)
 
 
 @pytest.fixture
