@@ -16,5 +16,5 @@ PUBLIC = {
     ),
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",
-    "clock": "read_clock",
+    "clock": "is_clock_fixed read_clock",
 }

@@ -13,7 +13,16 @@ def read_clock(environment: Mapping[str, str] = os.environ) -> str:
 
     SOURCE_DATE_EPOCH overrides it, up to the year 9999.
     """
+    epoch = _read_fixed_time(environment)
+    return format_time(datetime.now(UTC) if epoch is None else datetime.fromtimestamp(epoch, UTC))
+
+
+def is_clock_fixed(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether SOURCE_DATE_EPOCH sets the current time, so that no age is known."""
+    return _read_fixed_time(environment) is not None
+
+
+def _read_fixed_time(environment: Mapping[str, str]) -> int | None:
     epoch = parse_integer(environment.get("SOURCE_DATE_EPOCH"))
     # The year 10000.
-    is_valid = epoch is not None and epoch < 253_402_300_800
-    return format_time(datetime.fromtimestamp(epoch or 0, UTC) if is_valid else datetime.now(UTC))
+    return epoch if epoch is not None and epoch < 253_402_300_800 else None

@@ -233,7 +233,15 @@ def test_old_plan_is_rejected(
 def test_plan_within_its_age_is_applied(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save_signed_plan(run)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME + 6 * DAY))
-    assert run("apply", VERIFY, path)[0] == 0
+    code, text = run("apply", VERIFY, path)
+    assert code == 0
+    assert "SOURCE_DATE_EPOCH sets the current time, so the real age" in text
+
+
+def test_age_by_the_real_time_has_no_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    code, text = run("apply", VERIFY, save_signed_plan(run))
+    assert (code, "the real age" in text) == (0, False)
 
 
 def test_revoked_plan_is_rejected(run: Run) -> None:

@@ -497,8 +497,9 @@ def export_plan(context: CommandContext, path: str, format_name: str) -> ExportR
     age_problems = check_plan_age(
         saved.plan.timestamp, saved.plan.basis.max_age, PlanRequirements(), context.environment
     )
-    if age_problems:
-        return ExportResult(diagnostics=(*problems, *age_problems))
+    problems += age_problems
+    if has_errors(age_problems):
+        return ExportResult(diagnostics=tuple(problems))
     limits = list_broken_limits(saved.plan)
     if limits:
         detail = f"The plan exceeds {format_list(limits)}, so it cannot be applied or exported."

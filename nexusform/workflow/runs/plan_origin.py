@@ -7,12 +7,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_duration, format_list
 from nexusform.documents.times import CLOCK_TOLERANCE, parse_time
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import PlanOrigin
-from nexusform.providers.clock import read_clock
+from nexusform.providers.clock import is_clock_fixed, read_clock
 from nexusform.workflow.opening.git_work_tree import (
     LOCAL,
     NONE,
@@ -144,7 +144,8 @@ def check_plan_age(
 ) -> list[Diagnostic]:
     """Return an error for a plan that is older than its maximum age, or from the future.
 
-    `timestamp` is its time, `limit` the maximum age saved with it, in seconds.
+    Return a warning if the age is unknown, because SOURCE_DATE_EPOCH sets the time. `timestamp` is
+    the time of the plan, `limit` the maximum age saved with it, in seconds.
     """
     shorter_limit = requirements.max_age
     if shorter_limit is not None:
@@ -167,6 +168,13 @@ def check_plan_age(
             f"The plan was made at {timestamp}, {age} ago. Its maximum age is "
             f"{format_duration(limit)}."
         )
+    elif is_clock_fixed(environment):
+        detail = (
+            "SOURCE_DATE_EPOCH sets the current time, so the real age of the plan is unknown. "
+            f"It is not checked against the maximum age of {format_duration(limit)}. To check "
+            "it, unset SOURCE_DATE_EPOCH."
+        )
+        return [build_warning("plan-age-unknown", detail)]
     else:
         return []
     detail = f"{reason} No changes were made. Plan again and review the new plan."
