@@ -219,12 +219,17 @@ def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResource
 
 
 def _find_missing_status(items: AzResources) -> Iterator[LocatedFact]:
-    """Yield a fact if the Nexus cluster of a site with machines has no status.
+    """Yield the facts about existing resources without a status.
 
-    A runtime upgrade may then be in progress. That of a planned site has none.
+    A runtime upgrade of a Nexus cluster may be in progress then; that of a planned site has no
+    status. A VM on a machine may be off, or leave it; a requested one has no machine.
     """
     if items.list_resources("bare_metal_machines"):
         yield from find_missing_fields("clusters", items.list_resources("clusters"))
+    vms = items.list_resources("virtual_machines")
+    yield from find_missing_fields(
+        "virtual_machines", [vm for vm in vms if vm.read_value("bareMetalMachineId")]
+    )
 
 
 def _find_missing_disk_sizes(items: AzResources) -> Iterator[LocatedFact]:

@@ -344,7 +344,10 @@ OTHER_VALUES: Final[Mapping[str, str]] = {
     "powerState": "it may start on another machine",
 }
 # Fields of existing resources on which a decision rests, by kind of document.
-NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {"clusters": ("detailedStatus",)}
+NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "clusters": ("detailedStatus",),
+    "virtual_machines": ("provisioningState", "detailedStatus", "powerState"),
+}
 # API versions before those of the SDK, with bodies or change logs in public.
 EARLIER_VERSIONS: Final = (
     "2022-12-12-preview 2023-05-01-preview 2023-07-01 2023-10-01-preview 2024-06-01-preview "

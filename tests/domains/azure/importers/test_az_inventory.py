@@ -83,6 +83,9 @@ def build_vm(
         "id": f"{GROUP}/virtualMachines/{name}",
         "name": name,
         "cpuCores": cores,
+        "provisioningState": "Succeeded",
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": memory,
         "bareMetalMachineId": f"{GROUP}/bareMetalMachines/{on}" if on else None,
         "storageProfile": {"osDisk": {"createOption": "Ephemeral", "diskSizeGB": 100}},
@@ -305,6 +308,15 @@ class TestWorkloads:
         subject = "OS disk of the VM v"
         expected = {(subject, "diskSizeGB", "placement"), (subject, "diskSizeGB", "capacity")}
         assert facts == (expected if is_unread else set())
+
+    @pytest.mark.parametrize("field", ["provisioningState", "detailedStatus", "powerState"])
+    @pytest.mark.parametrize("value", [None, ""])
+    def test_vm_on_a_machine_without_a_state_is_unread(self, field: str, value: Any) -> None:
+        """It may be off or leave its machine. A requested VM has no machine, and no state."""
+        vms = [build_vm("v", "m1", **{field: value}), build_vm("new", None, **{field: value})]
+        inventory, _ = read_documents(virtual_machines=vms)
+        facts = {(fact.subject, fact.field, fact.may_change.value) for fact in inventory.unread}
+        assert facts == {("VM v", field, "placement")}
 
     @pytest.mark.parametrize(("sku", "disk"), [("NC_P46_224_v9", 300), ("NC_Z9", 0)])
     def test_disk_of_a_node_of_an_unknown_sku(self, sku: str, disk: int) -> None:

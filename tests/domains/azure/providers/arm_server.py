@@ -289,6 +289,7 @@ class Site:
             )
             self.adjust_nodes(owner)
         elif "/virtualmachines/" in key:
+            properties["powerState"] = "On"
             machine = self.place(operation.path.rsplit("/", 1)[1], 0)
             self.resources[key]["properties"]["bareMetalMachineId"] = build_machine_id(machine)
             self.resources[key]["properties"]["clusterId"] = NEXUS

@@ -66,6 +66,8 @@ def create_vm(site: Site) -> None:
         "clusterId": NEXUS,
         "provisioningState": "Succeeded",
         "cpuCores": 8,
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": 16,
         "storageProfile": {"osDisk": {"diskSizeGB": 64}},
         "bareMetalMachineId": build_machine_id("m4"),

@@ -136,6 +136,9 @@ def add_machine_with_vm(bodies: Bodies) -> None:
     vm = {
         "clusterId": f"{GROUP}/clusters/lon1",
         "cpuCores": 4,
+        "provisioningState": "Succeeded",
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": 8,
         "storageProfile": {"osDisk": {"diskSizeGB": 50}},
         "bareMetalMachineId": f"{GROUP}/bareMetalMachines/r4m9",

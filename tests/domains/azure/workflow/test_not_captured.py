@@ -46,6 +46,9 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = json.loads(Path("export/bare_metal_machines.json").read_text())["value"][0]
     vm = {
         "cpuCores": 2,
+        "provisioningState": "Succeeded",
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": 8,
         "storageProfile": {"osDisk": {"diskSizeGB": 50}},
         "bareMetalMachineId": machine["id"],

@@ -202,6 +202,9 @@ def add_cluster(**properties: Any) -> Callable[[Bodies], None]:
 def add_vm_without_machine(bodies: Bodies) -> None:
     vm = {
         "cpuCores": 4,
+        "provisioningState": "Succeeded",
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": 16,
         "clusterId": f"{GROUP}/clusters/lon1",
         "storageProfile": {"osDisk": {"diskSizeGB": 50}},
@@ -239,6 +242,9 @@ def test_vm_without_the_size_of_its_disk_makes_capacity_uncertain(
 ) -> None:
     properties = {
         "cpuCores": 4,
+        "provisioningState": "Succeeded",
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": 16,
         "bareMetalMachineId": f"{GROUP}/bareMetalMachines/r1m2",
         "clusterId": f"{GROUP}/clusters/lon1",
@@ -313,6 +319,9 @@ def test_predict_counts_missing_vms_for_their_site(
     body = {
         "clusterId": f"{GROUP}/clusters/lon1",
         "cpuCores": 4,
+        "provisioningState": "Succeeded",
+        "detailedStatus": "Running",
+        "powerState": "On",
         "memorySizeGB": 16,
         "storageProfile": {"osDisk": {"diskSizeGB": 50}},
     }
