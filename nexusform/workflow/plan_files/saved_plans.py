@@ -235,7 +235,7 @@ def open_saved_plan(
         backend_context = _choose_backend_context(context, plan_context, saved)
         problems += _check_environment_variables(context, configuration, saved.plan)
         backend, new_problems = open_backend(backend_context, configuration)
-        problems += new_problems
+        problems += _explain_changed_backend(new_problems, context, saved)
     # The user chose this state. The name of a remote one is no path.
     if backend is not None and backend_context is context:
         declare_path(backend.describe())
@@ -245,6 +245,25 @@ def open_saved_plan(
     answers = saved.plan.basis.answers
     project = create_project(plan_context, configuration, variables, sources, backend, answers)
     return OpenResult(project, tuple(problems), sources)
+
+
+def _explain_changed_backend(
+    problems: Sequence[Diagnostic], context: CommandContext, saved: SavedPlan
+) -> list[Diagnostic]:
+    """Return the problems of opening the backend of a plan.
+
+    If the directory has another configuration, a changed backend is that of the plan: `init` is no
+    way out.
+    """
+    current_configuration, _ = load_project_configuration(context)
+    if current_configuration.file_texts == dict(saved.configuration_files):
+        return list(problems)
+    place_error = build_error(
+        "saved-plan-place-mismatch",
+        "The plan is for another backend than this directory has used since the last init or "
+        "apply. No changes were made. Plan again and review the new plan.",
+    )
+    return [place_error if problem.id == "backend-changed" else problem for problem in problems]
 
 
 def _choose_backend_context(

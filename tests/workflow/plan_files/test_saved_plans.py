@@ -405,3 +405,16 @@ def test_another_value_of_the_environment_is_a_warning(
     assert nf("plan", "-var=workers=2", "-out=p")[0] == 0
     monkeypatch.delenv("NF_VAR_workers")
     assert "NF_VAR_workers" not in nf("apply", "p")[1]
+
+
+def test_plan_of_an_earlier_backend_is_rejected_without_its_path(nf: Shell) -> None:
+    block = 'nexusform {\n  backend "local" {\n    path = "NAME.nfstate"\n  }\n}\n'
+    Path("backend.nf.hcl").write_text(block.replace("NAME", "first"))
+    assert nf("apply", "-auto-approve")[0] == 0
+    assert nf("plan", "-var=workers=1", "-out=p")[0] == 0
+    Path("backend.nf.hcl").write_text(block.replace("NAME", "second"))
+    assert nf("init", "-migrate-state")[0] == 0
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "Saved plan place mismatch The plan is for another backend than this directory" in told
+    assert "init -reconfigure" not in told
