@@ -182,6 +182,8 @@ _ALL: Final = (
                 (
                     "site-not-captured",
                     "state-not-refreshed",
+                    # A VM on a machine that the export lacks: it may lack others, too.
+                    "unknown-machine",
                     "vms-not-captured",
                     # part of another tool's plan without a prediction.
                     "resource-not-predicted",

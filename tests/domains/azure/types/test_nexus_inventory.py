@@ -289,3 +289,43 @@ def test_export_entry_must_be_a_regular_file(
     make("export/virtual_machines.json")
     assert run_command_line(words) == 1
     assert 'export/virtual_machines.json" is not a regular file.' in capsys.readouterr().err
+
+
+PLAN = """
+data "nexus_inventory" "i" { directory = "export" }
+resource "nexus_site" "s" { name = "s" }
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  name          = "rack1"
+  machine_count = length(data.nexus_inventory.i.machines)
+}
+resource "nexus_kubernetes_cluster" "k" {
+  site_id = nexus_site.s.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("machine", ["", "another"])
+def test_vm_on_a_machine_that_the_export_lacks_makes_capacity_uncertain(
+    machine: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The list of machines may lack more than this one."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXAMPLE, "export")
+    Path("main.nf.hcl").write_text(PLAN)
+    path = Path("export/virtual_machines.json")
+    document = json.loads(path.read_text())
+    if machine:
+        vm = document["value"][0]["properties"]
+        vm["bareMetalMachineId"] = f"/x/bareMetalMachines/{machine}"
+    path.write_text(json.dumps(document))
+    assert run_command_line(["plan"]) == 0
+    capacity = capsys.readouterr().out.partition("Capacity:")[2]
+    assert ("at most" in capacity.splitlines()[0]) is bool(machine)
