@@ -54,6 +54,8 @@ LISTS: Final[Mapping[str, FieldList]] = {
         {Influence.ORDER: "evictionResponders"},
     ),
     "core_v1.Container": _CONTAINER,
+    # A ratio of limits and requests is not checked.
+    "core_v1.LimitRangeItem": build_field_list("type max min default defaultRequest", {}),
     "core_v1.NodeSpec": build_field_list(
         "providerID taints unschedulable",
         {"addresses of pods": "podCIDR podCIDRs", "deprecated": "externalID configSource"},
@@ -175,7 +177,11 @@ def _list_unread_parts(
     yield from list_unread_parts(body, cluster_version, _get_list)
     yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
     yield from list_wrong_server_values(body, "status", f"{type_name}Status")
-    for path in _WRITTEN_PARTS.get(body["kind"], ()):
+    kind = body["kind"]
+    # The quota controller writes an amount for each limit. Without one, no pod is admitted.
+    limits = get_mapping(body, "spec", "hard") if kind == "ResourceQuota" else {}
+    used_amounts = [("status", "used", name) for name in limits]
+    for path in (*_WRITTEN_PARTS.get(kind, ()), *used_amounts):
         # An empty spec is possible: of a node without taints and provider.
         empty_values: tuple[object, ...] = (None, "", []) if path == _SPEC else (None, "", [], {})
         if get_value_at_path(body, *path) in empty_values:

@@ -156,6 +156,16 @@ _KEPT_CLAIM_ANNOTATIONS: Final = (
     "pv.kubernetes.io/bind-completed",
     "volume.kubernetes.io/selected-node",
 )
+# Annotations of a Namespace that admission plugins may apply to its pods: PodNodeSelector,
+# PodTolerationRestriction, and the one of OpenShift. Whether they run is in no object.
+RESTRICTING_ANNOTATIONS: Final = frozenset(
+    {
+        "scheduler.alpha.kubernetes.io/node-selector",
+        "scheduler.alpha.kubernetes.io/defaultTolerations",
+        "scheduler.alpha.kubernetes.io/tolerationsWhitelist",
+        "openshift.io/node-selector",
+    }
+)
 # Kinds whose fields are read.
 _CHECKED_KINDS: Final = frozenset({"Node", "Pod", *KEPT_FIELDS, *LIVE_KINDS})
 # Every cluster has objects of these kinds: files without any come from a shorter command.
@@ -529,6 +539,11 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
             owner.get("kind") == "Pod" for owner in list_mappings(full_metadata, "ownerReferences")
         ):
             metadata |= {"ownerReferences": [{"kind": "Pod"}]}
+    if kind == NAMESPACE:
+        annotations = select_present_fields(
+            get_mapping(full_metadata, "annotations"), sorted(RESTRICTING_ANNOTATIONS)
+        )
+        metadata |= {"annotations": annotations} if annotations else {}
     status = select_present_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
     content = select_present_fields(body, KEPT_FIELDS[kind])

@@ -15,7 +15,11 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
-from nexusform.domains.pods.importers.kubectl_snapshot import SYSTEM_NAMESPACE, KubectlSnapshot
+from nexusform.domains.pods.importers.kubectl_snapshot import (
+    RESTRICTING_ANNOTATIONS,
+    SYSTEM_NAMESPACE,
+    KubectlSnapshot,
+)
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, select_manifests
 from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
@@ -42,6 +46,7 @@ WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
 _CHOSEN_NODES: Final = "the nodes that Azure removes"
+_NAMESPACES: Final = "node selectors and tolerations of namespaces"
 _ROLLOUT_STEPS: Final = "the steps of a rollout beside terminating pods"
 _HOOK_KINDS: Final = (
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy"),
@@ -288,7 +293,7 @@ def find_pods_in_doubt(
 
     The first of these applies: adopted pods, an autoscaler, a rollout beside terminating pods,
     nodes that the platform chooses to remove (`has_chosen_removals`), a gap in the snapshot, a
-    webhook. `manifests` are the objects on the cluster, planned ones
+    plugin or webhook of the admission. `manifests` are the objects on the cluster, planned ones
     included; `now` is the time of planning (ISO 8601).
     """
     outcomes = list(outcomes)
@@ -297,9 +302,9 @@ def find_pods_in_doubt(
     observed_hooks = _list_admission_hooks(observed.objects)
     new_hooks = [item for item in all_hooks if item not in observed_hooks]
     scalers = {_get_scaled_workload(item): item.kind for item in manifests if item.kind in _TARGETS}
-    namespace_labels = {
-        item.name: item.labels for item in select_manifests(manifests, "", "Namespace")
-    }
+    namespaces = select_manifests(manifests, "", "Namespace")
+    namespace_labels = {item.name: item.labels for item in namespaces}
+    restrictions = dict(_list_restrictions(namespaces))
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
     controller_doubts = {
         key: _find_controller_doubt(workload, observed_counts[key], scalers.get(key, ""))
@@ -326,14 +331,11 @@ def find_pods_in_doubt(
         # If existing pods show the changes of the installed webhooks, only webhooks of this plan
         # are unknown.
         unknown_hooks = new_hooks if workload.is_admission_known else all_hooks
-        # Existing pods of a rewritten workload differ from its manifest, as if changed by a
-        # webhook.
-        spec = outcome.spec
-        kind = workload.kind
-        is_changed = workload.is_rewritten or _can_be_changed(
-            unknown_hooks, spec, kind, namespace_labels
+        namespace = outcome.spec.namespace
+        restriction = "" if workload.is_admission_known else restrictions.get(namespace, "")
+        return restriction or _find_webhook_doubt(
+            workload, outcome.spec, unknown_hooks, namespace_labels
         )
-        return WEBHOOKS if is_changed else ""
 
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
@@ -341,6 +343,32 @@ def find_pods_in_doubt(
         if assumption:
             doubts.setdefault(outcome.key, PodDoubt(assumption))
     return doubts
+
+
+def _list_restrictions(namespaces: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
+    """Yield the namespaces with annotations that restrict their pods, with the assumption.
+
+    Plugins of the admission apply them, if the API server runs these.
+    """
+    for item in namespaces:
+        if get_mapping(item.body, "metadata", "annotations").keys() & RESTRICTING_ANNOTATIONS:
+            yield item.name, _NAMESPACES
+
+
+def _find_webhook_doubt(
+    workload: Workload,
+    spec: PodSpec,
+    unknown_hooks: Iterable[Manifest],
+    namespace_labels: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Return the assumption that no webhook changes a pod, "" if none may.
+
+    Existing pods of a rewritten workload differ from its manifest, as if changed by a webhook.
+    """
+    is_changed = workload.is_rewritten or _can_be_changed(
+        unknown_hooks, spec, workload.kind, namespace_labels
+    )
+    return WEBHOOKS if is_changed else ""
 
 
 def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncertainty]:

@@ -63,12 +63,19 @@ def build_dump(seed: int) -> Dump:
             )
         )
     quota = {"hard": {"requests.cpu": str(draw.choice((40, 100)))}}
+    requests = [
+        body["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        for body in dump
+        if body["kind"] == "Pod" and body["metadata"]["namespace"] == "default"
+    ]
+    used = {"requests.cpu": str(sum(map(int, requests)))}
     dump.append(
         {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": "q", "namespace": "default"},
             "spec": quota,
+            "status": {**quota, "used": used},
         }
     )
     return dump

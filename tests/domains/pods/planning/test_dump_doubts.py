@@ -16,7 +16,12 @@ from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.scheduling import assumptions
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
-from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
+from tests.domains.pods.importers.cluster_objects import (
+    build_namespace,
+    build_node,
+    build_pod,
+    print_objects,
+)
 from tests.domains.pods.planning.test_cluster_observation import (
     NODES,
     OF_A,
@@ -690,3 +695,65 @@ def test_node_without_taints_and_provider_was_read() -> None:
     assert list_certainties(require_success(plan_observed(ONE, *objects))) == {
         "web-0": (True, None)
     }
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+@pytest.mark.parametrize(
+    "annotation", ["scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector"]
+)
+def test_annotation_of_a_namespace_may_restrict_its_pods(annotation: str, is_planned: bool) -> None:
+    """The plugin that applies it may run or not."""
+    namespace = build_namespace("default")
+    namespace["metadata"]["annotations"] = {annotation: "disk=ssd"}
+    other = build_namespace("other")
+    other["metadata"]["annotations"] = {annotation: "disk=ssd"}
+    objects = [item for item in add_standard_objects(*BIG) if item["kind"] != "Namespace"]
+    if is_planned:
+        text = ONE + build_manifest("space", json.dumps(namespace))
+        result = plan_observed(text, build_namespace("default"), *objects)
+    else:
+        result = plan_observed(ONE, namespace, *objects)
+    assert list_certainties(require_success(result)) == {
+        "web-0": (False, "node selectors and tolerations of namespaces")
+    }
+    result = plan_observed(ONE, build_namespace("default"), other, *objects)
+    assert list_certainties(require_success(result)) == {"web-0": (True, None)}
+
+
+def build_namespaced(kind: str, spec: dict[str, Any], **more: Any) -> dict[str, Any]:
+    metadata = {"name": "limits", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec, **more}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_certain"),
+    [
+        (build_namespaced("ResourceQuota", {"hard": {"pods": "9"}}), False),
+        (build_namespaced("ResourceQuota", {"hard": {"pods": "9"}}, status={"used": {}}), False),
+        (
+            build_namespaced(
+                "ResourceQuota", {"hard": {"pods": "9"}}, status={"used": {"pods": "0"}}
+            ),
+            True,
+        ),
+        (
+            build_namespaced(
+                "LimitRange",
+                {"limits": [{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]},
+            ),
+            False,
+        ),
+        (
+            build_namespaced(
+                "LimitRange", {"limits": [{"type": "Container", "max": {"memory": "99Gi"}}]}
+            ),
+            True,
+        ),
+    ],
+)
+def test_limit_whose_effect_is_unknown_leaves_pods_in_doubt(
+    body: dict[str, Any], is_certain: bool
+) -> None:
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, body)))
+    certainties = list_certainties(result)
+    assert {name: certain for name, (certain, _) in certainties.items()} == {"web-0": is_certain}

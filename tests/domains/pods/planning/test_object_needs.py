@@ -555,7 +555,12 @@ def test_files_of_earlier_versions_list_no_absent_object() -> None:
 
 
 READ_OBJECTS: tuple[Body, ...] = (
-    build_object("ResourceQuota", "q", spec={"hard": {"requests.cpu": "20"}}),
+    build_object(
+        "ResourceQuota",
+        "q",
+        spec={"hard": {"requests.cpu": "20"}},
+        status={"used": {"requests.cpu": "0"}},
+    ),
     build_object("LimitRange", "l", spec={"limits": [{"type": "Container", "min": {"cpu": "1"}}]}),
     build_object("PriorityClass", "hi", "scheduling.k8s.io/v1", value=5),
     build_object("RuntimeClass", "kata", "node.k8s.io/v1", handler="kata"),

@@ -49,6 +49,7 @@ def test_fields_of_pods_and_nodes_are_classified() -> None:
         for field, _ in fields.list_unread(get_type_fields(type_name))
     }
     assert unread == {
+        "core_v1.LimitRangeItem.maxLimitRequestRatio",
         "core_v1.PodSpec.evictionResponders",
         "core_v1.PodSpec.schedulingGroup",
         "core_v1.NodeSpec.podPreemptionPolicy",
