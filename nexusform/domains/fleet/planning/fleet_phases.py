@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.planning.excluded_placements import (
     build_excluded_rows,
     find_lost_rows,
@@ -25,6 +26,7 @@ from nexusform.domains.fleet.planning.left_objects import (
     record_left_objects,
     warn_left_objects,
 )
+from nexusform.domains.fleet.planning.observation_times import OTHER_TIMES, warn_other_times
 from nexusform.domains.fleet.planning.placement_feasibility import (
     list_binding_feasibility,
     suggest_feasibility_fixes,
@@ -79,6 +81,12 @@ def _plan_fleet(
     pods = create_pod_phase(blocks, vms, external)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
+    member_names = group_by(
+        outcome.member_list.positions, lambda name: _find_cluster_id(name, outcome, pods)
+    )
+    other_times = dict(warn_other_times(blocks.request, evaluation, external, member_names))
+    members_in_doubt = {**dict.fromkeys(other_times, OTHER_TIMES), **outcome.members_in_doubt}
+    outcome = replace(outcome, members_in_doubt=members_in_doubt)
     left = _read_left_objects(blocks, outcome, pods)
     if blocks.request.verifies_certainty:
         pods.verify_certainty(
@@ -88,7 +96,13 @@ def _plan_fleet(
             {*left, *_find_departed_clusters(outcome, pods)},
         )
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
-    diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
+    diagnostics = (
+        *external.diagnostics,
+        *other_times.values(),
+        *unknown_findings,
+        *problems,
+        *outcome.diagnostics,
+    )
     return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), left, diagnostics)
 
 
@@ -189,8 +203,16 @@ def _build_fleet_contribution(
 
 def _find_clusters_in_doubt(outcome: FleetOutcome, pods: PodPhase) -> dict[str, str]:
     """Return the assumptions about members in doubt, by cluster id, also outside of the plan."""
-    ids = {**pods.members, **{name: cluster.id for name, cluster in outcome.clusters.items()}}
-    return {ids.get(name, name): doubt for name, doubt in outcome.members_in_doubt.items()}
+    return {
+        _find_cluster_id(name, outcome, pods): doubt
+        for name, doubt in outcome.members_in_doubt.items()
+    }
+
+
+def _find_cluster_id(member: str, outcome: FleetOutcome, pods: PodPhase) -> str:
+    """Return the id of a member's cluster, by default its name."""
+    cluster = outcome.clusters.get(member)
+    return pods.members.get(member, member) if cluster is None else cluster.id
 
 
 def _find_departed_clusters(outcome: FleetOutcome, pods: PodPhase) -> set[str]:

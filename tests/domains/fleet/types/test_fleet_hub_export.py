@@ -12,6 +12,11 @@ import pytest
 import yaml
 
 from nexusform.cli.main import run_command_line
+from tests.domains.pods.importers.cluster_objects import (
+    DEFAULT_NAMESPACE,
+    build_node,
+    print_objects,
+)
 
 GROUP = "placement.kubernetes-fleet.io/v1"
 FLEET = "kubernetes-fleet.io"
@@ -757,3 +762,42 @@ def test_argument_is_the_time_of_a_dump(capsys: pytest.CaptureFixture[str]) -> N
     )
     assert run_command_line(["plan"]) == 0
     assert "Inventory: 5 days old." in capsys.readouterr().out
+
+
+CLUSTER = """
+data "kubernetes_nodes" "east1" {
+  files      = ["cluster.json"]
+  cluster_id = "east1"
+}
+
+resource "fleet_hub_manifest" "pod" {
+  cluster_id = "east1"
+  yaml_body  = <<-EOT
+    apiVersion: v1
+    kind: Pod
+    metadata: {name: new, namespace: default}
+    spec:
+      containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]
+  EOT
+}
+"""
+
+
+@pytest.mark.parametrize(("hours", "is_doubtful"), [(0, False), (3, True)])
+def test_member_read_at_another_time_than_its_hub_is_uncertain(
+    hours: int, is_doubtful: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Placements and pods may have changed in between."""
+    now = datetime.now(UTC)
+    hub_time = (now - timedelta(hours=hours)).isoformat()
+    items = build_healthy_hub()
+    for item in items[:4]:
+        item["status"]["agentStatus"][0]["lastReceivedHeartbeat"] = hub_time
+    write_hub(items)
+    node = build_node("n")
+    node["status"]["conditions"][0]["lastHeartbeatTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    Path("cluster.json").write_bytes(print_objects(DEFAULT_NAMESPACE, node))
+    Path("cluster.nf.hcl").write_text(CLUSTER, "utf-8")
+    code, out = run_command(capsys, "plan")
+    assert code == 0, out
+    assert ("several-times" in out, "dumps of several times" in out) == (is_doubtful, is_doubtful)
