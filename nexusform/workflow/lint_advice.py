@@ -22,7 +22,11 @@ from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
 from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
 from nexusform.placements.unread_ledger import hides_capacity
 from nexusform.planning.conclusion.cluster_findings import ENDING
-from nexusform.planning.conclusion.site_records import RESOURCE_SHORTAGE, add_site_capacity
+from nexusform.planning.conclusion.site_records import (
+    RESOURCE_SHORTAGE,
+    add_site_capacity,
+    list_risk_diagnostics,
+)
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import NOT_READ_IDS, Plan
@@ -66,6 +70,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         sources = get_configuration_sources(saved)
         findings = (
             *_build_listed_findings(saved.plan),
+            *list_risk_diagnostics(saved.plan, everything=True),
             *(
                 finding
                 for finding in saved.plan.diagnostics
@@ -102,6 +107,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     findings = (
         *site_findings,
         *_build_listed_findings(complete_plan),
+        *list_risk_diagnostics(complete_plan, everything=True),
         *plan_findings,
         *lint_plan(result, request, everything=True),
     )

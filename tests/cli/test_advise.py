@@ -59,6 +59,39 @@ def test_existing_and_new_vms_get_the_same_findings(capsys: pytest.CaptureFixtur
     assert "1 finding (zones-pinned: 1)." in text
 
 
+def test_control_planes_that_depend_on_one_rack_are_listed(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The impact of a plan names the avoidable one; advise lists it before and after the apply."""
+    text = MAIN.replace("= 2\n  site_id", "= 3\n  site_id").replace(
+        "    count       = 1\n", '    count              = 3\n    availability_zones = ["r0"]\n'
+    )
+    (lab / "main.nf.hcl").write_text(text)
+    assert "control-plane-on-one-rack" in list_findings(capsys)
+    assert run_command_line(["plan", "-out=p"]) == 0
+    assert "control-plane-on-one-rack" in list_findings(capsys, "-plan=p")
+    assert run_command_line(["advise"]) == 2
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "a has all 3 control-plane VMs on r0; losing that rack breaks etcd quorum." in told
+    assert "After the apply, re-place a node on another rack: -replace=" in told
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert "control-plane-on-one-rack" in list_findings(capsys)
+
+
+def test_control_plane_on_two_racks_needs_another_rack(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = MAIN.replace("    count       = 1\n", "    count       = 3\n")
+    text = text.replace('    availability_zones = ["r0"]\n', "")
+    (lab / "main.nf.hcl").write_text(text)
+    assert list_findings(capsys) == ["too-few-racks-for-quorum"]
+    assert run_command_line(["advise"]) == 2
+    # Only rules of advice can be silenced.
+    assert "Silence" not in capsys.readouterr().out
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert list_findings(capsys) == ["too-few-racks-for-quorum"]
+
+
 def test_advice_about_existing_vms_assumes_no_new_placement(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -387,5 +387,6 @@ def test_output_fits_80_columns(
     Path("main.nf.hcl").write_text(SITE)
     explain = ["explain", "nexus_kubernetes_cluster.web", "web-control-plane-0"]
     for words in (["apply", "-auto-approve"], ["init"], ["advise"], explain):
-        assert run_command_line(words) == 0
+        # Two racks cannot keep a quorum.
+        assert run_command_line(words) == (2 if words == ["advise"] else 0)
         assert max(map(len, capfd.readouterr().out.splitlines())) <= 80

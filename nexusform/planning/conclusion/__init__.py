@@ -10,5 +10,5 @@ PUBLIC = {
     "plan_assembly": "build_unchanged_plan",
     "placement_accounting": "list_placement_kinds collect_names",
     "plan_result": "ExplainedVm PlanResult",
-    "site_records": "add_site_capacity RESOURCE_SHORTAGE",
+    "site_records": "add_site_capacity list_risk_diagnostics RESOURCE_SHORTAGE",
 }

@@ -136,7 +136,8 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
         plan = mark_existing_findings(plan)
     # Shortages come last, because check_shortages marks pre-existing ones itself.
-    diagnostics = (*plan.diagnostics, *check_shortages(plan), *_list_risk_diagnostics(plan))
+    risks = list_risk_diagnostics(plan, everything=False)
+    diagnostics = (*plan.diagnostics, *check_shortages(plan), *risks)
     plan = replace(plan, diagnostics=diagnostics)
     return replace(result, plan=plan)
 
@@ -150,8 +151,12 @@ def _list_configured_machines(sites: Mapping[str, SiteWithVms]) -> frozenset[tup
     )
 
 
-def _list_risk_diagnostics(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning for each risk that the state had before the plan, and advice about sites."""
+def list_risk_diagnostics(plan: Plan, *, everything: bool) -> Iterator[Diagnostic]:
+    """Yield a warning for each risk that the state had before the plan, and advice about sites.
+
+    With `everything`, also for control planes that the plan places on too few racks: the impact of
+    a plan names these.
+    """
     # Without VMs there is none.
     if not any(site.pools for site in plan.sites):
         return
@@ -162,13 +167,14 @@ def _list_risk_diagnostics(plan: Plan) -> Iterator[Diagnostic]:
         is_preexisting = risk.since is RiskCause.STATE
         if not risk.is_avoidable:
             unavoidable_risks.setdefault(is_preexisting, []).append(risk)
-        elif is_preexisting:
+        elif is_preexisting or (everything and risk.is_quorum_on_one_rack):
+            remedy = f"e-place a node on another rack: -replace={risk.address}:NODE."
             yield build_warning(
                 risk.risk,
-                f"{risk.text}. Re-place a node on another rack: -replace={risk.address}:NODE.",
+                f"{risk.text}. {'R' if is_preexisting else 'After the apply, r'}{remedy}",
                 address=risk.address,
                 brief=risk.text,
-                is_preexisting=True,
+                is_preexisting=is_preexisting,
             )
     for is_preexisting, risks in unavoidable_risks.items():
         names = format_list([risk.subject for risk in risks], _MAX_NAMES)

@@ -38,6 +38,8 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 _CONTROL_PLANE: Final = "control-plane"
+# Another placement avoids that the loss of a rack breaks the quorum of etcd.
+_QUORUM_ON_ONE_RACK: Final = "control-plane-on-one-rack"
 _RULE: Final = "nexus_separation_rule"
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 # Changes in batches: most objects are up at any time.
@@ -84,6 +86,11 @@ class RiskFinding(Struct, frozen=True, kw_only=True):
     address: str = ""
     since: RiskCause = RiskCause.PLAN
     is_avoidable: bool = True
+
+    @property
+    def is_quorum_on_one_rack(self) -> bool:
+        """Whether a control plane depends on one rack, and another placement does not."""
+        return self.risk == _QUORUM_ON_ONE_RACK
 
 
 def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
@@ -236,7 +243,7 @@ def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
             name = f"{site.id}/{cluster}" if has_several_sites else cluster
             share = f"all {total}" if on_rack == total else f"{on_rack} of {total}"
             yield RiskFinding(
-                risk="control-plane-on-one-rack" if is_avoidable else "too-few-racks-for-quorum",
+                risk=_QUORUM_ON_ONE_RACK if is_avoidable else "too-few-racks-for-quorum",
                 severity=RiskSeverity.LASTING,
                 subject=name,
                 address=str(address),

@@ -1,8 +1,11 @@
 """Findings of `advise`, as a report or as boxes with a count."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import fill
+from typing import Final
 
+from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import format_count, select_word_form
@@ -10,6 +13,11 @@ from nexusform.rendering.notation.colours import Painter
 from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagnostic
+
+_IGNORE_HINT: Final = (
+    "Silence a rule of advice with `# nexusform:ignore ID` on the line before the block, or in the "
+    "lint block."
+)
 
 
 def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
@@ -31,11 +39,8 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
         for finding in findings
     ]
     verdict = f"{format_count(len(findings), 'finding')}: {counts}."
-    hint = (
-        "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint "
-        "block."
-    )
-    return Report(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
+    facts = (_IGNORE_HINT,) if _has_ignorable_rule(findings) else ()
+    return Report(title, verdict, is_finding=True, facts=facts, sections=(table, *details))
 
 
 def render_advice(
@@ -59,8 +64,10 @@ def render_advice(
     closing = Painter(colour)(
         f"{len(findings):,} {select_word_form(len(findings), 'finding')}", "bold"
     )
-    hint = (
-        "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in\nthe "
-        "lint block."
-    )
-    return f"{boxes}\n{closing} ({counts}).\n{hint}\n"
+    hint = f"{fill(_IGNORE_HINT, DEFAULT_WIDTH)}\n" if _has_ignorable_rule(findings) else ""
+    return f"{boxes}\n{closing} ({counts}).\n{hint}"
+
+
+def _has_ignorable_rule(findings: Iterable[Diagnostic]) -> bool:
+    """Return whether a finding is of a rule of advice, and not one of plans."""
+    return any(finding.id in RULE_IDS for finding in findings)
