@@ -29,7 +29,8 @@ def advise(arguments: AdviseArguments) -> int:
     """List placement risks: pins, creation order, SKUs, shared machines.
 
     Checks all existing and configured objects, and how Azure lists their sites, or a saved plan
-    with -plan. Exit code 0 without advice, 2 with advice, 1 for errors.
+    with -plan. Lists the warnings of a plan, too. Exit code 0 without findings, 2 with some, 1 for
+    errors.
     """
     screen = arguments.view.create_screen()
     advice = find_advice(

@@ -17,16 +17,10 @@ from nexusform.diagnostics.diagnostic import (
     convert_problem,
     has_errors,
 )
-from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
+from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE, Level, get_diagnostic_level
 from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
-from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
 from nexusform.placements.unread_ledger import hides_capacity
-from nexusform.planning.conclusion.cluster_findings import ENDING
-from nexusform.planning.conclusion.site_records import (
-    RESOURCE_SHORTAGE,
-    add_site_capacity,
-    list_risk_diagnostics,
-)
+from nexusform.planning.conclusion.site_records import add_site_capacity, list_risk_diagnostics
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import NOT_READ_IDS, Plan
@@ -40,9 +34,7 @@ from nexusform.workflow.plan_files.saved_plans import get_configuration_sources,
 from nexusform.workflow.runs.run import build_base_request
 from nexusform.workflow.runs.state_refresh import Refreshed, refresh_objects
 
-# Platform failures and failed changes, found by plans and listed by advise.
-_HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
-_PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
+_LISTED_LEVELS: Final = frozenset({Level.ADVICE, Level.WARNING})
 
 
 class LintAdvice(Struct, frozen=True):
@@ -68,17 +60,8 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         if saved is None:
             return LintAdvice(diagnostics=tuple(problems))
         sources = get_configuration_sources(saved)
-        findings = (
-            *_build_listed_findings(saved.plan),
-            *list_risk_diagnostics(saved.plan, everything=True),
-            *(
-                finding
-                for finding in saved.plan.diagnostics
-                if finding.id in RULE_IDS or _is_plan_finding(finding.id)
-            ),
-        )
         return LintAdvice(
-            findings,
+            tuple(_list_plan_findings(saved.plan)),
             _select_diagnostics_if_errors(saved.plan.diagnostics),
             sources,
             f"plan {plan_path}",
@@ -101,14 +84,9 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         )
     # With warnings about sites.
     complete_plan = add_site_capacity(result, opened.project.registries).plan
-    plan_findings = (
-        problem for problem in complete_plan.diagnostics if _is_plan_finding(problem.id)
-    )
     findings = (
         *site_findings,
-        *_build_listed_findings(complete_plan),
-        *list_risk_diagnostics(complete_plan, everything=True),
-        *plan_findings,
+        *_list_plan_findings(complete_plan),
         *lint_plan(result, request, everything=True),
     )
     origin = (
@@ -126,9 +104,17 @@ def _is_about_missing_data(finding_id: str) -> bool:
     )
 
 
-def _is_plan_finding(finding_id: str) -> bool:
-    """Return whether advise lists a finding of a plan."""
-    return finding_id in _PLAN_FINDING_IDS or _is_about_missing_data(finding_id)
+def _list_plan_findings(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield how platforms list the sites of a plan, its risks, warnings and missing data."""
+    yield from _build_listed_findings(plan)
+    risks = list(list_risk_diagnostics(plan, everything=True))
+    yield from risks
+    risk_ids = {risk.id for risk in risks}
+    for diagnostic in plan.diagnostics:
+        level = get_diagnostic_level(diagnostic)
+        is_listed = level in _LISTED_LEVELS or hides_capacity(diagnostic.id)
+        if is_listed and diagnostic.id not in risk_ids:
+            yield diagnostic
 
 
 def _refresh_sites(

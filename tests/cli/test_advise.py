@@ -78,6 +78,31 @@ def test_control_planes_that_depend_on_one_rack_are_listed(
     assert "control-plane-on-one-rack" in list_findings(capsys)
 
 
+def test_warnings_of_a_plan_are_findings(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A first screen shows some warnings only; advise lists those of unchanged objects, too."""
+    member = """
+resource "fleet_member_cluster" "a" {
+  name                  = "a"
+  kubernetes_cluster_id = nexus_kubernetes_cluster.a.id
+}
+
+resource "fleet_hub_manifest" "m" {
+  cluster_id = nexus_kubernetes_cluster.a.id
+  yaml_body  = yamlencode({
+    apiVersion = "v1"
+    kind       = "ConfigMap"
+    metadata   = { name = "c", namespace = "web" }
+  })
+}
+"""
+    (lab / "main.nf.hcl").write_text(MAIN.replace('["r0"]', '["r0", "r1"]') + member)
+    assert list_findings(capsys) == ["missing-cluster-namespace"]
+    assert run_command_line(["plan", "-out=p"]) == 0
+    assert list_findings(capsys, "-plan=p") == ["missing-cluster-namespace"]
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert list_findings(capsys) == ["missing-cluster-namespace"]
+
+
 def test_control_plane_on_two_racks_needs_another_rack(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,9 +6,8 @@ Start at plan_assembly.py.
 # public names of the package, by module.
 PUBLIC = {
     "changes": "collect_drifted_objects",
-    "cluster_findings": "ENDING",
     "plan_assembly": "build_unchanged_plan",
     "placement_accounting": "list_placement_kinds collect_names",
     "plan_result": "ExplainedVm PlanResult",
-    "site_records": "add_site_capacity list_risk_diagnostics RESOURCE_SHORTAGE",
+    "site_records": "add_site_capacity list_risk_diagnostics",
 }

@@ -31,7 +31,7 @@ from nexusform.plans.plan import Action, Change
 from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, SiteResources
 from nexusform.schemas.block_schema import UNFINISHED_KEY
 
-ENDING: Final = "ending-kubernetes-version"
+_ENDING: Final = "ending-kubernetes-version"
 _PATH: Final = ("kubernetes_version",)
 
 
@@ -111,7 +111,7 @@ def _check_availability(
         "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows "
         "the hops."
     )
-    return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
+    return Problem(_PATH, _ENDING, detail, Severity.WARNING, brief=brief)
 
 
 _NETWORK_ID: Final = re.compile(

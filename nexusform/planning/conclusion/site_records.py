@@ -467,7 +467,7 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     )
 
 
-RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
+_RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
 
 _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
     SiteResourceKind.NODE_ADDRESSES: (
@@ -514,7 +514,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
         # surge: needed by an upgrade.
         was_insufficient = row.free_before is not None and row.free_before < row.surge
         warning = build_warning(
-            RESOURCE_SHORTAGE,
+            _RESOURCE_SHORTAGE,
             detail,
             brief=f"{row.site}: {shortage}",
             # The plan changes nothing.
