@@ -78,6 +78,7 @@ def test_control_planes_that_depend_on_one_rack_are_listed(
     assert "control-plane-on-one-rack" in list_findings(capsys)
 
 
+@pytest.mark.of_domains("fleet")
 def test_warnings_of_a_plan_are_findings(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A first screen shows some warnings only; advise lists those of unchanged objects, too."""
     member = """
