@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items, format_installation
@@ -415,7 +416,12 @@ def read_poll_interval() -> float:
 def convert_azure_errors() -> Iterator[None]:
     """Convert SDK errors to ProviderProblem."""
     try:
-        from azure.core.exceptions import AzureError, ClientAuthenticationError
+        from azure.core.exceptions import (
+            AzureError,
+            ClientAuthenticationError,
+            ServiceRequestError,
+            ServiceResponseError,
+        )
     except ImportError:
         # create_client reports the missing packages.
         yield
@@ -425,6 +431,10 @@ def convert_azure_errors() -> Iterator[None]:
     except AzureError as problem:
         sign_in_hint = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
         reason = describe_request_error(problem)
+        host = urlsplit(read_endpoint()).hostname or ""
+        # A timeout of the SDK names no server.
+        if isinstance(problem, ServiceRequestError | ServiceResponseError) and host not in reason:
+            reason = f"{host}: {reason}"
         raise ProviderProblem(f"Azure cannot be read: {reason}{sign_in_hint}") from None
 
 

@@ -17,6 +17,7 @@ from nexusform.interfaces.plugins import ProviderProblem
 CASES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-055"
 pytest.importorskip("azure.mgmt.networkcloud")
 from azure.core.credentials import AccessToken  # noqa: E402
+from azure.core.exceptions import ServiceResponseTimeoutError  # noqa: E402
 from azure.core.pipeline.transport import HttpTransport  # noqa: E402
 from azure.core.rest._requests_basic import RestRequestsTransportResponse  # noqa: E402
 from azure.mgmt.networkcloud import NetworkCloudMgmtClient  # noqa: E402
@@ -248,6 +249,15 @@ def test_error_of_azure_is_reported(arm: RecordedTransport) -> None:
     arm.status = 403
     with pytest.raises(ProviderProblem, match="Azure cannot be read"):
         azure.read_azure({"subscription_id": SUBSCRIPTION})
+
+
+def test_timeout_of_the_sdk_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NF_AZURE_ENDPOINT", "https://arm.example")
+    with (
+        pytest.raises(ProviderProblem, match=r"cannot be read: arm\.example: Response timeout"),
+        azure_subscription.convert_azure_errors(),
+    ):
+        raise ServiceResponseTimeoutError("Response timeout")
 
 
 @pytest.mark.usefixtures("arm")

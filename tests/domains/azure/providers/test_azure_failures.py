@@ -261,5 +261,5 @@ def test_unreachable_azure_is_described(
 ) -> None:
     monkeypatch.setenv("NF_AZURE_ENDPOINT", f"https://localhost:{find_free_port()}")
     assert nexusform("plan") == 1
-    assert "Azure cannot be read: the connection was refused" in nexusform.said
+    assert "Azure cannot be read: localhost: the connection was refused" in nexusform.said
     assert "HTTPSConnection" not in nexusform.said
