@@ -4,7 +4,7 @@ Clients of several versions name columns differently, and print lists and proper
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -178,26 +178,37 @@ def index_hosts(tables: Tables) -> dict[str, str]:
     A resource provider has the hostname of its hypervisor.
     """
     services = index_services(tables)
+    services_by_label: dict[str, list[str]] = {}
+    for service in services:
+        services_by_label.setdefault(_get_first_label(service), []).append(service)
     hosts = {}
     for row in tables["hypervisors"]:
         hostname = str(row["hypervisor_hostname"])
         details = tables.get(f"{HYPERVISOR}-{row['id']}", [{}])[0]
-        host = read_first_text(details, "service_host") or _find_service_host(hostname, services)
+        similar_services = services_by_label.get(_get_first_label(hostname), [])
+        host = read_first_text(details, "service_host") or _find_service_host(
+            hostname, similar_services
+        )
         if host in services:
             hosts[hostname] = host
     return hosts
 
 
-def _find_service_host(hostname: str, services: Iterable[str]) -> str:
-    """Return the service host with the name of a hypervisor, else "".
+def _get_first_label(hostname: str) -> str:
+    """Return `a` of `a.b`."""
+    return hostname.partition(".")[0]
 
-    One of both may lack the domain (`a` of `a.b`), if no other service has its first label.
+
+def _find_service_host(hostname: str, services: Sequence[str]) -> str:
+    """Return the service with the name of a hypervisor, else "".
+
+    `services` are those with its first label. One of both may lack the domain, if there is no other
+    service.
     """
     if hostname in services:
         return hostname
-    label = hostname.split(".", maxsplit=1)[0]
-    hosts = [host for host in services if host.split(".", maxsplit=1)[0] == label]
-    return hosts[0] if len(hosts) == 1 and label in (hostname, hosts[0]) else ""
+    label = _get_first_label(hostname)
+    return services[0] if len(services) == 1 and label in (hostname, services[0]) else ""
 
 
 @contextmanager
