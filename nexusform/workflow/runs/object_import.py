@@ -156,6 +156,7 @@ def find_imports(
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
     owners = _list_owners(request)
+    creation_numbers = _index_creation_numbers(request.state)
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
@@ -175,7 +176,10 @@ def find_imports(
         result.diagnostics += new_problems
         if found_object is None:
             continue
-        new_problems = _check_owners(target, found_object, owners, request, providers)
+        new_problems = [
+            *_check_owners(target, found_object, owners, request, providers),
+            *_check_creation_number(target, found_object, creation_numbers),
+        ]
         result.diagnostics += new_problems
         if has_errors(new_problems):
             continue
@@ -354,27 +358,39 @@ def _check_owners(
             problems.append(
                 build_warning("import-of-known-id", detail, target.span, block="import")
             )
-    return [*problems, *_check_creation_number(target, found_object, request.state)]
+    return problems
+
+
+def _index_creation_numbers(state: State) -> dict[int, dict[tuple[str, str], Address]]:
+    """Return the objects in state by creation number and identity."""
+    numbers: dict[int, dict[tuple[str, str], Address]] = {}
+    for address, instance in state.instances.items():
+        for _, item in instance.all_objects:
+            numbers.setdefault(item.creation, {})[_build_identity(address, item)] = address
+    return numbers
 
 
 def _check_creation_number(
-    target: ImportTarget, found_object: ObjectState, state: State
+    target: ImportTarget,
+    found_object: ObjectState,
+    numbers: Mapping[int, Mapping[tuple[str, str], Address]],
 ) -> Iterator[Diagnostic]:
     """Yield an error if another object in state has the creation number of the object.
 
     Another state numbered the object: two states share a simulated site.
     """
     number = found_object.creation
+    # 0 is no number.
+    others = numbers.get(number, {}) if number else {}
     identity = _build_identity(target.address, found_object)
-    for address, instance in state.instances.items():
-        for _, item in instance.all_objects:
-            if number and item.creation == number and _build_identity(address, item) != identity:
-                detail = (
-                    f'The provider "{found_object.provider}" gives the creation number {number} '
-                    f"for {target.address}, but {address} has this number. Another state created "
-                    "the object. Use a site of its own for each state."
-                )
-                yield _build_import_error("import-failed", detail, target)
+    for other_identity, address in others.items():
+        if other_identity != identity:
+            detail = (
+                f'The provider "{found_object.provider}" gives the creation number {number} '
+                f"for {target.address}, but {address} has this number. Another state created "
+                "the object. Use a site of its own for each state."
+            )
+            yield _build_import_error("import-failed", detail, target)
 
 
 def _is_same_system(
@@ -729,9 +745,10 @@ def import_object(
         return [replace(p, subject=None, block="") for p in problems]
     owners = _list_owners(request, includes_removed=True)
     problems = [
-        replace(problem, subject=None, block="")
-        for problem in _check_owners(target, found_object, owners, request, providers)
+        *_check_owners(target, found_object, owners, request, providers),
+        *_check_creation_number(target, found_object, _index_creation_numbers(state)),
     ]
+    problems = [replace(problem, subject=None, block="") for problem in problems]
     if has_errors(problems):
         return problems
     # Unknown at the provider: continue the numbers of the objects in the state.
