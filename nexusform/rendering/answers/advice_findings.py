@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.names import escape_name
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.colours import Painter
 from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -61,11 +61,11 @@ def render_advice(
     )
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{escape_name(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
-    closing = Painter(colour)(
-        f"{len(findings):,} {select_word_form(len(findings), 'finding')}", "bold"
-    )
-    hint = f"{fill(_IGNORE_HINT, DEFAULT_WIDTH)}\n" if _has_ignorable_rule(findings) else ""
-    return f"{boxes}\n{closing} ({counts}).\n{hint}"
+    total = format_count(len(findings), "finding")
+    closing = fill(f"{total} ({counts}).", width, break_on_hyphens=False, break_long_words=False)
+    closing = closing.replace(total, Painter(colour)(total, "bold"), 1)
+    hint = f"{fill(_IGNORE_HINT, width)}\n" if _has_ignorable_rule(findings) else ""
+    return f"{boxes}\n{closing}\n{hint}"
 
 
 def _has_ignorable_rule(findings: Iterable[Diagnostic]) -> bool:
