@@ -167,8 +167,11 @@ class RebalanceResult(Struct, frozen=True):
         """Bindings outside of the question that wait after the evictions, if there are any."""
         if self.trial is not None:
             return self.best.waiting
-        in_scope = self.waiting_bindings
-        return tuple(row for row in self.before.waiting if row not in in_scope)
+        return tuple(
+            row
+            for row in self.before.waiting
+            if not self.request.is_in_scope(row.placement, row.cluster)
+        )
 
     @property
     def bindings_without_known_pods(self) -> tuple[EvictionCandidate, ...]:

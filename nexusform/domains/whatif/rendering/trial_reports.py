@@ -417,4 +417,8 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
         "waiting_before": list(map(FEASIBILITY_FORM, result.before.waiting)),
         "waiting_after": list(map(FEASIBILITY_FORM, result.best.waiting)),
         "unknown": list(map(FEASIBILITY_FORM, result.before.unknown)),
+        "without_known_pods": [
+            {"placement": str(item.address), "cluster": item.cluster}
+            for item in result.bindings_without_known_pods
+        ],
     }

@@ -324,7 +324,11 @@ def test_bindings_without_known_pods_are_not_called_running(capsys: Capture) -> 
     assert code == 2
     assert "Not known whether pods wait: no pods of these placements are known." in text
     assert "No known pods orders on west" in text
-    assert run_rebalance(capsys)[1]["is_possible"] is None
+    _, answer = run_rebalance(capsys)
+    assert answer["is_possible"] is None
+    assert answer["without_known_pods"] == [
+        {"placement": "fleet_cluster_resource_placement.orders", "cluster": "west"}
+    ]
 
 
 def test_without_placements_no_eviction_is_needed(capsys: Capture) -> None:
