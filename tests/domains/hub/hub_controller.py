@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ _API = f"placement.{_FLEET}/v1beta1"
 _PARENT = f"{_FLEET}/parent-CRP"
 _LATEST = f"{_FLEET}/is-latest-snapshot"
 _OVERRIDE = f"{_FLEET}/parent-resource-override"
-# Required fields of snapshots, not read by tests.
+# A required field of override snapshots, not read by tests.
 _HASH = "bm9uZQ=="
 
 
@@ -232,7 +233,7 @@ class Controller:
             "status": {"observedCRPGeneration": generation},
         }
         if is_new:
-            body["spec"] = {"policy": policy, "policyHash": _HASH}
+            body["spec"] = {"policy": policy, "policyHash": _compute_hash(policy)}
         server.put(body)
 
     def _find_latest_policy(self, server: Front, name: str) -> Body | None:
@@ -397,6 +398,14 @@ class Controller:
 
 def _remove_number(policy: Body) -> Body:
     return {name: each for name, each in policy.items() if name != "numberOfClusters"}
+
+
+def _compute_hash(policy: Body) -> str:
+    """Return the field of bytes with the hash; the hub sorts the fields of a policy by kind."""
+    fields = ("placementType", "clusterNames", "affinity", "topologySpreadConstraints")
+    ordered = {name: policy[name] for name in (*fields, "tolerations") if name in policy}
+    text = json.dumps(ordered, separators=(",", ":"))
+    return b64encode(hashlib.sha256(text.encode()).hexdigest().encode()).decode()
 
 
 def _get_name(body: Body) -> tuple[str, str]:

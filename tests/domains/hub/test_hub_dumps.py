@@ -15,6 +15,7 @@ from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import list_in_namespaces, require_object_path
 from nexusform.interfaces.plugins import ProviderProblem
+from tests.domains.fleet.types.test_fleet_hub_export import compute_hash
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front, RequestRejection
@@ -389,7 +390,10 @@ def put_tenant_placement(hub: HubServer) -> None:
         "ResourcePlacement": ("api", {"resourceSelectors": [selector], "policy": policy}),
         "SchedulingPolicySnapshot": (
             "api-0",
-            {"policy": {"placementType": "PickN"}, "policyHash": "bm9uZQ=="},
+            {
+                "policy": {"placementType": "PickN"},
+                "policyHash": compute_hash({"placementType": "PickN"}),
+            },
         ),
         "ResourceSnapshot": (
             "api-0-snapshot",

@@ -107,12 +107,14 @@ class ObservedPlacement(Struct, frozen=True):
     The index, the policy (None: not set) and N are those of its latest policy snapshot. The latest
     resource snapshot is the last one.
 
-    `policy_index` None: no policy snapshot was captured. `captured_count`: number of captured
-    bindings, readable or not. `rejections`: reasons of clusters not picked by the last scheduling.
+    `policy_snapshot` and `policy_index` are None if no policy snapshot was captured.
+    `captured_count`: number of captured bindings, readable or not. `rejections`: reasons of
+    clusters not picked by the last scheduling.
     """
 
     manifest: Manifest
     bindings: Mapping[str, ObservedBinding] = field(default_factory=dict)
+    policy_snapshot: Manifest | None = None
     policy_index: int | None = None
     policy: Mapping[str, Any] | None = None
     number_of_clusters: int | None = None
@@ -192,6 +194,7 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
         return placement
     return replace(
         placement,
+        policy_snapshot=policy,
         policy_index=indexes[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
         number_of_clusters=parse_integer(

@@ -57,9 +57,7 @@ _FIELDS_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
     ),
     "a hash of fields that are read": (
         "ClusterResourceOverrideSnapshot.spec.overrideHash "
-        "ClusterSchedulingPolicySnapshot.spec.policyHash "
-        "ResourceOverrideSnapshot.spec.overrideHash "
-        "SchedulingPolicySnapshot.spec.policyHash"
+        "ResourceOverrideSnapshot.spec.overrideHash"
     ),
     "a time from which a stage waits; no times are predicted": (
         "ClusterStagedUpdateRun.status.deletionStageStatus.conditions.lastTransitionTime "

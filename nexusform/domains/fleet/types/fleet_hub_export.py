@@ -40,7 +40,6 @@ from nexusform.domains.fleet.importers.fleet_export import (
 )
 from nexusform.domains.fleet.importers.fleet_records import (
     ApplyStrategy,
-    FleetPlacement,
     FleetUpdateStrategy,
     RunRecord,
     format_object_key,
@@ -55,10 +54,6 @@ from nexusform.domains.fleet.importers.hub_records import (
 )
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
 from nexusform.domains.fleet.scheduling.staged_update import Stage
-from nexusform.domains.fleet.types.fleet_placements import (
-    FLEET_CLUSTER_RESOURCE_PLACEMENT,
-    FLEET_RESOURCE_PLACEMENT,
-)
 from nexusform.domains.fleet.types.fleet_schemas import (
     BINDING,
     CONDITIONS,
@@ -83,6 +78,11 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     make_file_arguments,
     read_files,
 )
+from nexusform.domains.fleet.types.observed_policies import (
+    PLACEMENT_TYPES,
+    find_policy_facts,
+    read_last_policy,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, list_services
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
@@ -92,10 +92,6 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType
 
 COMMAND: Final = f"kubectl get {','.join(FLEET_KINDS)} -A -o json"
-_TYPES: Final = {
-    "ClusterResourcePlacement": FLEET_CLUSTER_RESOURCE_PLACEMENT,
-    "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
-}
 _MAX_NAMES: Final = 4
 # Attributes of observed bindings in addition to those in state.
 _OBSERVED_FIELDS: Final = make_object_type(
@@ -212,7 +208,6 @@ def build_hub_attributes(
     the dump is incomplete.
     """
     manifests = reader.manifests
-    unread = tuple(list_unread_facts(manifests))
     missing = [
         *build_missing_placement_warnings(manifests),
         *build_missing_part_warnings(manifests),
@@ -222,6 +217,10 @@ def build_hub_attributes(
     repeated = check_repeated_bindings(manifests)
     reader.report_findings([*check_observed_bindings(manifests), *repeated, *missing], argument)
     placements = read_placements(manifests)
+    unread = (
+        *list_unread_facts(manifests),
+        *chain.from_iterable(map(find_policy_facts, placements.values())),
+    )
     # The objects for all below.
     reader.manifests = _select_user_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
@@ -297,7 +296,7 @@ def _build_placement(
     `overrides` are all override snapshots by name.
     """
     body = remove_server_fields(placement.manifest.body)
-    resource_type = _TYPES[placement.manifest.kind]
+    resource_type = PLACEMENT_TYPES[placement.manifest.kind]
     index = placement.policy_index
     # No policy snapshot was captured: the newest one named by bindings.
     if index is None:
@@ -311,7 +310,7 @@ def _build_placement(
         },
         "policy_snapshot": {
             "index": index,
-            "hash": compute_policy_hash(_read_policy(placement, body)),
+            "hash": compute_policy_hash(read_last_policy(placement)),
             "number_of_clusters": placement.number_of_clusters,
         },
         "resource_snapshots": list(map(_SNAPSHOT_FORM, placement.snapshots)),
@@ -354,29 +353,6 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
         conditions, key=lambda condition: not condition["type"].endswith("Scheduled")
     )
     return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}
-
-
-def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
-    """Return the policy of the last picks.
-
-    It is that of the latest captured policy snapshot, else the placement's current one.
-    """
-    # The policy of a snapshot, None for none, replaces that of the body.
-    if placement.policy_index is not None:
-        spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
-        if placement.policy is not None:
-            # An annotation of the snapshot, not part of its policy.
-            number = placement.number_of_clusters
-            spec["policy"] = {
-                **placement.policy,
-                **({} if number is None else {"numberOfClusters": number}),
-            }
-        body = {**body, "spec": spec}
-    kind = _TYPES[placement.manifest.kind]
-    names = {"name": placement.manifest.name, "namespace": placement.manifest.namespace}
-    configuration = kind.build_fleet_object({**names, "manifest": json.dumps(body)})
-    assert isinstance(configuration, FleetPlacement)
-    return configuration.policy
 
 
 _BINDING_FORM: Final = RecordForm(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,12 @@ POLICY = {
         }
     },
 }
+
+
+def compute_hash(policy: Mapping[str, Any] | None) -> str:
+    """Return the hash of a policy without a number, as the field of bytes of a snapshot."""
+    text = json.dumps(policy, separators=(",", ":"))
+    return b64encode(sha256(text.encode()).hexdigest().encode()).decode()
 
 
 def build_object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -108,6 +117,7 @@ def build_hub(*clusters: str) -> list[dict[str, Any]]:
         "reason": "r",
         "message": "m",
     }
+    placement["metadata"]["generation"] = 2
     placement["status"] = {
         "conditions": [scheduled],
         "placementStatuses": [
@@ -119,9 +129,9 @@ def build_hub(*clusters: str) -> list[dict[str, Any]]:
     policy = build_object(
         "ClusterSchedulingPolicySnapshot",
         "web-1",
-        {"policy": POLICY, "policyHash": "eA=="},
+        {"policy": POLICY, "policyHash": compute_hash(POLICY)},
         labels={**parent, f"{FLEET}/policy-index": "1"},
-        annotations={f"{FLEET}/number-of-clusters": "2"},
+        annotations={f"{FLEET}/number-of-clusters": "2", f"{FLEET}/CRP-generation": "2"},
     )
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
     resources = build_object(
@@ -357,6 +367,49 @@ def test_part_that_every_hub_writes_was_not_read_if_absent(
     write_hub(items)
     _, out = run_command(capsys, "plan")
     assert f"{kind}" in out.partition("Not read:")[2].partition("Guard rails")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("ClusterResourcePlacement", ("spec", "policy")),
+        ("ClusterResourcePlacement", ("spec", "policy", "affinity")),
+        ("ClusterSchedulingPolicySnapshot", ("spec", "policy")),
+        ("ClusterSchedulingPolicySnapshot", ("spec", "policy", "affinity", "clusterAffinity")),
+        ("ClusterSchedulingPolicySnapshot", ("spec", "policyHash")),
+        (
+            "ClusterSchedulingPolicySnapshot",
+            ("metadata", "annotations", f"{FLEET}/number-of-clusters"),
+        ),
+        ("", ("",)),
+    ],
+)
+def test_policy_without_its_hash_was_not_read(
+    kind: str, path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dump without a part of a policy differs from a valid one by the hash of the hub alone."""
+    items = deepcopy(build_healthy_hub())
+    for body in items:
+        if body["kind"] == kind:
+            for name in path[:-1]:
+                body = body[name]  # noqa: PLW2901
+            del body[path[-1]]
+    write_hub(items)
+    _, out = run_command(capsys, "plan")
+    assert ("Not read: spec.policy of " in out) is bool(kind), out
+
+
+def test_policy_that_the_hub_has_not_read_yet_has_no_hash(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The hub has a policy snapshot of the generation before."""
+    items = build_healthy_hub()
+    placement = next(item for item in items if item["kind"] == "ClusterResourcePlacement")
+    placement["metadata"]["generation"] = 3
+    placement["spec"]["policy"]["numberOfClusters"] = 3
+    write_hub(items)
+    _, out = run_command(capsys, "plan")
+    assert "Not read:" not in out
 
 
 @pytest.mark.parametrize(
