@@ -50,6 +50,16 @@ def test_errors_are_reported(arguments: tuple[str, ...], says: str, capsys: pyte
     assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
+@pytest.mark.of_domains("whatif")
+@pytest.mark.parametrize("words", [("fleet", "-leave=par1"), ("fleet", "-drain=par1"), ("rebalance", "-from=fra1")])
+def test_bindings_that_the_state_lacks_do_not_seem_to_stay(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the first apply, only the dump has the bindings."""
+    assert run_command_line(["simulate", *words]) == 1
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert 'fleet_cluster_resource_placement.all["probes"] on ' in said
+    assert run_command_line(["simulate", "fleet", "-label=par1:env=test"]) == 0
+
+
 def test_dump_without_bindings_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     dump = Path("hub/hub.json")
     dump.write_text(dump.read_text().replace('"kind": "ClusterResourceBinding"', '"kind": "Secret"'))

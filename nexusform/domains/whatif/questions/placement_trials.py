@@ -40,7 +40,7 @@ MAX_TRIALS: Final = 400
 # may help it.
 _POD_RULES: Final = ("pod affinity", "topology spread")
 _REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
-_BINDING: Final = "binding"
+BINDING: Final = "binding"
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 TAINT_KEY: Final = "nexusform-rebalance"
 OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
@@ -205,7 +205,7 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
     clusters: dict[str, set[str]] = {}
     for change in plan.placements:
         is_removed = change.target is None or change.action is PlacementAction.REMOVE
-        if change.kind == _BINDING and not is_removed:
+        if change.kind == BINDING and not is_removed:
             clusters.setdefault(str(change.address), set()).add(change.object)  # by placement
     return TrialOutcome(
         running=tuple(running),

@@ -3,7 +3,7 @@
 Planning takes no lock and changes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,17 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
-from nexusform.diagnostics.phrases import enclose
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.whatif.questions.fleet_edits import MemberEdit, build_plan_edits
+from nexusform.domains.whatif.questions.fleet_edits import (
+    MEMBER_TYPE,
+    MemberEdit,
+    MemberEditKind,
+    build_plan_edits,
+)
 from nexusform.domains.whatif.questions.placement_trials import (
+    BINDING,
     OVERRIDE_SUFFIX,
     EvictionCandidate,
     EvictionProposal,
@@ -50,7 +56,7 @@ from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import AddedBlocks
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
@@ -65,6 +71,7 @@ from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 _PLACEMENT_TYPE: Final = "fleet_cluster_resource_placement"
+_MAX_NAMES: Final = 4
 # Of the trials, never written.
 _MEMBERS_FILE: Final = "simulated-fleet.nf.hcl"
 _EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"
@@ -106,12 +113,16 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     with begin_trial_run(context) as (run, sources):
         members = find_member_blocks(run.project.configuration)
         candidates = tuple(list_candidate_bindings(run.project.configuration, run.stored.state))
-        problems = [*_build_unknown_name_errors(request, candidates)]
         trials = _EvictionTrials(run, members)
-        if not problems:
-            # The plan without evictions has to work.
-            trials.evaluate(EvictionProposal())
-            problems = trials.problems
+        # The plan without evictions has to work.
+        trials.evaluate(EvictionProposal())
+        problems = (
+            trials.problems
+            or _check_unrecorded_bindings(
+                _find_unrecorded_bindings(trials.base.plan, run.stored.state)
+            )
+            or list(_build_unknown_name_errors(request, candidates))
+        )
         if problems:
             raise UnreadableInput(problems, sources)
         result = find_minimum_evictions(request, candidates, members, trials.evaluate)
@@ -232,6 +243,41 @@ class _EvictionTrials:
         return build_trial_outcome(result.plan, errors[0].detail if errors else "")
 
 
+def _find_unrecorded_bindings(
+    plan: Plan, state: State, *, left_members: Collection[str] = ()
+) -> Iterator[PlacementChange]:
+    """Yield the existing bindings of placements, or on `left_members`, that the state lacks.
+
+    They were only read from a hub. Evictions and the departure of a member start from the state,
+    so these bindings would seem to stay.
+    """
+    recorded = {address for address, _ in state.list_current_objects()}
+    recorded_members = {
+        str(change.before["name"])
+        for change in plan.changes
+        if change.address.type == MEMBER_TYPE and change.before is not None
+    }
+    for row in plan.placements:
+        if row.kind != BINDING or row.source is None or row.action is PlacementAction.REMOVE:
+            continue
+        is_placement_missing = row.address.type == _PLACEMENT_TYPE and row.address not in recorded
+        is_member_missing = row.object not in recorded_members
+        if is_member_missing if row.object in left_members else is_placement_missing:
+            yield row
+
+
+def _check_unrecorded_bindings(rows: Iterable[PlacementChange]) -> list[Diagnostic]:
+    """Return the error about bindings that the state lacks, if there are any."""
+    names = [f"{row.address} on {row.object}" for row in rows]
+    if not names:
+        return []
+    detail = (
+        f"The state lacks bindings that were read: {format_first_items(names, _MAX_NAMES)}. This "
+        "question starts from the state. Record them first:\n\n    nexusform apply"
+    )
+    return [build_error("invalid-simulation", detail)]
+
+
 def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [problem for problem in problems if has_errors([problem])]
 
@@ -341,6 +387,16 @@ def plan_member_edits(edits: Sequence[MemberEdit], run: Run) -> HypotheticalFlee
     if errors:
         raise UnreadableInput(errors, run.project.sources)
     changes = build_plan_edits(before.plan, edits)
+    left_members = {edit.member for edit in edits if edit.kind is MemberEditKind.LEAVE}
+    errors = _check_unrecorded_bindings(
+        row
+        for row in _find_unrecorded_bindings(
+            before.plan, run.stored.state, left_members=left_members
+        )
+        if row.object in {*left_members, *changes.drained}
+    )
+    if errors:
+        raise UnreadableInput(errors, run.project.sources)
     bindings = list_candidate_bindings(run.project.configuration, run.stored.state)
     evictions = [
         replace(item, purpose="drain") for item in bindings if item.cluster in changes.drained
