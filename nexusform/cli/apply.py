@@ -76,6 +76,8 @@ from nexusform.workflow.runs.site_checks import (
     check_conditions,
     check_observed_site,
     has_conditions,
+    read_drift_after_approval,
+    read_drift_again,
 )
 from nexusform.workflow.runs.state_locking import LockOptions
 
@@ -272,12 +274,13 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
         # The plan was reported with its errors.
         return 1
     planned_at = run.clock.read_time()
-    if (
-        plan.has_changes
-        and not job.flags.auto_approve
-        and not _prompt_to_approve_plan(job.reporter, plan)
-    ):
-        return 1
+    if plan.has_changes and not job.flags.auto_approve:
+        if not _prompt_to_approve_plan(job.reporter, plan):
+            return 1
+        plan, problems = read_drift_after_approval(run, plan)
+        job.reporter.report_diagnostics(problems, run.project.sources)
+        if has_errors(problems):
+            return 1
     if (run.clock.read_time() - planned_at).total_seconds() > MAXIMUM_WAIT_SECONDS:
         problems = check_conditions(run, plan, run.stored.state)
         job.reporter.report_diagnostics(problems, run.project.sources)
@@ -496,6 +499,9 @@ def _check_and_apply(
     # A plan made again has no limits of its own.
     plan = replace(verdict.plan, guard_rails=saved.plan.guard_rails)
     problems = check_observed_site(run, saved.plan, compares_changes=True)
+    if not has_errors(problems):
+        plan, new_problems = read_drift_again(run, plan)
+        problems += new_problems
     job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):
         return 1

@@ -5,6 +5,7 @@ New addresses and dependent outputs follow from them, and nothing else is record
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.interfaces.plugins import ProviderProblem
 
 CommandResult = tuple[int, str, str]
 
@@ -245,3 +247,104 @@ def test_saved_plan_is_observed_again_before_its_values_are_recorded(
     Path("reality.json").write_text(approved)
     assert nf(both, "apply", "p")[0] == 0
     assert read_disks() == {"a": 20, "b": 20}
+
+
+def set_disk(position: int, gib: int) -> None:
+    """Set the disk of one SKU in the reality file."""
+    reality = json.loads(Path("reality.json").read_text())
+    reality[position]["attributes"]["disk_gib"] = gib
+    Path("reality.json").write_text(json.dumps(reality))
+
+
+def join_lines(text: str) -> str:
+    """Return the words of a message without its box."""
+    return " ".join(text.replace("│", " ").split())
+
+
+class SlowUser(io.StringIO):
+    """User who approves after another person changed the disk of the first SKU."""
+
+    def readline(self, *_arguments: Any) -> str:
+        set_disk(0, 40)
+        return "yes\n"
+
+
+IGNORED = "  lifecycle {\n    ignore_changes = [disk_gib]\n  }\n}\n"
+DRIFTED = format_sku("a").removesuffix("}\n") + IGNORED
+
+
+def test_saved_plan_records_the_drift_that_apply_reads(nf: Callable[..., CommandResult]) -> None:
+    """The saved plan shows the object as it was, and does not change it."""
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    double_disks()
+    both = DRIFTED + format_sku("b", '"two"')
+    assert nf(both, "plan", "-out=p")[0] == 0
+    set_disk(0, 40)
+    code, out, _ = nf(both, "apply", "p")
+    assert code == 0
+    assert "other values were set outside of nexusform: nexus_vm_sku.a." in join_lines(out)
+    assert read_disks() == {"a": 40, "b": 10}
+
+
+def test_saved_plan_records_no_drift_that_is_gone(nf: Callable[..., CommandResult]) -> None:
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    double_disks()
+    both = DRIFTED + format_sku("b", '"two"')
+    assert nf(both, "plan", "-out=p")[0] == 0
+    set_disk(0, 10)
+    code, out, _ = nf(both, "apply", "p")
+    assert code == 0
+    assert "Drift changed since plan" in out
+    assert read_disks() == {"a": 10, "b": 10}
+
+
+def fail_to_read(*_arguments: Any) -> None:
+    raise ProviderProblem("no answer")
+
+
+def test_saved_plan_records_no_drift_that_cannot_be_read(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    double_disks()
+    both = DRIFTED + format_sku("b", '"two"')
+    assert nf(both, "plan", "-out=p")[0] == 0
+    monkeypatch.setattr("nexusform.workflow.runs.site_checks.refresh_request", fail_to_read)
+    code, out, _ = nf(both, "apply", "p")
+    assert code == 0
+    assert "made outside of nexusform are not recorded: nexus_vm_sku.a." in join_lines(out)
+    assert "They cannot be read now: no answer" in join_lines(out)
+    assert read_disks() == {"a": 10, "b": 10}
+
+
+def test_unchanged_drift_of_a_saved_plan_is_recorded(nf: Callable[..., CommandResult]) -> None:
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    double_disks()
+    both = DRIFTED + format_sku("b", '"two"')
+    assert nf(both, "plan", "-out=p")[0] == 0
+    code, out, _ = nf(both, "apply", "p")
+    assert (code, "Warning" in out) == (0, False)
+    assert read_disks() == {"a": 20, "b": 10}
+
+
+def test_drift_is_read_again_after_the_question(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    double_disks()
+    monkeypatch.setattr("sys.stdin", SlowUser())
+    code, out, err = nf(DRIFTED, "apply", "-refresh-only")
+    assert code == 1
+    assert "a new plan differs: nexus_vm_sku.a. No changes were made." in join_lines(err)
+    assert "Apply complete" not in out
+    assert read_disks() == {"a": 10}
+    # The disk has this value already.
+    assert nf(DRIFTED, "apply", "-refresh-only")[0] == 0
+    assert read_disks() == {"a": 40}
+    set_disk(0, 20)
+    code, out, _ = nf(DRIFTED + format_sku("b", '"two"'), "apply")
+    # The simulated provider does not write a reality that another process changed.
+    assert code == 1
+    assert "Drift changed since plan" in out
+    assert "Another process changed the reality" in join_lines(out)
+    assert read_disks() == {"a": 40}

@@ -4,9 +4,11 @@ The limits of `-fail-on` and separation rules held when the plan was made. Betwe
 others may have changed the site.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Final
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -16,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.plans.impact.guard_rails import (
     GUARD_RAIL,
     GUARD_RAIL_REVIEW,
@@ -28,10 +31,12 @@ from nexusform.plans.plan import Mode, Plan, SeparationVerdict
 from nexusform.plans.plan_checks import GuardRailOutcome
 from nexusform.plans.saved.plan_comparison import list_visible_differences
 from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service
-from nexusform.state.objects import State
+from nexusform.resources.address import Address
+from nexusform.state.objects import ObjectState, State, get_current_object
 from nexusform.workflow.opening.provider_setup import create_providers
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
+from nexusform.workflow.runs.state_refresh import refresh_request
 
 # A plan is checked again if no step started for this time.
 MAXIMUM_WAIT_SECONDS: Final = 600.0
@@ -86,14 +91,117 @@ def check_conditions(run: Run, plan: Plan, state: State) -> list[Diagnostic]:
     """
     if plan.mode is Mode.REFRESH_ONLY or not has_conditions(plan):
         return []
+    with _begin_new_reading(run, state) as (check, problems):
+        if has_errors(problems):
+            return problems
+        return _list_broken_conditions(plan, check.plan(get_plan_options(plan)).plan)
+
+
+@contextmanager
+def _begin_new_reading(run: Run, state: State) -> Iterator[tuple[Run, list[Diagnostic]]]:
+    """Yield a run on `state` with new providers, and the problems of creating these."""
     stored = StoredState(state, digest=compute_state_digest(state))
     request = build_base_request(run.project, stored)
     with ExitStack() as exit_stack:
         providers, problems = create_providers(request, run.project.context, exit_stack)
+        yield (
+            Run(run.project, run.clock, stored=stored, providers=providers, notices=run.notices),
+            problems,
+        )
+
+
+def read_drift_after_approval(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
+    """Return the plan that a person approved with its drift as read now, and diagnostics.
+
+    Approval takes time. A refresh-only plan records nothing else than this drift, so another one
+    now is an error.
+    """
+    if not plan.refreshed_objects:
+        return plan, []
+    with _begin_new_reading(run, run.stored.state) as (check, problems):
         if has_errors(problems):
-            return problems
-        check = Run(run.project, run.clock, stored=stored, providers=providers, notices=run.notices)
-        return _list_broken_conditions(plan, check.plan(get_plan_options(plan)).plan)
+            return plan, problems
+        if plan.mode is not Mode.REFRESH_ONLY:
+            return read_drift_again(check, plan)
+        new_plan = check.plan(get_plan_options(plan)).plan
+    if new_plan.errored:
+        reason = f"planning again fails: {_describe_failure(new_plan)}"
+    else:
+        names = list_visible_differences(plan, new_plan)
+        if not names:
+            return new_plan, []
+        reason = f"a new plan differs: {format_first_items(names, _MAX_NAMES)}"
+    detail = (
+        f"Since the question, {reason}. No changes were made. Run the command again, and review "
+        "the new plan."
+    )
+    return plan, [build_error("site-changed-since-approval", detail)]
+
+
+def read_drift_again(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
+    """Return the plan with its drift as read now, and a warning about what changed again.
+
+    Apply records drift, so it must be what apply itself has read. What cannot be read is not
+    recorded. Objects with a step keep what the plan read: their provider compares it before it
+    writes, and the step records its own result.
+    """
+    own_addresses: set[Address | None] = set()
+    for step in plan.steps:
+        change = plan.changes[step.change]
+        own_addresses |= {change.address, change.previous_address}
+    kept = {
+        address: planned
+        for address, planned in plan.refreshed_objects.items()
+        if address in own_addresses
+    }
+    drifted = {
+        address: planned
+        for address, planned in plan.refreshed_objects.items()
+        if address not in own_addresses
+    }
+    if plan.mode is Mode.REFRESH_ONLY or not drifted:
+        return plan, []
+    request = build_base_request(run.project, run.stored)
+    try:
+        # In silence: the objects were listed before.
+        refreshed, _ = refresh_request(request, run.providers, lambda _address, _id: None)
+    except ProviderProblem as problem:
+        warning = build_warning(
+            "drift-not-recorded",
+            f"Changes made outside of nexusform are not recorded: {_list_names(drifted)}. To "
+            f"record them, run `nexusform apply -refresh-only`. They cannot be read now: {problem}",
+        )
+        return replace(plan, refreshed_objects=kept), [warning]
+    observed = refreshed.refreshed_objects
+    current = {address: observed[address] for address in drifted if address in observed}
+    changed_again = {
+        address: planned
+        for address, planned in drifted.items()
+        if _get_attributes(current.get(address, _get_recorded(run, address)))
+        != _get_attributes(planned)
+    }
+    warnings = []
+    if changed_again:
+        warning = build_warning(
+            "drift-changed-since-plan",
+            f"Since the plan, other values were set outside of nexusform: "
+            f"{_list_names(changed_again)}. The state records what was read now. Changes and "
+            "outputs are those of the plan. To use what the site has now, plan again.",
+        )
+        warnings.append(warning)
+    return replace(plan, refreshed_objects={**kept, **current}), warnings
+
+
+def _get_recorded(run: Run, address: Address) -> ObjectState | None:
+    return get_current_object(run.stored.state.instances.get(address))
+
+
+def _get_attributes(current: ObjectState | None) -> Mapping[str, object] | None:
+    return None if current is None else current.attributes
+
+
+def _list_names(objects: Mapping[Address, object]) -> str:
+    return format_first_items(sorted(map(str, objects)), _MAX_NAMES)
 
 
 def _observes_machines(run: Run, plan: Plan) -> bool:
