@@ -18,7 +18,7 @@ PUBLIC = {
     ),
     "state_storage": (
         "BackendProblem BatchJournalBackend CheckpointBackend ENCRYPTED_PREFIX EncryptingBackend "
-        "is_encrypted "
+        "is_encrypted list_backend_warnings "
         "LockInfo StateBackend StateLocked StoredStateVersion VersionedBackend"
     ),
 }

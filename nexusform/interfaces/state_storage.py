@@ -150,6 +150,23 @@ class CheckpointBackend(Protocol):
         """
 
 
+@runtime_checkable
+class WarningBackend(Protocol):
+    """Backend that may be unable to notice that what it has read is wrong."""
+
+    def list_warnings(self) -> list[str]:
+        """Return the warnings of the reads and writes so far."""
+
+
+def list_backend_warnings(backend: object) -> list[str]:
+    """Return the warnings of a backend, or of the one that it wraps (`inner`)."""
+    while not isinstance(backend, WarningBackend):
+        backend = getattr(backend, "inner", None)
+        if backend is None:
+            return []
+    return backend.list_warnings()
+
+
 ENCRYPTED_PREFIX: Final = b'{"encryption":'
 
 

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.interfaces.state_storage import BackendProblem, StateBackend, is_encrypted
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    StateBackend,
+    is_encrypted,
+    list_backend_warnings,
+)
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, State
 
@@ -117,6 +122,9 @@ def read_stored_state(
         )
     if state is None:
         return None, problems
+    problems += [
+        build_warning("seen-states-not-recorded", text) for text in list_backend_warnings(backend)
+    ]
     # No journal: the digest is of the document itself.
     if not lines:
         digest = sha256(document or b"").hexdigest()

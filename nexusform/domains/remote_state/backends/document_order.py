@@ -38,15 +38,24 @@ class DocumentOrder:
     """File with the documents of one address, the newest last."""
 
     def __init__(self, path: Path) -> None:
-        """Keep the path of the file."""
+        """Keep the path of the file.
+
+        `problem` is why the file cannot be used, "" otherwise: an older document is not noticed.
+        """
         self.path = path
+        self.problem = ""
 
     def load(self) -> list[SeenDocument]:
         """Return the documents seen so far; [] without a usable file."""
-        with suppress(OSError, msgspec.MsgspecError):
+        try:
             content = read_regular(self.path, _MAX_FILE_BYTES, follow=False)
             return msgspec.json.decode(content, type=list[SeenDocument])
-        return []
+        except FileNotFoundError:
+            # This machine has seen none.
+            return []
+        except (OSError, msgspec.MsgspecError) as failure:
+            self.problem = f"cannot be read ({_describe_failure(failure)})"
+            return []
 
     def is_outdated(self, document: SeenDocument, seen: list[SeenDocument]) -> bool:
         """Return whether a newer document than this one was seen before.
@@ -59,21 +68,24 @@ class DocumentOrder:
         return not document.digest or is_replaced or document.precedes(seen[-1])
 
     def add(self, document: SeenDocument, seen: list[SeenDocument]) -> None:
-        """Add the newest document after those seen before.
-
-        If it cannot be written, an older document is not noticed, as before this document.
-        """
+        """Add the newest document after those seen before."""
         if seen[-1:] == [document]:
             return
         earlier = [entry for entry in seen if entry.digest != document.digest]
         content = msgspec.json.encode([*earlier, document][-_MAX_DOCUMENTS:])
-        with suppress(OSError):
+        try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_file_atomically(self.path, content, PRIVATE)
+        except OSError as failure:
+            self.problem = f"cannot be written ({_describe_failure(failure)})"
 
     def remove(self) -> None:
         """Forget the documents, since the state is deleted."""
         self.path.unlink(missing_ok=True)
+
+
+def _describe_failure(failure: OSError | msgspec.MsgspecError) -> str:
+    return (failure.strerror if isinstance(failure, OSError) else None) or "not valid"
 
 
 class _StateIdentity(Struct, frozen=True):

@@ -139,6 +139,18 @@ class HttpBackend:
             self._known_digests = {_compute_content_digest(document or b"")}
         return document
 
+    def list_warnings(self) -> list[str]:
+        """Return a warning if this machine cannot remember the documents that it has seen."""
+        if not self._order.problem:
+            return []
+        warning = (
+            f"{self._order.path} {self._order.problem}. It records which states this machine has "
+            f"seen at {self.describe()}. Without it, an older state from a cache or from a copy of "
+            "the server is not noticed, and objects created since would be created again. Set "
+            "NF_DATA_DIR to a writable directory that is kept between runs."
+        )
+        return [warning]
+
     def write(self, document: bytes) -> None:
         """Send the document with the lock's id, unless the server has it already.
 

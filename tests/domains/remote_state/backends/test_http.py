@@ -468,6 +468,36 @@ def test_older_state_than_this_machine_has_seen_is_an_error(
     assert run_command_line(["plan", "-detailed-exitcode"]) == 2
 
 
+def test_warning_if_seen_states_cannot_be_recorded_or_read(
+    server: tuple[str, ServerContent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    address, _ = server
+    monkeypatch.chdir(tmp_path)
+    write_racks(tmp_path, address)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+
+    def run_and_read_output(*words: str) -> str:
+        assert run_command_line(words) == 0
+        said = capsys.readouterr()
+        return " ".join((said.out + said.err).replace("│", " ").split())
+
+    assert "Warning" not in run_and_read_output("plan")
+    (seen,) = Path(".nexusform").glob("*.seen")
+    seen.write_text("[{")
+    warning = f"{seen} cannot be read (not valid)."
+    assert warning in run_and_read_output("plan")
+    # That run recorded its state again.
+    assert "Warning" not in run_and_read_output("state", "list")
+    # A directory in its place: it cannot be replaced, also by root.
+    seen.unlink()
+    seen.mkdir()
+    assert "Seen states not recorded" in run_and_read_output("plan")
+    assert "Seen states not recorded" in run_and_read_output("state", "list")
+
+
 def test_order_of_documents_is_kept_for_later_commands(
     server: tuple[str, ServerContent], tmp_path: Path
 ) -> None:
