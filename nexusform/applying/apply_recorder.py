@@ -113,11 +113,11 @@ class ApplyRecorder:
             return encode_journal_record(record)
         return self._sequence.encode(record)
 
-    def _begin_sequence(self, previous: str | None) -> None:
+    def _begin_sequence(self) -> None:
         """Start a new sequence after the document: its records continue the one before it."""
         self._sequence_count += 1
         writer = f"{self._writer}.{self._sequence_count}"
-        self._sequence = RecordSequence(writer, previous, follows_document=True)
+        self._sequence = RecordSequence(writer, self._sequence.end, follows_document=True)
 
     def record_intent(self, call: ProviderCall) -> None:
         """Record that a step is about to start.
@@ -163,7 +163,7 @@ class ApplyRecorder:
             open_intent.intent for open_intent in self._draft.list_open_intents()
         ]
         records += remaining.build_records() if remaining else []
-        self._begin_sequence(self._sequence.end)
+        self._begin_sequence()
         return [self._encode_record(record) for record in records]
 
     def list_operations(self) -> Mapping[int, str]:
@@ -213,8 +213,8 @@ class ApplyRecorder:
             try:
                 self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
             except BackendProblem:
-                # Perhaps the journal does not have all of them.
-                self._begin_sequence(None)
+                # Perhaps the journal does not have all of them. A repeated record counts once.
+                self._lines = kept_lines
                 raise
             next_serial = ApplyStart(
                 state.lineage,

@@ -77,15 +77,25 @@ def test_records_kept_at_a_checkpoint_have_positions() -> None:
     check_each_missing_line_is_noticed(recorder.encode_kept_records(remaining))
 
 
-def test_journal_after_a_failed_checkpoint_has_no_gap() -> None:
+@pytest.mark.parametrize("kept_count", [0, 2, 5])
+def test_journal_after_a_failed_checkpoint_has_no_gap(kept_count: int) -> None:
+    """Before it failed, the checkpoint wrote none, some or all of the kept records."""
     storage = CheckpointStorage(fails=True)
     recorder = record_apply(storage)
     with pytest.raises(BackendProblem):
         recorder.flush()
+    earlier_lines = list(storage.lines)
     recorder.add_record(InstanceOutcome(ADDRESSES[0], 1, None))
     recorder.flush()
-    check_each_missing_line_is_noticed(storage.lines[:-1])
-    assert not parse_journal(storage.lines)[1]
+    check_each_missing_line_is_noticed(storage.lines)
+    later_lines = storage.lines[len(earlier_lines) :]
+    # Five kept records and the outcome.
+    assert len(later_lines) == 6
+    records, problems = parse_journal([*earlier_lines, *later_lines[:kept_count], *later_lines])
+    assert not problems
+    assert records == parse_journal(storage.lines)[0]
+    # The document has the records before it.
+    assert not parse_journal([*later_lines[:kept_count], *later_lines])[1]
 
 
 class EmptySite:
