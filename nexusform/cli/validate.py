@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.files.external_files import ArgumentFile
 from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.opening.directory_validation import (
@@ -68,6 +69,8 @@ def validate(arguments: ValidateArguments) -> int:
         validation = validation.merge(
             validate_directory(context, test_directory, portable=arguments.portable)
         )
+    unread_problems = _list_unread_files(arguments.paths, validation.sources)
+    validation = validation.merge(DirectoryValidation(tuple(unread_problems), sources={}))
     if arguments.as_json:
         from nexusform.rendering.json.json_diagnostics import build_validation_document
         from nexusform.rendering.notation.json_values import encode_document
@@ -85,3 +88,16 @@ def validate(arguments: ValidateArguments) -> int:
             )
             screen.print_wrapped(f"{success} The configuration is valid{with_warnings}.")
     return 1 if has_errors(validation.diagnostics) else 0
+
+
+def _list_unread_files(paths: Iterable[str], sources: Iterable[str]) -> Iterator[Diagnostic]:
+    """Yield an error for each file among the paths that the validation did not read."""
+    read_paths = {Path(source).resolve() for source in sources}
+    for path in paths:
+        if not Path(path).is_dir() and Path(path).resolve() not in read_paths:
+            detail = (
+                f'"{path}" was not read: it is neither a file of the configuration (*.nf.hcl, '
+                "*.nf.json) nor one of its test files. Variable files are checked by `nexusform "
+                "plan -var-file=FILE`."
+            )
+            yield build_error("file-not-validated", detail)

@@ -470,3 +470,39 @@ def test_outputs_without_references_are_checked(
     ]
     assert run_command_line(["plan", "-no-color"]) == 1
     assert capsys.readouterr().err.count("Error: Invalid function argument") == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "flags", "code"),
+    [
+        ("main.nf.hcl", [], 0),
+        ("sub/../main.nf.hcl", [], 0),
+        ("tests/a.nftest.hcl", [], 1),
+        ("a.nftest.hcl", [], 0),
+        ("a.nftest.hcl", ["-no-tests"], 1),
+        ("other.hcl", [], 1),
+        (".hidden.nf.hcl", [], 1),
+        ("terraform.nfvars.hcl", [], 1),
+    ],
+)
+def test_file_that_is_not_read_is_no_success(
+    path: str,
+    flags: list[str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    Path("tests").mkdir()
+    Path("main.nf.hcl").write_text('resource "nexus_site" "a" {\n}\n')
+    Path("a.nftest.hcl").write_text('run "a" {\n}\n')
+    Path("tests/a.nftest.hcl").write_text('run "a" {\n}\n')
+    for name in ("other.hcl", ".hidden.nf.hcl", "terraform.nfvars.hcl"):
+        Path(name).write_text("garbage {")
+    assert run_command_line(["validate", *flags, path]) == code
+    said = capsys.readouterr()
+    assert ("Success!" in said.out) == (code == 0)
+    assert run_command_line(["validate", *flags, path, "-json"]) == code
+    assert json.loads(capsys.readouterr().out)["valid"] == (code == 0)
