@@ -34,7 +34,10 @@ def advise(arguments: AdviseArguments) -> int:
     """
     screen = arguments.view.create_screen()
     advice = find_advice(
-        create_context(arguments.state, arguments.variables), arguments.answer.plan
+        create_context(
+            arguments.state, arguments.variables, requires_state=not arguments.answer.plan
+        ),
+        arguments.answer.plan,
     )
     if has_errors(advice.diagnostics):
         return screen.print_failure(advice.diagnostics, advice.sources)

@@ -53,7 +53,7 @@ def console(arguments: ConsoleArguments) -> int:
     if arguments.as_json and not arguments.explain:
         raise click.UsageError("-json needs -explain.")
     screen = arguments.view.create_screen()
-    opened = open_console(create_context(arguments.state, arguments.variables))
+    opened = open_console(create_context(arguments.state, arguments.variables, requires_state=True))
     screen.print_diagnostics(opened.diagnostics, opened.sources)
     # The errors are printed above.
     if opened.console is None:

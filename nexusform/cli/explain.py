@@ -57,7 +57,9 @@ def explain(arguments: ExplainArguments) -> int:
     """
     screen = arguments.view.create_screen()
     address = arguments.address
-    context = create_context(arguments.state, arguments.variables)
+    context = create_context(
+        arguments.state, arguments.variables, requires_state=not arguments.plan
+    )
     answer = find_explanations(context, address, arguments.name, arguments.plan)
     # No OBJECT was given and no pool is there to describe.
     if answer.objects and not answer.pools:

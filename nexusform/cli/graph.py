@@ -37,7 +37,9 @@ def graph(arguments: GraphArguments) -> int:
     from nexusform.rendering.answers.graph_text import render_dot, render_mermaid
 
     screen = arguments.view.create_screen()
-    context = create_context(arguments.state, arguments.variables)
+    context = create_context(
+        arguments.state, arguments.variables, requires_state=not arguments.plan
+    )
     resources = build_graph(context, arguments.plan, destroy=arguments.type == "plan-destroy")
     screen.print_diagnostics(resources.diagnostics, resources.sources)
     # The errors are printed above.

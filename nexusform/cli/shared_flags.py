@@ -1,8 +1,10 @@
 """Flags shared by several commands, and their values."""
 
+import glob
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Final
 
 import click
@@ -91,13 +93,15 @@ def create_context(
     state: str = "",
     variables: tuple[tuple[str, str], ...] = (),
     *,
+    requires_state: bool = False,
     take_ownership: bool = False,
     allow_other_hub: str = "",
     can_ask: bool = False,
 ) -> CommandContext:
     """Create the context of the command from its flags and the environment.
 
-    With `can_ask` it asks for missing variables at a terminal.
+    With `can_ask` it asks for missing variables at a terminal. `requires_state` is for commands
+    that only read the state: a missing file at `state` would count as an empty one.
 
     Raises a usage error.
     """
@@ -113,6 +117,8 @@ def create_context(
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
+    if requires_state and state and not _has_state_files(Path(state)):
+        raise click.UsageError(f'-state: there is no state "{state}".')
     # A sandboxed run accepts no keys or other trusted files from its work tree.
     if confinement.root:
         from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
@@ -143,6 +149,11 @@ def create_context(
         allow_other_hub=allow_other_hub,
         ask_for_value=ask_for_value,
     )
+
+
+def _has_state_files(path: Path) -> bool:
+    """Return whether there is a state file, its journal or backup, or one of a workspace."""
+    return path.exists() or any(path.parent.glob(f"{glob.escape(path.name)}.*"))
 
 
 def declare_revocations_flag() -> tuple[str, ...]:

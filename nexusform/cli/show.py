@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import click
@@ -77,7 +78,9 @@ def show(arguments: ShowArguments) -> int:
         return _print_configuration_json(arguments, screen)
     if len(arguments.targets) > 1:
         return _print_saved_plans_summary(arguments, reports, screen)
-    target = find_show_target(create_context(arguments.state), "".join(arguments.targets))
+    name = "".join(arguments.targets)
+    file = name if Path(name).is_file() else ""
+    target = find_show_target(create_context(arguments.state, requires_state=not file), name)
     screen.print_diagnostics(target.diagnostics, target.sources)
     if has_errors(target.diagnostics):
         return 1
@@ -158,7 +161,7 @@ def _print_saved_plans_summary(
         raise click.UsageError(f"-report of several plans: {', '.join(FORMATS)}.")
     plans: list[tuple[str, Plan]] = []
     for target in arguments.targets:
-        show_target = find_show_target(create_context(arguments.state), target)
+        show_target = find_show_target(create_context(), target)
         screen.print_diagnostics(show_target.diagnostics, show_target.sources)
         if has_errors(show_target.diagnostics):
             return 1

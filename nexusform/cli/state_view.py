@@ -51,7 +51,9 @@ def _read_state_and_print_errors(
     screen: Screen, state_path: str, *, checks_objects: bool = False
 ) -> State | None:
     """Read the state of -state and print its errors; return None with errors."""
-    reading = read_state(create_context(state_path), checks_objects=checks_objects)
+    reading = read_state(
+        create_context(state_path, requires_state=True), checks_objects=checks_objects
+    )
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     return None if has_errors(reading.diagnostics) else reading.state
 
@@ -188,7 +190,7 @@ def verify(arguments: VerifyArguments) -> int:
     from nexusform.workflow.states import state_commands
 
     screen = Screen()
-    context = create_context(arguments.state, arguments.variables)
+    context = create_context(arguments.state, arguments.variables, requires_state=True)
     reading = state_commands.verify_state(context, reads_providers=arguments.refresh)
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None:
@@ -234,7 +236,7 @@ def history(arguments: HistoryArguments) -> int:
     Versions are snapshots (azurerm), versions (s3), rows (postgres), or the previous file (local).
     """
     screen = Screen()
-    state_versions = read_history(create_context(arguments.state))
+    state_versions = read_history(create_context(arguments.state, requires_state=True))
     screen.print_diagnostics(state_versions.diagnostics, state_versions.sources)
     for version in state_versions.versions:
         objects = format_count(len(version.state.instances), "object")
@@ -265,7 +267,7 @@ def output(arguments: OutputArguments) -> int:
     if arguments.raw and not arguments.name:
         raise click.UsageError("-raw needs the NAME of an output.")
     screen = arguments.view.create_screen()
-    reading = read_state(create_context(arguments.state))
+    reading = read_state(create_context(arguments.state, requires_state=True))
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None or has_errors(reading.diagnostics):
         return 1

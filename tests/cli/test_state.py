@@ -347,3 +347,35 @@ def test_step_with_unknown_outcome_stops_the_command(capsys: pytest.CaptureFixtu
     assert "Apply interrupted" in shown
     assert "nexus_rack.new" in shown
     assert read_state() == STATE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show",
+        "show nexus_rack.x",
+        "output",
+        "console",
+        "graph",
+        "advise",
+        "explain nexus_rack.x",
+        "simulate capacity",
+        "state list",
+        "state pull",
+        "state history",
+        "state verify",
+    ],
+)
+def test_missing_state_file_is_no_empty_state(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelled file is an error of every command that only reads."""
+    Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {\n}\n')
+    assert run_command_line([*command.split(), "-state=states/lab.nfstat"]) == 1
+    assert 'there is no state "states/lab.nfstat".' in capsys.readouterr().err
+
+
+def test_state_with_a_journal_only_is_read() -> None:
+    """A first apply that was interrupted has written no state yet."""
+    Path("new.nfstate.journal").write_bytes(b"")
+    assert run_command_line(["show", "-state=new.nfstate"]) == 0

@@ -43,7 +43,13 @@ def render_state(
             )
     if state.outputs:
         parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive)}")
-    return "\n".join(parts) or "The state file is empty. No resources are represented.\n"
+    if parts:
+        return "\n".join(parts)
+    return (
+        "The state file is empty. No resources are represented.\n"
+        if state.lineage
+        else "No state.\n"
+    )
 
 
 def render_object(

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from msgspec.structs import replace
+
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, SetType
@@ -24,7 +26,9 @@ def test_secrets_are_shown_on_request(plans: SimpleNamespace) -> None:
 
 
 def test_empty_state_has_a_message() -> None:
-    assert render_state(EMPTY) == "The state file is empty. No resources are represented.\n"
+    assert render_state(EMPTY) == "No state.\n"
+    empty_file = replace(EMPTY, lineage="a")
+    assert render_state(empty_file) == "The state file is empty. No resources are represented.\n"
 
 
 def test_single_object_shows_every_attribute(plans: SimpleNamespace) -> None:

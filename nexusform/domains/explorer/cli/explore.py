@@ -43,11 +43,9 @@ def explore(arguments: ExploreArguments) -> int:
     from nexusform.domains.explorer.server import ExplorerServer
 
     screen = arguments.view.create_screen()
-    with open_exploration(create_context(arguments.state, arguments.variables)) as (
-        exploration,
-        diagnostics,
-        sources,
-    ):
+    with open_exploration(
+        create_context(arguments.state, arguments.variables, requires_state=True)
+    ) as (exploration, diagnostics, sources):
         screen.print_diagnostics(diagnostics, sources)
         if exploration is None:
             return 1

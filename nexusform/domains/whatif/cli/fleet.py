@@ -65,7 +65,7 @@ def fleet(arguments: FleetArguments) -> int:
     display = create_plan_display(
         arguments.placement_flags, arguments.view, as_json=False, show_sensitive=False
     )
-    context = create_context(arguments.state, arguments.variables)
+    context = create_context(arguments.state, arguments.variables, requires_state=True)
     try:
         edits = parse_member_edits(flags)
         with begin_trial_run(context) as (run, _):

@@ -103,7 +103,7 @@ def run_question(
     Return the exit code. `uses_pods`: the answer depends on pods.
     """
     screen = flags.view.create_screen()
-    context = create_context(flags.state, flags.variables)
+    context = create_context(flags.state, flags.variables, requires_state=not flags.answer.plan)
     # stdout is for a document only: warnings go to stderr.
     is_aside = is_document(flags.answer)
     try:

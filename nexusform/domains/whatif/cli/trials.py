@@ -67,7 +67,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     if problems:
         screen.print_diagnostics(problems, sources={})
         return 1
-    context = create_context(arguments.state, arguments.variables)
+    context = create_context(arguments.state, arguments.variables, requires_state=True)
     request = RebalanceRequest(arguments.source_cluster, arguments.placement)
     try:
         rebalancing = plan_rebalancing(request, context)
@@ -134,7 +134,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     )
 
     screen = arguments.view.create_screen()
-    context = create_context(arguments.state, arguments.variables)
+    context = create_context(arguments.state, arguments.variables, requires_state=True)
     clusters = tuple(filter(None, (name.strip() for name in arguments.clusters.split(","))))
     try:
         trial = read_trial_manifests(path, arguments.pick, clusters, context)
