@@ -8,7 +8,8 @@ PUBLIC = {
     "field_tables": "FieldTables UnreadSubject",
     "json_positions": "find_json_lines",
     "object_schemas": (
-        "CONTAINERS SCALARS FieldTable ObjectSchema UnreadPart build_unread_fact parse_field_table"
+        "ALWAYS_WRITTEN CONTAINERS SCALARS FieldTable ObjectSchema UnreadPart build_unread_fact "
+        "parse_field_table"
     ),
     "scalars": "escape_names list_scalars OMITTED parse_integer replace_scalars",
     "unread_facts": (

@@ -4,7 +4,7 @@ Types are texts as in assets/kubernetes_fields.txt: a letter for a scalar, `[` b
 list's items, `{` before that of a mapping's values, else the name of a type with fields.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -24,6 +24,8 @@ SCALARS: Final[Mapping[str, FieldKind]] = {
     "a": FieldKind.ANY,
 }
 CONTAINERS: Final[Mapping[str, FieldKind]] = {"[": FieldKind.LIST, "{": FieldKind.OBJECT}
+
+ALWAYS_WRITTEN: Final = "every cluster writes it, but the file lacks it"
 
 
 class FieldTable(Struct, frozen=True):
@@ -71,18 +73,25 @@ def _is_known_value(_type_name: str, _field: str, _kind: str, _value: Any) -> st
     return ""
 
 
+def _requires_no_field(_type_name: str) -> Collection[str]:
+    """Return no field: an object may lack each."""
+    return ()
+
+
 class ObjectSchema(Struct, frozen=True):
     """Schema of objects: the fields of a type, and its closed list.
 
     A type without a list (None) may have further fields. `explain_absence` returns why the version
     of an object has no such field of a type, "" if it has one. `explain_unknown_value` returns why
-    a scalar of a field and kind is not read, "" if it is.
+    a scalar of a field and kind is not read, "" if it is. `get_required_fields` returns the fields
+    that each object of a type has: one that is absent was not read.
     """
 
     get_fields: Callable[[str], Mapping[str, str]]
     get_list: Callable[[str], FieldList | None]
     explain_absence: Callable[[str, str], str] = _has_field
     explain_unknown_value: Callable[[str, str, str, Any], str] = _is_known_value
+    get_required_fields: Callable[[str], Collection[str]] = _requires_no_field
 
     def list_unread_parts(
         self,
@@ -96,6 +105,9 @@ class ObjectSchema(Struct, frozen=True):
         types = self.get_fields(type_name) if types is None else types
         field_list = self.get_list(type_name)
         present = {name: part for name, part in fields.items() if part not in (None, "", [], {})}
+        for name in self.get_required_fields(type_name):
+            if name not in present:
+                yield UnreadPart(path, f"{prefix}{name}", reason=ALWAYS_WRITTEN)
         unread_names: set[str] = set()
         for name in present:
             reason = self.explain_absence(type_name, name)

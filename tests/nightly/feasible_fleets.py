@@ -177,7 +177,7 @@ def build_node(
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": {**cluster_objects.PLATFORM_LABELS, **labels}},
         "spec": {"taints": taints} if taints else {},
         "status": {
             "capacity": amounts,

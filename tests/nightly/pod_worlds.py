@@ -95,7 +95,8 @@ def build_node(draw: random.Random, number: int, zones: int) -> Body:
         "memory": f"{draw.choice((4, 8, 16))}Gi",
         "pods": "110",
     }
-    labels = {_HOST: f"n{number}", _ZONE: f"z{number % zones}", "disk": draw.choice(("ssd", "hdd"))}
+    zone = {_ZONE: f"z{number % zones}", "disk": draw.choice(("ssd", "hdd"))}
+    labels = {_HOST: f"n{number}", **cluster_objects.PLATFORM_LABELS, **zone}
     taints = (
         [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}] if draw.random() < 0.1 else []
     )

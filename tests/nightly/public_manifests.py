@@ -19,6 +19,7 @@ import yaml
 from msgspec import Struct, field
 
 from tests.domains.hub.api_programs import ApiPrograms
+from tests.domains.pods.importers.cluster_objects import PLATFORM_LABELS
 from tests.nightly.live_cluster import PATHS
 from tests.nightly.pod_stories import SERVICE_ACCOUNT, plan_story
 from tests.nightly.pod_worlds import NODE_INFO
@@ -91,11 +92,12 @@ def create_pod(programs: ApiPrograms, namespace: str, pod: Body) -> tuple[str, s
 
 def build_node(system: str, version: str) -> Body:
     """Return a large node with an operating system."""
+    labels = {**PLATFORM_LABELS, "kubernetes.io/os": system, "kubernetes.io/hostname": system}
     amounts = {"cpu": "512", "memory": "4Ti", "pods": "1000", "ephemeral-storage": "9Ti"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": system, "labels": {"kubernetes.io/os": system}},
+        "metadata": {"name": system, "labels": labels},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.domains.pods.importers.cluster_objects import PLATFORM_LABELS
 from tests.domains.pods.importers.security_pods import list_security_pods
 from tests.nightly.live_cluster import Body, LiveCluster
 from tests.nightly.pod_stories import ENFORCE, Story
@@ -40,7 +41,7 @@ def _build_node(name: str, cpu: int) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {_HOST: name}},
+        "metadata": {"name": name, "labels": {_HOST: name, **PLATFORM_LABELS}},
         "spec": {},
         "status": {
             "capacity": amounts,

@@ -12,7 +12,12 @@ from functools import cache
 from typing import Any, Final
 
 from nexusform.documents.json_positions import find_json_lines
-from nexusform.documents.object_schemas import ObjectSchema, UnreadPart, build_unread_fact
+from nexusform.documents.object_schemas import (
+    ALWAYS_WRITTEN,
+    ObjectSchema,
+    UnreadPart,
+    build_unread_fact,
+)
 from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
 from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.pods.importers.kubernetes_schemas import (
@@ -80,25 +85,22 @@ _SERVER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "condition": dict.fromkeys(("type", "status", "reason", "message", "lastHeartbeatTime"), "s"),
     "image": {"names": "[s", "sizeBytes": "i"},
 }
-# Parts that an API server, a kubelet or a controller always writes, by kind. A dump without one was
-# changed or cut: the part was not read. Sources: Kubernetes 1.37, required fields, defaults and
-# fields without omitempty in staging/src/k8s.io/api, and pkg/kubelet/kubelet_node_status.go.
+# Parts that an API server, a kubelet or a controller always writes, by kind, beside the required
+# fields of the API. A dump without one was changed or cut: the part was not read. Sources:
+# Kubernetes 1.37, defaults and fields without omitempty in staging/src/k8s.io/api, and
+# pkg/kubelet/kubelet_node_status.go.
 _SPEC: Final = ("spec",)
 _WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
     "Node": (
-        ("metadata", "labels"),
+        *[("metadata", "labels", f"kubernetes.io/{name}") for name in ("hostname", "os", "arch")],
         _SPEC,
         *[("status", "allocatable", name) for name in ("cpu", "memory", "pods")],
     ),
-    "Pod": (("metadata", "namespace"), ("spec", "containers"), ("status", "phase")),
+    "Pod": (("metadata", "namespace"), ("status", "phase")),
     "Namespace": (("metadata", "labels", "kubernetes.io/metadata.name"),),
-    "PersistentVolumeClaim": (("spec", "accessModes"),),
-    "PersistentVolume": (("spec", "capacity"), ("spec", "accessModes")),
     "PodDisruptionBudget": (_SPEC,),
     "LimitRange": (("spec", "limits"),),
-    "StorageClass": (("provisioner",),),
     "PriorityClass": (("value",),),
-    "RuntimeClass": (("handler",),),
     "VolumeAttachment": (("spec", "nodeName"), ("spec", "source")),
     "CSIStorageCapacity": (("storageClassName",),),
     **dict.fromkeys(
@@ -108,11 +110,7 @@ _WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
         ),
         (_SPEC,),
     ),
-    **dict.fromkeys(
-        ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"), (("spec", "template"),)
-    ),
 }
-_ALWAYS_WRITTEN: Final = "every cluster writes it, but the file lacks it"
 
 
 @cache
@@ -174,7 +172,7 @@ def _list_unread_parts(
         ):
             yield UnreadPart(("apiVersion",), f"apiVersion {version}")
         return
-    yield from list_unread_parts(body, cluster_version, _get_list)
+    yield from list_unread_parts(body, cluster_version, _get_list, is_stored=True)
     yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
     yield from list_wrong_server_values(body, "status", f"{type_name}Status")
     kind = body["kind"]
@@ -187,7 +185,7 @@ def _list_unread_parts(
         if get_value_at_path(body, *path) in empty_values:
             parents = (path[:end] for end in range(len(path) - 1, 0, -1))
             parent = next((item for item in parents if get_mapping(body, *item)), ())
-            yield UnreadPart(parent, format_path(path), reason=_ALWAYS_WRITTEN)
+            yield UnreadPart(parent, format_path(path), reason=ALWAYS_WRITTEN)
 
 
 @cache

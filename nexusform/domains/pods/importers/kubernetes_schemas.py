@@ -102,11 +102,14 @@ def list_unread_parts(
     body: Mapping[str, Any],
     version: tuple[int, ...],
     get_list: Callable[[str], FieldList | None] = lambda _: None,
+    *,
+    is_stored: bool = False,
 ) -> Iterator[UnreadPart]:
     """List the parts of an object that a version of Kubernetes lacks, and those without a reader.
 
     `get_list` returns the closed list of a type. Without one, its further fields are not listed.
-    Metadata and status belong to servers: their names are not checked.
+    Metadata and status belong to servers: their names are not checked. An object that an API server
+    stored (`is_stored`) has all required fields.
     """
     api_version = str(body.get("apiVersion") or "v1")
     kind = f"{api_version} {body['kind']}"
@@ -120,7 +123,19 @@ def list_unread_parts(
     schema = ObjectSchema(
         get_type_fields, get_list, partial(_explain_absence, version), explain_unknown_value
     )
+    if is_stored:
+        schema = replace(schema, get_required_fields=_list_required_fields)
     yield from schema.list_unread_parts(fields, _load_schemas().kinds[kind].type)
+
+
+@cache
+def _list_required_fields(type_name: str) -> tuple[str, ...]:
+    """Return the fields that each object of a type has.
+
+    The schema of the API calls the image of a container optional, although pods need one.
+    """
+    rules = parse_field_rules().get(type_name, {})
+    return tuple(name for name, rule in rules.items() if rule.is_required and name != "image")
 
 
 def explain_unknown_value(type_name: str, field: str, kind: str, value: Any) -> str:

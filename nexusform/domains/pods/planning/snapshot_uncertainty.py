@@ -29,7 +29,13 @@ from nexusform.domains.pods.scheduling.cluster_records import Node, PodKey, PodS
 from nexusform.domains.pods.scheduling.pod_outcomes import SCALE_OUT, TEMPLATE_CHANGED, PodOutcome
 from nexusform.domains.pods.scheduling.rules.taints import find_untolerated_taint
 from nexusform.domains.pods.scheduling.template_rollout import TEMPLATE_KEY
-from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
@@ -61,8 +67,9 @@ _ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
 # Controllers of pods by the kind of their workload, and kinds that change these controllers.
 _CONTROLLER_KINDS: Final = {"Pod": (), "Deployment": ("Deployment", "ReplicaSet")}
 _SCALER_KINDS: Final = ("HorizontalPodAutoscaler", *_TARGETS)
+_VOLUME: Final = "PersistentVolume"
 _CLAIM_KINDS: Final = (
-    *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("PersistentVolumeClaim", _VOLUME, "StorageClass"),
     *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
 )
 _DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
@@ -110,6 +117,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
         is_affected = partial(_is_dependent, kinds=frozenset({"CSIStorageCapacity"}))
         yield SnapshotUncertainty("free storage", "storage-not-listed", detail, is_affected)
+    yield from _list_unlisted_volumes(snapshot)
     # Pods that name an object of the other kinds have a doubt of their own.
     kinds = frozenset(snapshot.unread_kinds) - NAMED_KINDS
     if kinds:
@@ -213,6 +221,27 @@ def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
             "node."
         )
         yield SnapshotUncertainty("nodes that were not read", "nodes-not-listed", detail)
+
+
+def _list_unlisted_volumes(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+    """Yield the doubt if the files lack the volume of a claim.
+
+    The phase of a claim is Lost if its volume is gone.
+    """
+    volumes = {item.name for item in select_manifests(snapshot.objects, "", _VOLUME)}
+    claims = {
+        get_text(item.body, "spec", "volumeName"): item.name
+        for item in select_manifests(snapshot.objects, "", "PersistentVolumeClaim")
+        if get_text(item.body, "status", "phase") != "Lost"
+    }
+    unlisted = {name: claims[name] for name in claims.keys() - {"", *volumes}}
+    if unlisted and _VOLUME not in snapshot.unread_kinds:
+        names = [f"{volume} of claim {claim}" for volume, claim in sorted(unlisted.items())]
+        detail = f"The files lack the {_VOLUME} {format_first_items(names, 4)}."
+        is_affected = partial(_is_dependent, kinds=frozenset({_VOLUME}))
+        yield SnapshotUncertainty(
+            "volumes that were not read", "storage-not-listed", detail, is_affected
+        )
 
 
 def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:

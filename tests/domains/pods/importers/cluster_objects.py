@@ -20,11 +20,14 @@ def build_namespace(name: str, labels: Mapping[str, str] | None = None) -> dict[
 # A dump with Namespaces, and without the one of the system: its pods are not missing.
 DEFAULT_NAMESPACE: dict[str, Any] = build_namespace("default")
 
+# Of every kubelet, beside the name of the host.
+PLATFORM_LABELS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+
 
 def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
     """Return a ready node of 8 CPUs and 32 GiB, with a heartbeat at the time of test plans."""
     amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more.pop("resources", {})}
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **more.pop("labels", {})}
+    labels = {"kubernetes.io/hostname": name, **PLATFORM_LABELS, **more.pop("labels", {})}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -654,8 +654,20 @@ def test_nodes_of_another_cluster_are_not_certain() -> None:
     assert "may show another cluster" in warning.detail
 
 
+_APART = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+
 def build_complete_objects() -> tuple[dict[str, Any], ...]:
-    return add_standard_objects(*BIG, build_pod("other", "a-np-0"))
+    expression = {"key": "app", "operator": "In", "values": ["other"]}
+    term = {
+        "labelSelector": {"matchExpressions": [expression]},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    affinity = {_APART[2]: {_APART[3]: [term]}}
+    taint = {"key": "special", "effect": "NoSchedule"}
+    node = build_node("a-np-1", "16")
+    tainted_node = build_node("a-np-0", taints=[taint])
+    return add_standard_objects(node, tainted_node, build_pod("other", "a-np-0", affinity=affinity))
 
 
 @pytest.mark.parametrize(
@@ -669,11 +681,16 @@ def build_complete_objects() -> tuple[dict[str, Any], ...]:
         ("Pod", ("metadata", "namespace")),
         ("Namespace", ("metadata", "labels")),
         ("PriorityClass", ("value",)),
+        ("Node", ("metadata", "labels", "kubernetes.io/os")),
+        ("Node", ("spec", "taints", 0, "key")),
+        ("Node", ("spec", "taints", 0, "effect")),
+        ("Pod", (*_APART, 0, "topologyKey")),
+        ("Pod", (*_APART, 0, "labelSelector", "matchExpressions", 0, "operator")),
     ],
 )
 @pytest.mark.parametrize("value", [None, "absent"])
 def test_part_that_every_cluster_writes_was_not_read_if_absent(
-    kind: str, path: tuple[str, ...], value: str | None
+    kind: str, path: tuple[str | int, ...], value: str | None
 ) -> None:
     objects = json.loads(json.dumps(build_complete_objects()))
     body = next(item for item in reversed(objects) if item["kind"] == kind)

@@ -315,7 +315,8 @@ def test_controller_creates_the_claim_of_a_data_volume(is_planned: bool) -> None
     deployment = build_deployment(**build_volume("persistentVolumeClaim", claimName="disk"))
     definition = build_definition("cdi.kubevirt.io", "DataVolume")
     data_volume = build_object("DataVolume", "disk", "cdi.kubevirt.io/v1beta1")
-    claim_spec = {"volumeName": "v", "accessModes": ["ReadWriteOnce"]}
+    resources = {"requests": {"storage": "1Gi"}}
+    claim_spec = {"volumeName": "v", "accessModes": ["ReadWriteOnce"], "resources": resources}
     claim = build_object("PersistentVolumeClaim", "disk", spec=claim_spec)
     title = "PersistentVolumeClaim web/disk"
 
@@ -332,7 +333,13 @@ def test_controller_creates_the_claim_of_a_data_volume(is_planned: bool) -> None
     )
     elsewhere = {**data_volume, "metadata": {"name": "disk", "namespace": "default"}}
     assert assess(deployment, cluster=(definition, elsewhere))[0] == "waits"
-    assert assess(deployment, cluster=(definition, data_volume, claim))[1] != f"{title} {MAY_COME}"
+    volume = build_object(
+        "PersistentVolume",
+        "v",
+        spec={"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+    )
+    cluster = (definition, data_volume, claim, volume)
+    assert assess(deployment, cluster=cluster)[1] != f"{title} {MAY_COME}"
 
 
 @pytest.mark.parametrize("kind", ["SriovNetwork", "SriovIBNetwork", "OVSNetwork"])

@@ -123,6 +123,22 @@ def test_claim_without_its_volume_leaves_pod_pending(
 
 
 @pytest.mark.parametrize(
+    ("phase", "volumes", "is_certain"),
+    [("Bound", (), False), ("Bound", ("x",), True), ("Lost", (), True)],
+)
+def test_claim_without_its_volume_is_certain_only_if_lost(
+    phase: str, volumes: tuple[str, ...], is_certain: bool
+) -> None:
+    """The phase of a claim is Lost if its volume is gone: otherwise the files lack the volume."""
+    objects = [build_pvc("data", "x", phase, annotations=BOUND)]
+    objects += [build_pv(name, on="n1", claim="data") for name in volumes]
+    result = require_success(plan_observed(build_workload_with_claims("data"), *REST, *objects))
+    (pod,) = [row for row in result.plan.placements if row.kind == "pod"]
+    assert pod.scores["certain"] is is_certain, pod.scores
+    assert ("storage-not-listed" in {item.id for item in list_warnings(result)}) is not is_certain
+
+
+@pytest.mark.parametrize(
     ("claims", "reason"),
     [
         (("named", "data", "missing"), 'persistentvolumeclaim "missing" not found'),

@@ -17,7 +17,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.pod_phase import PlannedPod
 from nexusform.domains.pods.scheduling import pod_explanation
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.domains.pods.importers.cluster_objects import build_namespace
+from tests.domains.pods.importers.cluster_objects import PLATFORM_LABELS, build_namespace
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import build_manifest
 from tests.planning.harness import require_success
@@ -62,6 +62,9 @@ def plan_case(case: dict[str, Any]) -> PlanResult:
     stands = [{"kind": "Node", "apiVersion": "v1", **node} for node in case["nodes"]]
     for node in stands:
         # The recorded nodes had no kubelet.
+        host = {"kubernetes.io/hostname": node["metadata"]["name"]}
+        labels = {**host, **PLATFORM_LABELS, **node["metadata"].get("labels", {})}
+        node["metadata"] = {**node["metadata"], "labels": labels}
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
         node["status"] = {
             **node["status"],
