@@ -105,7 +105,8 @@ _WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
         ("ClusterResourceBinding", "ResourceBinding"), (("spec", "clusterDecision"), *_DECIDED)
     ),
     **dict.fromkeys(
-        ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot"), (*_RECORDED_FOR, *_DECIDED)
+        ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot"),
+        (("spec", "policyHash"), *_RECORDED_FOR, *_DECIDED),
     ),
     **dict.fromkeys(("ClusterResourceSnapshot", "ResourceSnapshot"), _RECORDED_FOR),
     "MemberCluster": (("metadata", "labels"),),

@@ -65,10 +65,11 @@ def find_policy_facts(placement: ObservedPlacement) -> Iterator[UnreadFact]:
     is of its generation.
     """
     snapshot = placement.policy_snapshot
-    if snapshot is None:
-        # Reported as not captured.
+    text = "" if snapshot is None else get_text(snapshot.body, "spec", "policyHash")
+    if snapshot is None or not text:
+        # Reported as not captured, or not read.
         return
-    policy_hash = _decode_hash(get_text(snapshot.body, "spec", "policyHash"))
+    policy_hash = _decode_hash(text)
     if compute_policy_hash(read_last_policy(placement)) != policy_hash:
         yield _build_fact(snapshot, "it is not the policy of policyHash in this object")
     manifest = placement.manifest
