@@ -321,7 +321,9 @@ class _JsonWriter:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
             container.has_parts = True
             name_with_colon, part_value = part
-            chunks.append(name_with_colon)
+            # A text in one piece is returned without a copy.
+            if name_with_colon:
+                chunks.append(name_with_colon)
             rendered = self._render_directly(part_value, depth)
             if rendered is None:
                 new_container, bracket = self._open_container(part_value)

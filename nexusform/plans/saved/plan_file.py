@@ -206,17 +206,18 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
     Prefix of references to shared values.
     """
     sharing = DocumentDeduplicator(documents)
+    mark, unknown_reference = sharing.mark, sharing.unknown_reference
 
     def encode_value(value: Any) -> Any:
         return (
-            sharing.unknown_reference
-            if isinstance(value, Unknown)
-            else json_codec.convert_mapping(value)
+            unknown_reference if isinstance(value, Unknown) else json_codec.convert_mapping(value)
         )
 
     parts = {_VALUES: sharing.shared, **sharing.documents}
-    return sharing.mark, {
-        name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()
+    # Each part is freed once it is rendered.
+    del sharing, documents
+    return mark, {
+        name: json_codec.render_json(parts.pop(name), default=encode_value) for name in list(parts)
     }
 
 

@@ -477,7 +477,7 @@ class Run(Struct):
     ) -> PlanResult:
         """Return the result with `further_diagnostics`, lint findings and site capacity.
 
-        Lint findings are those of a normal plan.
+        Lint findings are those of a normal plan. The sites cannot place VMs any more.
 
         The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
@@ -498,6 +498,8 @@ class Run(Struct):
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             result = self._add_lint_findings(result, request)
+        for site in result.sites.values():
+            site.release_schedulers()
         with log_duration("capacity counted"):
             return add_site_capacity(result, self.project.registries)
 
