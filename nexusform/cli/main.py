@@ -24,6 +24,7 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domain_table import collect_commands
 from nexusform.files.access_record import start_access_record
 from nexusform.files.run_log import format_traceback, log_event, start_log
+from nexusform.workflow.opening.garbage_collection import collect_garbage_rarely
 
 _MAIN: Final = CommandSection.MAIN
 _ANALYSIS: Final = CommandSection.ANALYSIS
@@ -211,6 +212,7 @@ STATE: Final = LazyGroup(
 def main() -> NoReturn:
     """Run the command of `sys.argv` and exit with its code."""
     raise_recursion_limit()
+    collect_garbage_rarely()
     try:
         code = run_command_line(sys.argv[1:])
     except MemoryError:

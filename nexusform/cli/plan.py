@@ -35,7 +35,6 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Mode, Plan
 from nexusform.state.objects import EMPTY, State
@@ -196,8 +195,6 @@ class PlanDisplay(Struct, frozen=True):
 
 
 @define_command("plan", PlanArguments, accepts=(declare_ignored_flag("parallelism"),))
-# until the end: garbage collection of the plan is useless while it is saved and shown, too
-@pause_garbage_collection()
 def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 

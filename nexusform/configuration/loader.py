@@ -70,7 +70,7 @@ from nexusform.files.regular_files import (
     write_file_atomically,
 )
 from nexusform.language import parser
-from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_garbage_collection
+from nexusform.language.parser import SYNTAX_VERSION, parse_file
 from nexusform.language.syntax.scanner import CharacterPositions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
@@ -138,22 +138,19 @@ def load_configuration(
     directory. For an unreadable directory there are no files.
     """
     reader = _FileReader(cache_directory, confinement, unsaved, open_packages)
-    with pause_garbage_collection():
-        root = reader.read_module(directory, call=None, package=package)
-        if root is None:
-            return Configuration(
-                Module(path=(), directory=""), Settings(), files={}
-            ), reader.problems
-        root = replace(root, files=(*root.files, *map(reader.parse_source, extra)))
-        known_types = KnownTypes(managed, data)
-        configuration, new_problems = decode_configuration(
-            root, reader.read_called_module, known_types, read_constants
-        )
-        # Of remote modules: a saved plan has it, too.
-        lock_file = reader.packages.lock_file if reader.packages is not None else None
-        if lock_file is not None:
-            files = {**configuration.files, lock_file.name: lock_file}
-            configuration = replace(configuration, files=files)
+    root = reader.read_module(directory, call=None, package=package)
+    if root is None:
+        return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
+    root = replace(root, files=(*root.files, *map(reader.parse_source, extra)))
+    known_types = KnownTypes(managed, data)
+    configuration, new_problems = decode_configuration(
+        root, reader.read_called_module, known_types, read_constants
+    )
+    # Of remote modules: a saved plan has it, too.
+    lock_file = reader.packages.lock_file if reader.packages is not None else None
+    if lock_file is not None:
+        files = {**configuration.files, lock_file.name: lock_file}
+        configuration = replace(configuration, files=files)
     return configuration, [*reader.problems, *new_problems]
 
 

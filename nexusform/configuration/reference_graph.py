@@ -18,7 +18,6 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
 )
 from nexusform.diagnostics.diagnostic import Span
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import (
     Expression,
@@ -102,7 +101,6 @@ def list_modules(root: Module) -> Iterator[Module]:
         stack.extend(call.module for call in reversed(list(module.calls.values())))
 
 
-@pause_garbage_collection()
 def collect_references(configuration: Configuration) -> ReferencesByModule:
     """Return every reference of a configuration, by the path of its module."""
     return {
@@ -231,7 +229,6 @@ def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[Refer
 _Edges = dict[Declaration, dict[Declaration, Span]]
 
 
-@pause_garbage_collection()
 def build_dependencies(
     configuration: Configuration,
 ) -> Mapping[Declaration, Mapping[Declaration, Span]]:

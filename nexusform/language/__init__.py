@@ -15,7 +15,7 @@ PUBLIC = {
     "formatter": "format_text",
     "json_syntax": "parse_json_file",
     "parser": (
-        "pause_garbage_collection decode_tree encode_tree check_with_hcl2 parse_expression "
+        "decode_tree encode_tree check_with_hcl2 parse_expression "
         "parse_file sort_by_position "
         "SYNTAX_VERSION"
     ),

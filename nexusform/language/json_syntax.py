@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error
-from nexusform.language.parser import check_source_length, parse_template, pause_garbage_collection
+from nexusform.language.parser import check_source_length, parse_template
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import CharacterPositions, describe_span
 from nexusform.language.syntax.token_stream import normalize_text, parse_exact_number
@@ -328,8 +328,7 @@ def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnosti
     rejection = check_source_length(source, positions)
     if rejection is not None:
         return syntax.JsonBody((), positions.build_span(0, 0)), [rejection]
-    with pause_garbage_collection():
-        value, diagnostics = parse_json_value(source.text, positions)
+    value, diagnostics = parse_json_value(source.text, positions)
     if value is None:
         return syntax.JsonBody((), positions.build_span(0, 0)), diagnostics
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)

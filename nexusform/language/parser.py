@@ -10,9 +10,7 @@ every node is an array that starts with the name of its class, according to the 
 nodes. Anything else is rejected.
 """
 
-import gc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import cache
 from typing import Final
@@ -50,26 +48,6 @@ MAX_SOURCE_LENGTH = 64 * 1024 * 1024
 _FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Pause cyclic garbage collection: it costs as much as the parse and finds no cycles.
-
-    Afterwards freeze and unfreeze, moving the new objects to the oldest generation: otherwise the
-    next allocation would scan all of them. If objects were frozen before, this is omitted: it would
-    unfreeze them, too.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if gc.get_freeze_count() == 0:
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
-
 def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     """Parse a configuration file.
 
@@ -81,9 +59,8 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     if rejection is not None:
         empty_span = positions.build_span(0, 0)
         return Body((), (), empty_span, empty_span), [rejection]
-    with pause_garbage_collection():
-        stream = TokenStream(scan_text(source.text), positions, diagnostics=[])
-        body = BodyParser(stream).parse_file()
+    stream = TokenStream(scan_text(source.text), positions, diagnostics=[])
+    body = BodyParser(stream).parse_file()
     return body, sort_by_position(stream.diagnostics)
 
 
@@ -147,12 +124,11 @@ def _parse_text_as_expression(
     rejection = check_source_length(source, positions)
     if rejection is not None:
         return None, [rejection]
-    with pause_garbage_collection():
-        stream = TokenStream(scanner(source.text), positions, diagnostics=[])
-        try:
-            expression: Expression | None = read(stream)
-        except MalformedSyntaxError:
-            expression = None
+    stream = TokenStream(scanner(source.text), positions, diagnostics=[])
+    try:
+        expression: Expression | None = read(stream)
+    except MalformedSyntaxError:
+        expression = None
     return (None if has_errors(stream.diagnostics) else expression), sort_by_position(
         stream.diagnostics
     )
@@ -181,8 +157,7 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
 
     text = source.text
     try:
-        with pause_garbage_collection():
-            hcl2.parses_to_tree(text)
+        hcl2.parses_to_tree(text)
     except UnexpectedInput as problem:
         offset = problem.pos_in_stream
     except LarkError:
@@ -223,8 +198,7 @@ def encode_tree(body: Body | JsonBody) -> bytes:
 def decode_tree(data: bytes) -> Body | JsonBody | None:
     """Decode the tree of `encode_tree`; None if the bytes are not a tree of this version."""
     try:
-        with pause_garbage_collection():
-            stored = _build_stored_tree_decoder().decode(data)
+        stored = _build_stored_tree_decoder().decode(data)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
         # A damaged cache: the text is parsed again.
         return None

@@ -14,7 +14,6 @@ from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_development_file_error, build_error
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state import json_codec
 from nexusform.state.object_codec import (
@@ -372,30 +371,29 @@ def parse_journal(
         return [], [
             build_development_file_error(name[:1].upper() + name[1:], "import the resources again")
         ]
-    with pause_garbage_collection():
-        for number, line in enumerate(all_lines, start=1):
-            record, position = _decode_line(line)
-            if record is not None:
-                is_repeated, break_cause = chain.add_record(position)
-                if break_cause:
-                    problems.append(_build_broken_chain_error(name, number, break_cause))
-                if not is_repeated:
-                    records.append(record)
-            elif number < len(all_lines) or _is_whole(line):
-                # Else the truncated last line.
-                reason = (
-                    "It is not the last record" if number < len(all_lines) else "It is a whole line"
-                )
-                detail = (
-                    f"Record {number} of {name} is damaged. {reason}, so a crash "
-                    "did not cut it off. "
-                    "No changes were made. The record of one step of an interrupted apply is "
-                    "lost. Remove the line "
-                    "and compare the site with the state (plan -refresh-only), or restore the "
-                    "file from a copy."
-                )
-                problems.append(build_error("damaged-journal", detail))
-                chain.skip_record()
+    for number, line in enumerate(all_lines, start=1):
+        record, position = _decode_line(line)
+        if record is not None:
+            is_repeated, break_cause = chain.add_record(position)
+            if break_cause:
+                problems.append(_build_broken_chain_error(name, number, break_cause))
+            if not is_repeated:
+                records.append(record)
+        elif number < len(all_lines) or _is_whole(line):
+            # Else the truncated last line.
+            reason = (
+                "It is not the last record" if number < len(all_lines) else "It is a whole line"
+            )
+            detail = (
+                f"Record {number} of {name} is damaged. {reason}, so a crash "
+                "did not cut it off. "
+                "No changes were made. The record of one step of an interrupted apply is "
+                "lost. Remove the line "
+                "and compare the site with the state (plan -refresh-only), or restore the "
+                "file from a copy."
+            )
+            problems.append(build_error("damaged-journal", detail))
+            chain.skip_record()
     return records, problems
 
 

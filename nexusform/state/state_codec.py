@@ -31,7 +31,6 @@ from nexusform.json_data.plain_data import (
     get_text,
 )
 from nexusform.json_data.secret_paths import add_secret_paths, find_secret_paths
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import (
     Address,
     AddressProblem,
@@ -124,14 +123,11 @@ _UNFOLDED: Final = 1
 
 def encode_state(state: State) -> bytes:
     """Encode the state as an indented JSON document, with the same bytes for equal states."""
-    with pause_garbage_collection():
-        return json_codec.render_document(
-            build_ordered_object(
-                _build_document(
-                    state, build_ordered_object, object_codec.build_folded_object_members
-                )
-            )
+    return json_codec.render_document(
+        build_ordered_object(
+            _build_document(state, build_ordered_object, object_codec.build_folded_object_members)
         )
+    )
 
 
 def build_plain_document(state: State) -> dict[str, Any]:
@@ -227,25 +223,24 @@ def decode_state(
     what to do about a damaged one. With `schemas` (by resource type) the attributes of resources
     are validated. Duplicate keys are an error: only one of their values would be read.
     """
-    with pause_garbage_collection():
-        try:
-            document = json_codec.parse_json(data)
-        except json_codec.JsonProblem as problem:
-            from nexusform.language.syntax.scanner import CharacterPositions
+    try:
+        document = json_codec.parse_json(data)
+    except json_codec.JsonProblem as problem:
+        from nexusform.language.syntax.scanner import CharacterPositions
 
-            text = json_codec.decode_text_for_display(data)
-            offset = min(problem.offset, len(text))
-            span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
-            position = f"line {span.start.line}, column {span.start.column}"
-            truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
-            mistake = f"{problem.message}, at {position}.{truncation_hint}"
-            detail = f"{name} is not valid JSON: {mistake} {remedy}"
-            return None, [build_error("state-is-not-valid-json", detail, span)]
-        state, problems = _decode_document(document, name, schemas or {}, lambda: data, remedy)
-        # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer
-        # version.
-        is_ours = state is not None or problems[0].id == object_codec.INVALID
-        duplicate_keys = json_codec.find_duplicate_keys(data, document) if is_ours else []
+        text = json_codec.decode_text_for_display(data)
+        offset = min(problem.offset, len(text))
+        span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
+        position = f"line {span.start.line}, column {span.start.column}"
+        truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
+        mistake = f"{problem.message}, at {position}.{truncation_hint}"
+        detail = f"{name} is not valid JSON: {mistake} {remedy}"
+        return None, [build_error("state-is-not-valid-json", detail, span)]
+    state, problems = _decode_document(document, name, schemas or {}, lambda: data, remedy)
+    # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer
+    # version.
+    is_ours = state is not None or problems[0].id == object_codec.INVALID
+    duplicate_keys = json_codec.find_duplicate_keys(data, document) if is_ours else []
     if not duplicate_keys:
         return state, problems
     key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
@@ -263,10 +258,9 @@ def decode_plain_document(
     Return the state (or None), and the problems.
     """
     # Without schemas, no attributes are validated; the text only locates problems.
-    with pause_garbage_collection():
-        return _decode_document(
-            document, name, {}, lambda: json_codec.render_json(document, indent=True), remedy
-        )
+    return _decode_document(
+        document, name, {}, lambda: json_codec.render_json(document, indent=True), remedy
+    )
 
 
 def _decode_document(

@@ -14,6 +14,27 @@ import pytest
 
 from nexusform.cli.main import _is_out_of_memory, run_command_line
 
+_COUNT_SEARCHES = """
+import gc, sys
+from nexusform.cli.main import main
+searches = []
+gc.callbacks.append(lambda phase, _info: searches.append(phase))
+sys.argv = ["nexusform", "validate"]
+try:
+    main()
+finally:
+    print(len(searches), file=sys.stderr)
+"""
+
+
+def test_small_command_does_not_search_for_garbage(tmp_path: Path) -> None:
+    # By default, Python searches after each 700 new objects.
+    sites = 'resource "nexus_site" "s" {\n  count = 500\n  name  = "s-${count.index}"\n}\n'
+    (tmp_path / "main.nf.hcl").write_text(sites)
+    command = [sys.executable, "-c", _COUNT_SEARCHES]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stderr == "0\n"
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes as Unix has them")
 def test_apply_with_closed_output_reports_it(tmp_path: Path) -> None:

@@ -323,20 +323,6 @@ def test_text_after_an_error_is_still_parsed() -> None:
     assert "f" in {each.name for each in body.attributes}
 
 
-def test_garbage_collector_setting_is_restored() -> None:
-    import gc
-
-    assert gc.isenabled()
-    parse_file(SourceFile("x.hcl", "a = ["))
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        parse_file(SourceFile("x.hcl", "a = 1"))
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-
-
 def test_expression_inside_file_has_positions_of_file() -> None:
     expression, _ = parse_expression(SourceFile("v.hcl", "var.a +\n  b"), Position(4, 9, 70))
     assert expression.left.span == Span("v.hcl", Position(4, 9, 70), Position(4, 14, 75))

@@ -1,4 +1,3 @@
-import gc
 from decimal import Decimal
 
 import pytest
@@ -6,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.state import json_codec
 from nexusform.state.json_codec import JsonProblem, locate_json_values, parse_json, render_json
 from nexusform.values.typed_value import (
@@ -153,10 +151,3 @@ def test_long_number_in_deep_nesting_is_written_safely() -> None:
 def test_unsupported_data_raises_type_error() -> None:
     with pytest.raises(TypeError):
         render_json({"a": object()})
-
-
-def test_garbage_collector_is_restored() -> None:
-    assert gc.isenabled()
-    with pause_garbage_collection():
-        assert not gc.isenabled()
-    assert gc.isenabled()

@@ -32,7 +32,6 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import read_record, write_record
 from nexusform.plans.saved.shared_values import (
@@ -114,11 +113,8 @@ def write_plan_file(
     Raises FileProblem, and TypeError for a hypothetical plan.
     """
     plan.reject_assumptions()
-    with pause_garbage_collection():
-        # mark: the prefix of references to values written once.
-        mark, members = _serialize_documents(
-            _build_documents(plan, configuration_files, prior_state)
-        )
+    # mark: the prefix of references to values written once.
+    mark, members = _serialize_documents(_build_documents(plan, configuration_files, prior_state))
     manifest = {
         "format": FORMAT,
         "kind": KIND,
@@ -229,8 +225,7 @@ def read_plan_file(
     `own_version` is the version of this nexusform.
     """
     try:
-        with pause_garbage_collection():
-            return _parse_plan(data, name, own_version), []
+        return _parse_plan(data, name, own_version), []
     except DiagnosticsError as problem:
         return None, problem.diagnostics
 

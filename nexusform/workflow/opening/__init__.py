@@ -13,6 +13,7 @@ PUBLIC = {
         "find_backend open_backend prepare_backend open_project OpenResult Project create_project "
         "select_variable_values"
     ),
+    "garbage_collection": "collect_garbage_rarely",
     "provider_setup": (
         "build_capture_address check_provider_addresses is_capture_of_site list_managed_objects "
         "list_objects"

@@ -46,7 +46,6 @@ from nexusform.interfaces.state_storage import (
     LockInfo,
     StateBackend,
 )
-from nexusform.language.parser import pause_garbage_collection
 from nexusform.placements.unread_ledger import find_incomplete_sites
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
@@ -234,7 +233,7 @@ class Run(Struct):
 
             time_limit = limit_time(seconds)
         try:
-            with time_limit, pause_garbage_collection():
+            with time_limit:
                 result = self._refresh_and_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)

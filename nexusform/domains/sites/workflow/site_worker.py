@@ -61,6 +61,7 @@ from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
 from nexusform.state import state_codec
 from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.garbage_collection import collect_garbage_rarely
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.plan_execution import (
@@ -112,7 +113,8 @@ class FleetTaskWorker:
     def __init__(self) -> None:
         """Start without definitions and sites.
 
-        Python's recursion limit is raised to at least _MAX_RECURSION.
+        Python's recursion limit is raised to at least _MAX_RECURSION, and garbage is collected
+        rarely.
         """
         self._lock = RLock()
         # By root directory and digest.
@@ -124,6 +126,7 @@ class FleetTaskWorker:
         # time of the last one by session.
         self._heartbeats: dict[str, float] = {}
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
+        collect_garbage_rarely()
 
     def run_task(self, task: Task) -> SiteResult:
         """Run a task.
