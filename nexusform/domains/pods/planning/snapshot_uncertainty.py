@@ -24,6 +24,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, select_manifests
 from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
+from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import SCALE_OUT, TEMPLATE_CHANGED, PodOutcome
@@ -36,10 +37,15 @@ from nexusform.json_data.plain_data import (
     get_value_at_path,
     list_mappings,
 )
-from nexusform.kubernetes.matching import is_selected
+from nexusform.kubernetes.matching import Taint, is_selected
 
 _HOUR: Final = 3600
 _UNREADY: Final = "nodes that are not ready"
+# Taints that controllers remove once a node is ready: the node lifecycle controller, the cloud
+# provider, and agents of networks and storage. A cordon and `out-of-service` are set by operators.
+_STATUS_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_OPERATOR_TAINTS: Final = ("node.kubernetes.io/unschedulable", "node.kubernetes.io/out-of-service")
+_AGENT_TAINT: Final = "agent-not-ready"
 _SCALED: Final = ("nodes-are-scaled", "It may add nodes for Pending pods, and remove others.")
 _DESCHEDULED: Final = ("pods-are-descheduled", "It may evict pods, which are then placed again.")
 # Agents by a part of the names of their pods: the id and the text of a warning.
@@ -284,6 +290,17 @@ def _is_tolerating(outcome: PodOutcome, node: Node) -> bool:
     return find_untolerated_taint(outcome.spec, node) is None
 
 
+def _is_removed_later(taint: Taint) -> bool:
+    """Return whether a controller removes a taint once its node is ready."""
+    is_status = taint.key.startswith(_STATUS_TAINTS) and taint.key not in _OPERATOR_TAINTS
+    return is_status or taint.key.endswith(_AGENT_TAINT)
+
+
+def _may_run_later(outcome: PodOutcome, ready_node: Node) -> bool:
+    """Return whether a pod without a node may get this one, once it is ready."""
+    return not outcome.node and profile.find_node_rejection(outcome.spec, ready_node) is None
+
+
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
@@ -408,6 +425,13 @@ def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncert
         detail = "Nodes match no VM, and VMs match no node."
         yield SnapshotUncertainty("nodes that match no VM", "node-without-vm", detail)
     cluster = observed.cluster
+    for node in cluster.nodes:
+        lasting_taints = tuple(taint for taint in node.taints if not _is_removed_later(taint))
+        if len(lasting_taints) < len(node.taints):
+            ready_node = replace(node, taints=lasting_taints)
+            detail = f"Node {node.name} is not ready. Pods without a node may run there later."
+            is_affected = partial(_may_run_later, ready_node=ready_node)
+            yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail, is_affected)
     created_nodes = cluster.new_nodes | cluster.recreated_nodes
     for name in sorted(set(observed.unmatched_vms) - created_nodes):
         # Its pods, labels and capacity are unknown.

@@ -714,6 +714,31 @@ def test_node_without_taints_and_provider_was_read() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("key", "is_certain"),
+    [
+        ("node.cloudprovider.kubernetes.io/uninitialized", False),
+        ("node.kubernetes.io/not-ready", False),
+        ("node.kubernetes.io/disk-pressure", False),
+        ("node.cilium.io/agent-not-ready", False),
+        ("node.kubernetes.io/unschedulable", True),
+        ("node.kubernetes.io/out-of-service", True),
+        ("dedicated", True),
+    ],
+)
+def test_pod_that_waits_for_a_ready_node_is_not_certain(key: str, is_certain: bool) -> None:
+    """A controller removes the taint, and the pod gets the node."""
+    taint = {"key": key, "effect": "NoSchedule"}
+    small = build_node("a-np-0", taints=[taint])
+    objects = add_standard_objects(small, build_node("a-np-1", "16", taints=[taint]))
+    doubt = None if is_certain else "nodes that are not ready"
+    assert list_certainties(require_success(plan_observed(ONE, *objects))) == {
+        "web-0": (is_certain, doubt)
+    }
+    other = add_standard_objects(small, build_node("a-np-1", "16"))
+    assert list_certainties(require_success(plan_observed(ONE, *other))) == {"web-0": (True, None)}
+
+
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize(
     "annotation", ["scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector"]
