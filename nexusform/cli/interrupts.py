@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Thread
+from types import FrameType
 from typing import Final
 
 FIRST_INTERRUPT: Final = (
@@ -22,6 +23,7 @@ SECOND_INTERRUPT: Final = (
     "Two interrupts received. Exiting at once. The next run checks the results of the running "
     "steps."
 )
+_SHOW_CURSOR: Final = "\x1b[?25h"
 
 
 class Interrupts:
@@ -34,6 +36,39 @@ class Interrupts:
         """Return whether an interrupt was received."""
         return self.count > 0
 
+    @contextmanager
+    def end_question(self) -> Iterator[None]:
+        """Let a signal end the question asked inside the block by a KeyboardInterrupt.
+
+        No step runs then, so there is nothing to wait for.
+        """
+        numbers = [number for number in _list_signals() if signal.getsignal(number) is _do_nothing]
+        old_wakeup = signal.set_wakeup_fd(-1)
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.count += 1
+            raise
+        finally:
+            for number in numbers:
+                signal.signal(number, _do_nothing)
+            signal.set_wakeup_fd(old_wakeup, warn_on_full_buffer=False)
+
+
+def _list_signals() -> list[signal.Signals]:
+    """List the signals that interrupt a run."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    # A closed terminal (SIGHUP) interrupts as well, unless nohup ignores it.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal: the thread that reads signals acts."""
+
 
 @contextmanager
 def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
@@ -45,18 +80,14 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     interrupts = Interrupts()
     receiver, wakeup = socket.socketpair()
     wakeup.setblocking(False)
-    # A closed terminal (SIGHUP) interrupts as well, unless nohup ignores it.
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
+    numbers = _list_signals()
     Thread(
         target=_watch_signals,
         args=(receiver, numbers, interrupts, notify),
         daemon=True,
         name="interrupts",
     ).start()
-    # The thread acts.
-    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
+    handlers = {number: signal.signal(number, _do_nothing) for number in numbers}
     # A byte per signal, for the thread.
     old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     try:
@@ -109,5 +140,7 @@ def _exit_immediately() -> None:
         errors = sys.stderr.fileno()
         # Otherwise writing would block.
         if select.select([], [errors], [], 0)[1]:
-            os.write(errors, f"{SECOND_INTERRUPT}\n".encode())
+            # On a terminal, a progress bar has hidden the cursor, and ends no line.
+            start = f"{_SHOW_CURSOR}\n" if os.isatty(errors) else ""
+            os.write(errors, f"{start}{SECOND_INTERRUPT}\n".encode())
     os._exit(1)

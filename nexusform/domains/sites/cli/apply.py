@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import Final
 
@@ -113,8 +113,9 @@ def apply(arguments: ApplyArguments) -> int:
     one stops the wave before its first write. Exit code 0, or 1 if a site is rejected or fails, or
     a wave stops.
     """
-    screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
+    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
+    screen = arguments.view.create_screen(is_aside=is_stdout_for_data)
     # Values for plans of one site.
     verification = replace(
         parse_verification(arguments.verify),
@@ -127,11 +128,9 @@ def apply(arguments: ApplyArguments) -> int:
         raise click.UsageError("-verify=ancestor is for plans of one site.")
     if arguments.revocations and not verification.key_files:
         raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
-    # diagnostics go to stderr.
-    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     arguments.engine.check_usable(screen)
     job, problems, sources = _open_apply_job(arguments, verification)
-    screen.print_diagnostics(problems, sources, is_aside=is_stdout_for_data)
+    screen.print_diagnostics(problems, sources)
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
@@ -285,7 +284,9 @@ def _apply_job(
         arguments.engine.open_engine(screen) as engine,
         handle_interrupts(screen.print_error) as interrupts,
     ):
-        observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
+        observer = _build_observer(
+            job, arguments, screen, interrupts.is_stopping, interrupts.end_question
+        )
         fleet_apply = FleetApply(
             job.plan, job.fleet.context, engine, job.progress, SystemClock(), observer
         )
@@ -302,17 +303,23 @@ def _apply_job(
 
 
 def _build_observer(
-    job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: Callable[[], bool]
+    job: _ApplyJob,
+    arguments: ApplyArguments,
+    screen: Screen,
+    is_stopping: Callable[[], bool],
+    end_question: Callable[[], AbstractContextManager[None]],
 ) -> ApplyObserver:
-    """Build the observer of an apply: it prints messages and results, and requests approvals."""
+    """Build the observer of an apply: it prints messages and results, and requests approvals.
+
+    `end_question` lets an interrupt end the question asked inside its block.
+    """
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
-    print_message = screen.print_error if arguments.as_json else screen.print_text
 
     def print_result(result: SiteResult) -> None:
         is_failed = result.status in (SiteStatus.REJECTED, SiteStatus.FAILED)
         if lists_every_site or is_failed:
             reason_text = f": {result.reason}" if result.reason else ""
-            print_message(f"  {result.site}: {result.status.value}{reason_text}")
+            screen.print_text(f"  {result.site}: {result.status.value}{reason_text}")
 
     can_ask = is_input_allowed(arguments.input) and not arguments.as_json and sys.stdin.isatty()
 
@@ -323,9 +330,15 @@ def _build_observer(
         if not can_ask:
             return False
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
-        return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
+        try:
+            with end_question():
+                answer = screen.prompt_user(question, "  Only 'yes' will be accepted to approve.")
+        except KeyboardInterrupt:
+            screen.print_text()
+            return False
+        return answer == "yes"
 
-    return ApplyObserver(print_message, print_result, approve_wave, is_stopping, can_ask)
+    return ApplyObserver(screen.print_text, print_result, approve_wave, is_stopping, can_ask)
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
