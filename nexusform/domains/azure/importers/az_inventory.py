@@ -749,6 +749,16 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
             )
 
 
+def find_missing_node_facts(clusters: Iterable[AzCluster]) -> Iterator[UnreadFact]:
+    """Yield the facts about pools with fewer nodes than their count.
+
+    The platform may create the others on any machine.
+    """
+    for pool in chain.from_iterable(map(find_missing_nodes, clusters)):
+        for influence in (Influence.PLACEMENT, Influence.CAPACITY):
+            yield UnreadFact("agent pool", pool.name, "nodes", "", 0, influence, reason=pool.reason)
+
+
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))

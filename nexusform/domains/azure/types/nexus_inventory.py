@@ -361,7 +361,10 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if export.problems:
         return DataResult(attributes={}, problems=export.problems)
     # Few configurations read an inventory, so its readers are loaded on demand.
-    from nexusform.domains.azure.importers.az_inventory import read_inventory
+    from nexusform.domains.azure.importers.az_inventory import (
+        find_missing_node_facts,
+        read_inventory,
+    )
 
     machine_skus = attributes.get("machine_sku_by_id")
     inventory, findings = read_inventory(
@@ -381,7 +384,10 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     managed = context.managed_names.union(get_list(attributes, "managed"))
     problems += _warn_outdated_export(attributes, inventory, context.now)
     values = {"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}
-    return DataResult(values, problems, unread=inventory.unread)
+    # A managed cluster is placed by its resource, with its missing nodes.
+    unmanaged_clusters = [item for item in inventory.clusters if item.name not in managed]
+    missing_nodes = tuple(find_missing_node_facts(unmanaged_clusters))
+    return DataResult(values, problems, unread=(*inventory.unread, *missing_nodes))
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:

@@ -329,3 +329,34 @@ def test_vm_on_a_machine_that_the_export_lacks_makes_capacity_uncertain(
     assert run_command_line(["plan"]) == 0
     capacity = capsys.readouterr().out.partition("Capacity:")[2]
     assert ("at most" in capacity.splitlines()[0]) is bool(machine)
+
+
+@pytest.mark.parametrize(
+    ("part", "is_managed", "is_known"),
+    [("", False, True), ("nodes", False, False), ("nodes", True, True)],
+)
+def test_missing_nodes_of_an_unmanaged_cluster_make_capacity_uncertain(
+    part: str,
+    is_managed: bool,
+    is_known: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The platform may create the node that the control plane lacks on any machine."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXAMPLE, "export")
+    names = '["core-amf"]' if is_managed else "[]"
+    block = f'{{\n  directory = "export"\n  managed   = {names}\n}}'
+    text = PLAN.replace('{ directory = "export" }', block)
+    assert text != PLAN
+    Path("main.nf.hcl").write_text(text)
+    path = Path("export/kubernetes_clusters.json")
+    document = json.loads(path.read_text())
+    if part:
+        del document[0][part][0]
+    path.write_text(json.dumps(document))
+    assert run_command_line(["plan"]) == 0
+    out = capsys.readouterr().out
+    assert ("at most" in out.partition("Capacity:")[2].splitlines()[0]) is not is_known, out
+    assert ("nodes of agent pool core-amf/control-plane" in out) is not is_known
