@@ -156,3 +156,26 @@ def test_lock_is_released_after_failed_write(
         patch.setattr(LocalBackend, "write", fail_with_full_disk)
         assert "The disk is full." in run_rejected_workspace(capsys, "new", "lab")
     run_workspace(capsys, "new", "lab")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"a" * 5000, None])
+def test_unreadable_selection_is_not_the_default_workspace(
+    content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None: a directory in its place."""
+    Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {\n}\n')
+    run_workspace(capsys, "new", "lab")
+    selection = Path(".nexusform/environment")
+    selection.unlink()
+    if content is None:
+        selection.mkdir()
+    else:
+        selection.write_bytes(content)
+    for command in (["plan"], ["apply", "-auto-approve"], ["state", "list"], ["workspace", "show"]):
+        assert run_command_line(command) == 1
+        text = " ".join(capsys.readouterr().err.split())
+        assert 'The selected workspace cannot be read from ".nexusform/environment": ' in text
+    assert not Path("state/nexusform.nfstate").exists()
+    if content is not None:
+        run_workspace(capsys, "select", "lab")
+        assert run_workspace(capsys, "show") == "lab\n"

@@ -24,7 +24,13 @@ from nexusform.configuration.loader import (
     read_root_variables,
 )
 from nexusform.configuration.variable_values import VariableValueSource
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    SourceFile,
+    build_error,
+    select_errors,
+)
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.run_log import log_duration
 from nexusform.resource_types.registry import build_registries
@@ -201,16 +207,37 @@ class CommandContext(Struct, frozen=True):
     def workspace(self) -> str:
         """The selected workspace, else the default one.
 
-        That of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`.
+        That of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`. Raises
+        DiagnosticsError if this selection cannot be read: the default workspace is another state.
         """
         name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
         if not name and self.is_data_directory_trusted:
-            with suppress(OSError, UnicodeDecodeError):
-                selection = read_regular(
-                    get_selection_path(self), _MAX_SELECTION_BYTES, follow=False
-                )
-                name = selection.decode().strip()
+            return _read_selected_workspace(get_selection_path(self))
         return name or DEFAULT_WORKSPACE
+
+
+def _read_selected_workspace(path: Path) -> str:
+    """Read the name of the selected workspace; the default one without a file.
+
+    Raises DiagnosticsError.
+    """
+    try:
+        name = read_regular(path, _MAX_SELECTION_BYTES, follow=False).decode().strip()
+        reason = "" if name else "it is empty"
+    except (FileNotFoundError, NotADirectoryError):
+        # None was selected here.
+        return DEFAULT_WORKSPACE
+    except OSError as problem:
+        reason = str(problem.strerror or problem)
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    if not reason:
+        return name
+    detail = (
+        f'The selected workspace cannot be read from "{path}": {reason}. No changes were made. '
+        "Select it again (`nexusform workspace select NAME`), or set NF_WORKSPACE to its name."
+    )
+    raise DiagnosticsError(build_error("unreadable-workspace-selection", detail))
 
 
 def _is_below(address: str, prefix: str) -> bool:
