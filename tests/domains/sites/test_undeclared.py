@@ -129,3 +129,36 @@ def test_renamed_site_with_same_state_is_not_undeclared(fleet: Fleet, command: C
     )
     fleet(THREE, text)
     assert "no longer declared" not in command("plan")[1]
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"par2": 1}'])
+def test_unreadable_list_of_states_is_an_error(
+    fleet: Fleet, command: Command, content: str
+) -> None:
+    """Else a deleted row with a remote state would not be noticed."""
+    fleet(THREE)
+    apply_fleet(command)
+    fleet({"par1": {"workers": 3}, "par2": {}})
+    assert command("plan", "-out=g.nfsites")[0] == 0
+    known_states = Path(".nexusform/sites/.seen.json")
+    known_states.write_text(content)
+    before = Path("states/par1.nfstate").read_bytes()
+    for words in (["plan"], ["status"], ["apply", "g.nfsites"]):
+        code, _, err = command(*words)
+        assert code == 1
+        assert "the list of known states, cannot be read: it is damaged" in " ".join(err.split())
+    assert known_states.read_text() == content
+    assert Path("states/par1.nfstate").read_bytes() == before
+    known_states.unlink()
+    assert command("apply", "g.nfsites")[0] == 0
+
+
+def test_warning_if_states_cannot_be_recorded(fleet: Fleet, command: Command) -> None:
+    fleet(THREE)
+    Path(".nexusform").mkdir()
+    # A directory cannot be created there, also by root.
+    Path(".nexusform/sites").write_text("")
+    apply_fleet(command)
+    code, out, _ = command("status")
+    assert code == 0
+    assert "Known states not recorded" in out

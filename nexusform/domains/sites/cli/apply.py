@@ -133,9 +133,12 @@ def apply(arguments: ApplyArguments) -> int:
     screen.print_diagnostics(problems, sources)
     if job is None:
         return 1
+    # Before the first write: it may fail.
+    undeclared = find_undeclared_sites(job.fleet, create_context())
     fleet_apply, stop = _apply_job(job, arguments, screen)
-    record_state_locations(job.fleet, create_context(), fleet_apply.results.values())
-    outcome = _build_plan_with_results(job, fleet_apply)
+    problems = record_state_locations(job.fleet, create_context(), fleet_apply.results.values())
+    screen.print_diagnostics(problems, sources={})
+    outcome = replace(_build_plan_with_results(job, fleet_apply), undeclared=undeclared)
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
         report = build_apply_report(outcome, is_stopped=stop is not None)
@@ -373,5 +376,4 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
                 redundancy_lost=planned.redundancy_lost,
             )
         sites.append(replace(site, result=result))
-    undeclared = find_undeclared_sites(job.fleet, create_context())
-    return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
+    return replace(job.plan, sites=tuple(sites))

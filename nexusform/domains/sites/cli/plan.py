@@ -294,10 +294,10 @@ def _plan_sites_on_engine(
             on_plan=print_plan,
             is_stopping=interrupts.is_stopping,
         )
-    record_state_locations(
+    problems = record_state_locations(
         sites.fleet, create_context(), (site.result for site in result.plan.sites)
     )
-    return result
+    return replace(result, diagnostics=(*result.diagnostics, *problems))
 
 
 def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> None:

@@ -84,7 +84,8 @@ def status(arguments: StatusArguments) -> int:
             if runs
             else []
         )
-    record_state_locations(fleet, create_context(), (site.result for site in plan.sites))
+    problems = record_state_locations(fleet, create_context(), (site.result for site in plan.sites))
+    screen.print_diagnostics(problems, sources={}, is_aside=is_aside)
     plan = replace(plan, undeclared=sites.undeclared)
     report = build_status_report(plan, SystemClock().read_time(), results)
     answer = Answer("", "", report, build_status_document(plan, results))

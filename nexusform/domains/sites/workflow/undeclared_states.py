@@ -10,8 +10,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import msgspec
@@ -19,6 +19,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Settings
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    build_error,
+    build_warning,
+)
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_tasks import Fleet, is_site_requested
@@ -28,7 +34,7 @@ from nexusform.domains.sites.workflow.site_project import (
     open_state,
 )
 from nexusform.domains.sites.workflow.site_results import summarize_problem
-from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
+from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.planning.conclusion.placement_accounting import collect_names, list_placement_kinds
 from nexusform.resource_types.registry import build_registries
@@ -54,7 +60,7 @@ def find_undeclared_sites(
 ) -> tuple[UndeclaredSite, ...]:
     """Find the sites with a state but no declaration, by name, matching `patterns`.
 
-    Nothing is locked or written.
+    Nothing is locked or written. Raises DiagnosticsError if the list of known states is unreadable.
     """
     definition = fleet.definition
     context = fleet.context
@@ -88,13 +94,15 @@ def find_undeclared_sites(
 
 def record_state_locations(
     fleet: Fleet, location: CommandContext, results: Iterable[SiteResult]
-) -> None:
-    """Record the locations of states with content.
-
-    Failures are ignored, since the list is only an aid.
-    """
+) -> list[Diagnostic]:
+    """Record the locations of states with content; return a warning if that fails."""
     sites = fleet.definition.sites_by_name
-    known_states = _read_known_states(location)
+    path = _get_list_path(location)
+    try:
+        known_states = _read_known_states(location)
+    except DiagnosticsError as failure:
+        # It is kept as it is.
+        return failure.diagnostics
     current_states = {
         result.site: _KnownState(sites[result.site].backend, result.state_location)
         for result in results
@@ -102,23 +110,47 @@ def record_state_locations(
         if result.serial and result.site in sites
     }
     states = known_states | current_states
-    if states != known_states:
-        path = Path(location.data_directory, _STATE_LIST)
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content = msgspec.json.encode(dict(sorted(states.items())))
-            write_output(
-                str(path), msgspec.json.format(content, indent=1), private=True, durable=False
-            )
+    if states == known_states:
+        return []
+    content = msgspec.json.encode(dict(sorted(states.items())))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_output(str(path), msgspec.json.format(content, indent=1), private=True, durable=False)
+    except OSError as problem:
+        detail = (
+            f'"{path}", the list of known states, cannot be written: {problem.strerror}. If a row '
+            "of nexusform.sites.hcl is deleted later, its state may not be noticed. Make it "
+            "writable, or set NF_DATA_DIR."
+        )
+        return [build_warning("known-states-not-recorded", detail)]
+    return []
+
+
+def _get_list_path(location: CommandContext) -> Path:
+    return Path(location.data_directory, _STATE_LIST)
 
 
 def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
-    """Read the recorded states, {} if unreadable."""
+    """Read the recorded states, {} without a file.
+
+    Raises DiagnosticsError if it cannot be read: sites that are declared no longer would be missed.
+    """
+    path = _get_list_path(location)
     try:
-        data = read_regular(Path(location.data_directory, _STATE_LIST), _MAX_BYTES, follow=False)
+        data = read_regular(path, _MAX_BYTES, follow=False)
         return msgspec.json.decode(data, type=dict[str, _KnownState])
-    except (OSError, NotRegularFile, FileTooLarge, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+    except msgspec.MsgspecError:
+        reason = "it is damaged"
+    detail = (
+        f'"{path}", the list of known states, cannot be read: {reason}. Sites that '
+        "nexusform.sites.hcl declares no longer may be missed. Restore the file, or begin a new "
+        f"list:\nrm {quote(str(path))}"
+    )
+    raise DiagnosticsError(build_error("unreadable-known-states", detail))
 
 
 def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tuple[str, str]]:
