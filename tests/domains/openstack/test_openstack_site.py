@@ -763,6 +763,20 @@ def offer_resources(host: int, **amounts: int) -> None:
     path.write_text(json.dumps(list(rows.values())))
 
 
+@pytest.mark.parametrize("name", ["VCPU", "MEMORY_MB", "DISK_GB"])
+def test_host_without_a_resource_of_every_hypervisor_is_uncertain(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It would take no server, and the others would be certain."""
+    path = Path("export/inventory-00000000-0000-4000-8000-000000000001.json")
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([row for row in rows if row["resource_class"] != name]))
+    assert run_command_line(["plan", "-report=json:plan.json"]) == 0
+    document = json.loads(Path("plan.json").read_text())
+    assert [row["certainty"] for row in document["placement_changes"]] == [None, None]
+    assert name in read_output(capfd)
+
+
 def use_resources(host: int, **amounts: int) -> None:
     """Set the used amount of each resource class in the inventory of a host."""
     path = Path(f"export/inventory-00000000-0000-4000-8000-00000000000{host}.json")

@@ -31,6 +31,7 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     split_names,
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import TRAIT
+from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY
 
 # Nova's default maximum of rows in an answer (max_limit).
 _PAGE_LIMIT: Final = 1000
@@ -86,6 +87,28 @@ def _find_unknown_usage(reading: OpenstackReading, tables: Tables) -> UnknownPar
         files.append(f"{file}.json")
         facts += build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
     return UnknownParts(files, facts)
+
+
+def _find_missing_resources(reading: OpenstackReading, tables: Tables) -> UnknownParts:
+    """Return the inventories of hosts without memory or disk, of which every hypervisor has some.
+
+    Such a host would take no server.
+    """
+    hosts = index_hosts(tables)
+    names = []
+    facts = []
+    for provider in tables["resource_providers"]:
+        name = str(provider["name"])
+        file = f"{INVENTORY}-{provider['uuid']}"
+        if file not in tables or hosts.get(name) not in reading.hosts:
+            continue
+        offered = {str(row["resource_class"]) for row in tables[file]}
+        for resource_class in (MEMORY, DISK):
+            if resource_class not in offered:
+                names.append(f"{resource_class} ({file}.json)")
+                subject = ("resource provider", name)
+                facts += build_facts(subject, resource_class, file, "its inventory lacks it")
+    return UnknownParts(names, facts)
 
 
 def _find_cut_lists(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
@@ -229,6 +252,13 @@ _SEARCHES: Final = (
         (
             "Files have no column used, and the use of their hosts is unknown: {names}. Upgrade "
             "osc-placement, and capture the files again."
+        ),
+    ),
+    (
+        _find_missing_resources,
+        (
+            "Inventories of hosts lack a resource of every hypervisor: {names}. Capture the files "
+            "again."
         ),
     ),
     (
