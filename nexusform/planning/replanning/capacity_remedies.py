@@ -347,18 +347,21 @@ def _try_equal_shares(
     # A smaller total has the same counts. Without smaller counts nothing is tried.
     lower = minimum_total
     upper = requested_total - 1
-    for _ in range(MAXIMUM_COUNT_TRIALS):
+    # First the smallest: if it does not fit either, no other has to be tried.
+    total = minimum_total
+    for _ in range(1 + MAXIMUM_COUNT_TRIALS):
         if lower > upper:
             break
-        total = (lower + upper + 1) // 2
         counts = {
             key: max(_get_minimum_count(shortage), requested_counts[key] * total // requested_total)
             for key, shortage in pools.items()
         }
         # The first pools get what remains of the total.
+        rest = total - sum(counts.values())
         for key, requested_count in requested_counts.items():
-            if counts[key] < requested_count and sum(counts.values()) < total:
+            if rest > 0 and counts[key] < requested_count:
                 counts[key] += 1
+                rest -= 1
         adjustments = [
             ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key])
             for key, shortage in pools.items()
@@ -369,6 +372,7 @@ def _try_equal_shares(
         else:
             best = (counts, adjustments, outcome)
             lower = total + 1
+        total = (lower + upper + 1) // 2
     if best is not None:
         counts, adjustments, outcome = best
         remedy = _build_count_remedy(pools, counts)

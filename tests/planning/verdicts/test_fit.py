@@ -109,15 +109,29 @@ def test_single_pool_without_capacity_is_not_called_the_first() -> None:
     assert "pools without capacity" not in error.detail
 
 
-def test_pools_of_one_vm_have_no_smaller_count_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    trials: list[object] = []
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the edits of each trial plan, as they are made."""
+    edits: list[Any] = []
     plan_trial = capacity_remedies.plan_trial
 
     def record_trial(*arguments: Any) -> PlanResult:
-        trials.append(arguments[2])
+        edits.append(arguments[2])
         return plan_trial(*arguments)
 
     monkeypatch.setattr(capacity_remedies, "plan_trial", record_trial)
+    return edits
+
+
+def test_no_other_count_is_tried_if_the_smallest_does_not_fit(trials: list[Any]) -> None:
+    clusters = [cluster(f"c{number}", pools=pool("p", 40, HALF)) for number in range(8)]
+    result = plan(SITE + build_rack("r", 1) + "".join(clusters), suggested_fixes=True)
+    assert "count" not in list_suggested_fixes(result)
+    counts = [[edit.value for edit in edits if edit.path[-1] == "count"] for edits in trials]
+    assert [each for each in counts if len(each) > 1] == [[1] * len(result.unplaced)]
+
+
+def test_pools_of_one_vm_have_no_smaller_count_to_try(trials: list[Any]) -> None:
     clusters = [cluster(f"c{number}", pools=pool("p", 1, HALF)) for number in range(6)]
     result = plan(SITE + build_rack("r", 1) + "".join(clusters), suggested_fixes=True)
     assert len(result.unplaced) > 1
