@@ -53,7 +53,15 @@ def describe_changes(
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)
-    texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
+    changed_arguments = [
+        child
+        for child in tree.children
+        if child.symbol == CHANGED and _is_configurable(child.name, schema)
+    ]
+    texts = {
+        **_describe_manifest_changes(change, changed_arguments),
+        **_describe_nested_changes(change, changed_arguments),
+    }
     machines = frozenset(get_mapping(change.after, "machines"))
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
@@ -74,16 +82,16 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
     return tuple(_build_clauses(tree, schema=None))
 
 
-def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed fields of manifests, by attribute of an object.
+def _describe_manifest_changes(
+    change: Change, arguments: Iterable[DifferenceNode]
+) -> dict[str, tuple[str, ...]]:
+    """Return clauses about the changed fields of manifests, by changed argument of an object.
 
     Manifests are YAML or JSON texts: `{"manifest": ("Deployment web: replicas 3 -> 5",)}`.
-
-    `tree` is the difference of the object.
     """
     clauses = {}
-    for child in tree.children:
-        if child.kind not in (NodeKind.TEXT, NodeKind.JSON) or child.symbol != CHANGED:
+    for child in arguments:
+        if child.kind not in (NodeKind.TEXT, NodeKind.JSON):
             continue
         name = child.name
         fields = compare_manifests(
@@ -95,13 +103,15 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
     return clauses
 
 
-def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about changes deep inside of arguments, by attribute.
+def _describe_nested_changes(
+    change: Change, arguments: Iterable[DifferenceNode]
+) -> dict[str, tuple[str, ...]]:
+    """Return clauses about changes deep inside of changed arguments, by argument.
 
     Arguments with many changes are omitted.
     """
     clauses = {}
-    for child in filter(_has_nested_changes, tree.children):
+    for child in filter(_has_nested_changes, arguments):
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
         old = get_value_at_path(change.before, child.name)
         new = get_value_at_path(change.after, child.name)
@@ -115,11 +125,9 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
 def _has_nested_changes(node: DifferenceNode) -> bool:
     """Return whether a changed argument has a changed part with parts of its own.
 
-    Such as a changed object in a list.
-
-    An argument with forced replacement is described as a whole.
+    Such as a changed object in a list. An argument with forced replacement is described as a whole.
     """
-    if node.symbol != CHANGED or node.kind not in _NESTED_KINDS or node.forces_replacement:
+    if node.kind not in _NESTED_KINDS or node.forces_replacement:
         return False
     return any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in node.children)
 

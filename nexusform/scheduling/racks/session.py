@@ -90,10 +90,9 @@ class PoolPlacementSession:
         vm = demand.vm
         session_vm = self._vm
         return (
-            demand.sku is self.sku
-            and (
-                demand.constraints is self.constraints or demand.constraints == self.constraints
-            )  # usually identical
+            # Usually identical.
+            (demand.sku is self.sku or demand.sku == self.sku)
+            and (demand.constraints is self.constraints or demand.constraints == self.constraints)
             # A session ranks all machines alike.
             and demand.last_resort is None
             and vm.owner == session_vm.owner

@@ -1,7 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from nexusform.plans.plan import Action, Change
 from nexusform.rendering.notation.hcl_text import build_path_trie
+from nexusform.rendering.report import changed_arguments
 from nexusform.rendering.report.changed_arguments import describe_changed_paths
+from nexusform.resources.address import Address
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import NUMBER, MapType
 from nexusform.values.typed_value import UNKNOWN
 
 
@@ -34,3 +43,23 @@ def test_secrets_are_hidden_at_above_and_below_their_path() -> None:
         "a.token (sensitive value)",
         "a.x (sensitive value)",
     ]
+
+
+def test_parts_of_computed_values_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A row names no part of them, and they may be large: bindings, nodes, conditions.
+    def describe_part_of_argument(name: str, *_values: Any) -> list[str]:
+        return [f"{name} is compared"]
+
+    monkeypatch.setattr(changed_arguments, "describe_changed_paths", describe_part_of_argument)
+    nested = {"a": {"b": 1}}
+    before = {"labels": nested, "status": nested}
+    after = {"labels": {"a": {"b": 2}}, "status": {"a": {"b": 2}}}
+    schema = BlockSchema(
+        attributes={
+            "labels": AttributeSchema(MapType(MapType(NUMBER)), "Labels.", optional=True),
+            "status": AttributeSchema(MapType(MapType(NUMBER)), "Status.", computed=True),
+        }
+    )
+    address = Address((), "managed", "t", "x")
+    change = Change(address, Action.UPDATE, before, after, "", 1, 1)
+    assert changed_arguments.describe_changes(change, schema, ()) == ("labels is compared",)

@@ -545,3 +545,23 @@ def test_reason_of_equal_demands_is_computed_once_until_capacity_is_freed(
     assert isinstance(shortage, NoFitReason)
     assert "fragmented" not in shortage.reason
     assert len(calls) == 3
+
+
+def test_equal_vms_share_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    # VMs outside of clusters have SKUs of their own, each an object.
+    sessions: list[Demand] = []
+    open_session = RackScheduler._open_session
+
+    def record_session(scheduler: RackScheduler, demand: Demand) -> Any:
+        sessions.append(demand)
+        return open_session(scheduler, demand)
+
+    monkeypatch.setattr(RackScheduler, "_open_session", record_session)
+    machines = [
+        Machine(f"m{number}", "r1", "1", number, "bom", 2, 48, 224, 3500) for number in range(4)
+    ]
+    scheduler = RackScheduler(machines)
+    for number in range(6):
+        sku = VmSku("own", 4, 0, 16, 20)
+        scheduler.place(Demand(VmName("v", "v", "vm", number), sku))
+    assert len(sessions) == 1
