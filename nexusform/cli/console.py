@@ -61,7 +61,7 @@ def console(arguments: ConsoleArguments) -> int:
     if arguments.explain:
         from nexusform.rendering.answers.console_text import build_trace_document, render_trace
 
-        explanation = opened.console.explain(arguments.explain)
+        explanation = opened.console.explain(_replace_undecoded_bytes(arguments.explain))
         screen.print_diagnostics(explanation.diagnostics, explanation.sources)
         # A syntax error, printed above.
         if explanation.tree is None:
@@ -107,6 +107,11 @@ def _trim_expression(text: str) -> str:
     return f"{expression}\n" if "\n" in expression else expression
 
 
+def _replace_undecoded_bytes(text: str) -> str:
+    """Replace the bytes of input that are not UTF-8, as in all values."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def _print_expression_value(screen: Screen, session: ExpressionConsole, expression: str) -> bool:
     """Print the value of an expression or its errors, or the help.
 
@@ -115,7 +120,7 @@ def _print_expression_value(screen: Screen, session: ExpressionConsole, expressi
     if expression == "help":
         screen.print_text(HELP)
         return True
-    result = session.evaluate(expression)
+    result = session.evaluate(_replace_undecoded_bytes(expression))
     screen.print_diagnostics(result.diagnostics, result.sources)
     if result.text is not None:
         screen.print_text(result.text)

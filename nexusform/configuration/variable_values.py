@@ -302,6 +302,14 @@ def _convert_assigned_value_to_type(
     """
     # From an option or the environment; else an expression of a file.
     if isinstance(assignment.value, str):
+        if not _is_unicode(assignment.value):
+            detail = (
+                f"The value of var.{variable.name} (from {assignment.origin.text}) is not UTF-8. "
+                "Set it in UTF-8."
+            )
+            return build_unknown(variable.type), [
+                build_error("invalid-value-for-input-variable", detail, variable.span)
+            ]
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)
@@ -330,6 +338,15 @@ def _convert_assigned_value_to_type(
         return build_unknown(variable.type), [
             build_error("invalid-value-for-input-variable", detail, subject)
         ]
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text has no bytes that the system could not decode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:

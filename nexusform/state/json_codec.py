@@ -402,12 +402,13 @@ _ORJSON_DEPTH: Final = 4
 def _render_scalar(value: Any) -> bytes:
     """Render a number of any size, or a text of any characters.
 
-    A text with half of a surrogate pair is in ASCII.
+    Half of a surrogate pair, such as a byte of a path that is not UTF-8, is no JSON that can be
+    read again: it is replaced, as in all values.
     """
     import json
 
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=bool(_SURROGATE.search(value))).encode()
+        return json.dumps(_SURROGATE.sub("\ufffd", value), ensure_ascii=False).encode()
     if isinstance(value, int) or is_fraction(value):
         return format_number(value).encode()
     raise TypeError(f"not plain data: {type(value).__name__}")

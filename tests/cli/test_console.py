@@ -437,3 +437,13 @@ def test_explain_of_an_invalid_expression(
     assert "Invalid operand" in said
     assert run_command_line([f"-chdir={tmp_path}", "console", "-json"]) == 1
     assert "-json needs -explain." in capfd.readouterr().err
+
+
+def test_bytes_that_are_not_utf_8_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO('"a\udcff"\n'))
+    assert run_command_line(["console"]) == 0
+    assert capsys.readouterr().out == '"a\ufffd"\n'
+    assert run_command_line(["console", '-explain="a\udcff"']) == 0

@@ -379,3 +379,16 @@ def test_state_with_a_journal_only_is_read() -> None:
     """A first apply that was interrupted has written no state yet."""
     Path("new.nfstate.journal").write_bytes(b"")
     assert run_command_line(["show", "-state=new.nfstate"]) == 0
+
+
+@pytest.mark.parametrize("flags", [[], ["-dry-run"]])
+def test_rm_of_an_unknown_address_removes_nothing(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if another address is known."""
+    before = list_instances()
+    assert run_command_line(["state", "rm", *flags, "nexus_rack.r[0]", "nexus_rack.q"]) == 1
+    captured = capsys.readouterr()
+    assert "The state has no object at nexus_rack.q." in captured.err
+    assert "nexus_rack.r[0]" not in captured.out
+    assert list_instances() == before

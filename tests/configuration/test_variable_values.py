@@ -253,3 +253,16 @@ def test_constant_is_no_secret(
     assert f"So it cannot be {word}." in " ".join(text.replace("│", "").split())
     assert "main.nf.hcl line 4" in text
     assert "hidden-name" not in text
+
+
+def test_value_that_is_not_utf_8_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No later command could read a state with them."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('variable "v" {\n}\noutput "o" {\n  value = var.v\n}\n')
+    assert run_command_line(["apply", "-auto-approve", "-var=v=a\udcff"]) == 1
+    assert "The value of var.v (from -var) is not UTF-8." in capsys.readouterr().err
+    monkeypatch.setenv("NF_VAR_v", "a\udcff")
+    assert run_command_line(["apply", "-auto-approve"]) == 1
+    assert not Path("state").exists()

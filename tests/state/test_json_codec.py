@@ -151,3 +151,9 @@ def test_long_number_in_deep_nesting_is_written_safely() -> None:
 def test_unsupported_data_raises_type_error() -> None:
     with pytest.raises(TypeError):
         render_json({"a": object()})
+
+
+def test_half_of_a_surrogate_pair_can_be_read_again() -> None:
+    """A path with a byte that is not UTF-8 has one."""
+    text = render_json({"a\udcff": ["b\udcff", "é"]})
+    assert parse_json(text) == {"a\ufffd": ["b\ufffd", "é"]}

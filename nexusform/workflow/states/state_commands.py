@@ -1,7 +1,7 @@
 """Commands on the state only: inspect it, and change it under the lock."""
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import Final
@@ -339,16 +339,30 @@ def create_remove_change(
                 return None, problems
             if not patterns:
                 return state, []
+        problems = list(_list_unmatched_patterns(state, patterns))
+        if problems:
+            return None, problems
         addresses = state_edits.select_instances(state, patterns)
-        if not addresses:
-            detail = "`nexusform state list` shows all addresses of the state."
-            return None, [build_error("no-matching-objects-found", detail)]
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
         return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(
             state, addresses
         )
 
     return change
+
+
+def _list_unmatched_patterns(
+    state: State, patterns: Sequence[AddressPattern]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each pattern without an object: a script may have misspelled it."""
+    for pattern in patterns:
+        if not any(map(pattern.is_match, state.instances)):
+            suggestion = suggest_name(str(pattern), map(str, state.instances))
+            yield build_error(
+                "no-matching-objects-found",
+                f"The state has no object at {pattern}.{suggestion} No changes were made. "
+                "`nexusform state list` shows all addresses of the state.",
+            )
 
 
 def _drop_forgotten_vms(
