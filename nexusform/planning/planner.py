@@ -152,7 +152,12 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
         *outcome.diagnostics,
         *changes.check_import_targets(blocks, outcome.evaluation),
         *target_selection.check_unmatched_options(
-            start.selection, start.order, blocks.instances, prior_addresses, prior_names
+            start.selection,
+            start.order,
+            blocks.instances,
+            # With new objects outside of the selection.
+            [*prior_addresses, *blocks.unselected_addresses],
+            prior_names,
         ),
         *condition_problems,
         *remove_consequential_errors(
@@ -199,7 +204,13 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
         prior = build_prior_state(request)
     current_state = replace(prior.state, instances=prior.instances)
     evaluation = build_state_evaluation(replace(request, state=current_state))
-    return plan_assembly.build_refresh_plan(request, prior, start.diagnostics, evaluation)
+    diagnostics = [
+        *start.diagnostics,
+        *target_selection.check_unmatched_options(
+            start.selection, start.order, prior.instances, request.state.instances, vms={}
+        ),
+    ]
+    return plan_assembly.build_refresh_plan(request, prior, diagnostics, evaluation)
 
 
 class _PlanningStart(Struct, frozen=True):

@@ -314,11 +314,14 @@ def check_unmatched_options(
     selection: Selection,
     order: PlanningOrder,
     planned_addresses: Collection[Address],
-    prior_addresses: Collection[Address],
+    other_addresses: Collection[Address],
     vms: Mapping[Address, Iterable[str]],
 ) -> list[Diagnostic]:
-    """Return errors for options that match no planned or prior instance and no existing VM."""
-    addresses = [*planned_addresses, *prior_addresses]
+    """Return errors for options that match no instance and no existing VM.
+
+    `other_addresses` are those of instances that are not planned.
+    """
+    addresses = [*planned_addresses, *other_addresses]
     problems = _check_pattern_matches("-target", selection.targets, order, addresses)
     problems += _check_pattern_matches("-exclude", selection.excludes, order, addresses)
     return problems + _check_replace_options(selection, planned_addresses, vms)
@@ -332,11 +335,11 @@ def _check_pattern_matches(
 ) -> list[Diagnostic]:
     """Return errors for patterns without a matching block or instance.
 
-    A -target with a key must match an instance.
+    A pattern with a key must match an instance.
     """
     problems = []
     for pattern in patterns:
-        is_single = option == "-target" and _has_instance_keys(pattern)
+        is_single = _has_instance_keys(pattern)
         if not is_single and any(
             _is_block_matched_by_pattern(pattern, block.address) for block in order.blocks
         ):

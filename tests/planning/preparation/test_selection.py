@@ -93,6 +93,21 @@ def test_single_instance_can_be_targeted() -> None:
     }
 
 
+@pytest.mark.parametrize("mode", [Mode.NORMAL, Mode.DESTROY, Mode.REFRESH_ONLY])
+@pytest.mark.parametrize("option", ["targets", "excludes"])
+def test_unknown_instance_is_an_error_of_each_mode(mode: Mode, option: str) -> None:
+    """A misspelled exclusion protects nothing, and a misspelled target selects nothing."""
+    text = RACKS + cluster("a", arguments='count = 3\n name = "a${count.index}"')
+    state = build_state(text)
+    for name in ("nexus_kubernetes_cluster.a[7]", 'nexus_kubernetes_cluster.a["x"]'):
+        (problem,) = list_errors(plan(text, state, mode=mode, **{option: (name,)}))
+        assert problem.id == "nothing-to-target"
+        assert f"={name} is in neither configuration nor state." in problem.detail
+    known = {option: ("nexus_kubernetes_cluster.a[1]",)}
+    problems = list_errors(plan(text, state, mode=mode, **known))
+    assert "nothing-to-target" not in [problem.id for problem in problems]
+
+
 def test_unselected_objects_keep_their_capacity() -> None:
     state = build_state(ONE + cluster("a", pools=pool("p", 1, BIG)))
     swapped = ONE + cluster("b", pools=pool("p", 1, BIG))
