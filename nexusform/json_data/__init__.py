@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "plain_data": (
-        "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_list "
-        "get_mapping get_part "
+        "ConversionProblem convert_number convert_to_plain convert_to_value escape_html "
+        "format_path get_list get_mapping get_part "
         "get_text get_value_at_path has_unknown_part is_fraction list_mappings list_objects "
         "list_refinements "
         "list_texts list_unknown_paths Path PathStep Refinements replace_part_at_path "

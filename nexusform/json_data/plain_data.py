@@ -488,3 +488,10 @@ def list_texts(data: Any, *path: PathStep) -> list[str]:
 
 def _list_items_of_class(data: Any, path: Path, item_class: type) -> list[Any]:
     return [item for item in get_list(data, *path) if isinstance(item, item_class)]
+
+
+def escape_html(text: str) -> str:
+    """Return JSON with the characters of HTML escaped, as Go writes it."""
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import format_time, parse_time
 from nexusform.documents.yaml_documents import build_problem
@@ -40,7 +40,7 @@ _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
 _PARENT: Final = f"{_PREFIX}parent-CRP"
 _POLICY_INDEX: Final = f"{_PREFIX}policy-index"
 _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
-_PART_COUNT: Final = f"{_PREFIX}number-of-resource-snapshots"
+PART_COUNT: Final = f"{_PREFIX}number-of-resource-snapshots"
 _MAX_CAPTURE_TIME: Final = timedelta(hours=1)
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
 # Rest of a snapshot's name after its placement's: index and part.
@@ -392,6 +392,14 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         for manifest in manifests
         if is_fleet_group(manifest.group)
     }
+    placements = {
+        (manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)
+    }
+    owners_of_latest = {
+        format_object_key(item.namespace, _find_parent(item, placements))
+        for item in select_fleet_objects(manifests, _RESOURCE_SNAPSHOT_KINDS)
+        if item.labels.get(_LATEST) == "true"
+    }
     # bindings by field and missing snapshot.
     users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}
     for binding in _select_active_bindings(manifests):
@@ -415,7 +423,9 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         if kind not in uncaptured_kinds:
             text = f"{spec_field} {name} was not captured, so its content is unknown. {subject} it."
             # A hub deletes old content that a cluster still has; policies of picks are the latest.
-            is_pruned = kind in _RESOURCE_SNAPSHOT_KINDS
+            # The latest content stays.
+            owner = format_object_key(first.namespace, _find_parent(first, placements))
+            is_pruned = kind in _RESOURCE_SNAPSHOT_KINDS and owner in owners_of_latest
         else:
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
             reported_kinds.add(kind)
@@ -426,6 +436,48 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
             text,
             Severity.WARNING,
         )
+
+
+def build_missing_binding_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each placement that reports a cluster of which no binding was captured.
+
+    A hub writes the status after the bindings. Without any binding, it is an error.
+    """
+    names = {(item.namespace, item.name) for item in _select_existing_placements(manifests)}
+    clusters: dict[str, set[str]] = {}
+    for binding in select_fleet_objects(manifests, BINDING_KINDS):
+        key = format_object_key(binding.namespace, _find_parent(binding, names))
+        clusters.setdefault(key, set()).add(get_text(binding.body, "spec", "targetCluster"))
+    for placement in _select_existing_placements(manifests):
+        captured = clusters.get(format_object_key(placement.namespace, placement.name), set())
+        missing = [name for name in _list_reported_clusters(placement) if name not in captured]
+        if captured and missing:
+            text = (
+                f"{placement.title} reports {format_first_items(missing, 4)}, but no binding of "
+                "it there was captured. No change of a binding is certain. Capture all again."
+            )
+            yield build_problem(
+                placement.file,
+                placement.find_position("status"),
+                "not-captured",
+                text,
+                Severity.WARNING,
+            )
+
+
+def _list_reported_clusters(placement: Manifest) -> Iterator[str]:
+    """Yield the clusters that a placement reports as scheduled."""
+    status = get_mapping(placement.body, "status")
+    for item in list_mappings(status, "perClusterPlacementStatuses") or list_mappings(
+        status, "placementStatuses"
+    ):
+        name = get_text(item, "clusterName")
+        if name and any(
+            get_text(condition, "type").endswith("Scheduled")
+            and get_text(condition, "status") == "True"
+            for condition in list_mappings(item, "conditions")
+        ):
+            yield name
 
 
 def check_repeated_bindings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
@@ -478,7 +530,7 @@ def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Probl
         lambda item: (item.kind, item.namespace, *map(item.labels.get, (_PARENT, _RESOURCE_INDEX))),
     )
     for group in parts.values():
-        counts = [parse_integer(_read_annotations(item).get(_PART_COUNT)) or 0 for item in group]
+        counts = [parse_integer(_read_annotations(item).get(PART_COUNT)) or 0 for item in group]
         names = {item.name for item in group}
         if max(counts) > len(names):
             first = group[counts.index(max(counts))]

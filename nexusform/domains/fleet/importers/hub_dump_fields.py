@@ -5,8 +5,10 @@ packaging/fleet_fields.py). A field is read or has no influence (`WITHOUT_INFLUE
 definitions lack is unread.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from hashlib import sha256
 from importlib import resources
 from typing import Final
 
@@ -20,10 +22,17 @@ from nexusform.documents.object_schemas import (
 )
 from nexusform.documents.unread_facts import FieldList, UnreadFact
 from nexusform.documents.yaml_documents import YamlDocument, describe_kind
-from nexusform.domains.fleet.importers.fleet_export import HUB_CREATED_KINDS
+from nexusform.domains.fleet.importers.fleet_export import HUB_CREATED_KINDS, PART_COUNT
 from nexusform.domains.pods.importers.dump_fields import list_wrong_server_values
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
-from nexusform.json_data.plain_data import Path, format_path, get_value_at_path
+from nexusform.json_data.plain_data import (
+    Path,
+    escape_html,
+    format_path,
+    get_mapping,
+    get_value_at_path,
+    list_mappings,
+)
 
 _COPIES: Final = "copies of the bindings' status, which no controller of KubeFleet decides by"
 _REPORTS: Final = "reports of members, which KubeFleet only copies to the placement's status"
@@ -98,11 +107,18 @@ WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
 # Parts that a hub always writes soon after an object is created, by kind. A dump without one was
 # changed or cut, or the hub has not decided yet. Seen in all objects of recorded hubs.
 _DECIDED: Final = (("status", "conditions"),)
+# Of a bound binding.
+_CONTENT_NAME: Final = ("spec", "resourceSnapshotName")
 _RECORDED_FOR: Final = (("metadata", "labels"), ("metadata", "annotations"))
 _WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
     **dict.fromkeys(("ClusterResourcePlacement", "ResourcePlacement"), _DECIDED),
     **dict.fromkeys(
-        ("ClusterResourceBinding", "ResourceBinding"), (("spec", "clusterDecision"), *_DECIDED)
+        ("ClusterResourceBinding", "ResourceBinding"),
+        (
+            *(("spec", name) for name in ("clusterDecision", "schedulingPolicySnapshotName")),
+            _CONTENT_NAME,
+            *_DECIDED,
+        ),
     ),
     **dict.fromkeys(
         ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot"),
@@ -111,6 +127,7 @@ _WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
     **dict.fromkeys(("ClusterResourceSnapshot", "ResourceSnapshot"), _RECORDED_FOR),
     "MemberCluster": (("metadata", "labels"),),
 }
+_CONTENT_HASH: Final = "kubernetes-fleet.io/resource-hash"
 _ALWAYS_WRITTEN: Final = "every hub writes it, but the dump lacks it"
 
 
@@ -162,6 +179,7 @@ def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[UnreadFact]:
             *schema.list_unread_parts(manifest.body, type_name),
             *list_wrong_server_values(manifest.body, "metadata", "meta_v1.ObjectMeta"),
             *_list_missing_parts(manifest),
+            *_list_incomplete_content(manifest),
         ):
             line = document.find_position(*part.path).line
             yield build_unread_fact(manifest.body, part, manifest.file, line)
@@ -169,9 +187,32 @@ def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[UnreadFact]:
 
 def _list_missing_parts(manifest: Manifest) -> Iterator[UnreadPart]:
     """List the parts that an object lacks, although the hub writes them."""
-    # A binding has no conditions before its rollout.
-    is_waiting = get_value_at_path(manifest.body, "spec", "state") == "Scheduled"
+    # A binding has no conditions before its rollout, and one that was never rolled out no content.
+    state = get_value_at_path(manifest.body, "spec", "state")
     for path in _WRITTEN_PARTS.get(manifest.kind, ()):
-        is_expected = path not in _DECIDED or not is_waiting
+        is_expected = path not in _DECIDED or state != "Scheduled"
+        if path == _CONTENT_NAME:
+            is_expected = state == "Bound"
         if is_expected and not get_value_at_path(manifest.body, *path):
             yield UnreadPart(path[:1], format_path(path), reason=_ALWAYS_WRITTEN)
+
+
+def _list_incomplete_content(manifest: Manifest) -> Iterator[UnreadPart]:
+    """List the content of a resource snapshot if it has another hash than the hub computed.
+
+    The hash is in the first part of a snapshot and counts for all parts, so only a snapshot of one
+    part is compared. A live hub is read without the values of Secrets.
+    """
+    annotations = get_mapping(manifest.body, "metadata", "annotations")
+    content_hash = annotations.get(_CONTENT_HASH)
+    resources = list_mappings(manifest.body, "spec", "selectedResources")
+    has_secrets = any(item.get("kind") == "Secret" for item in resources)
+    if not content_hash or annotations.get(PART_COUNT) != "1" or has_secrets:
+        return
+    text = json.dumps(
+        {"selectedResources": resources}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    if sha256(escape_html(text).encode("utf-8", "surrogatepass")).hexdigest() != content_hash:
+        path = ("spec", "selectedResources")
+        reason = "the hub has computed the hash of another content"
+        yield UnreadPart(path, format_path(path), reason=reason)

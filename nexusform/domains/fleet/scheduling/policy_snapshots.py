@@ -17,6 +17,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertySorter,
     TopologySpreadConstraint,
 )
+from nexusform.json_data.plain_data import escape_html
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.matching import LabelSelector, Requirement, Toleration
 
@@ -42,10 +43,7 @@ def compute_policy_hash(policy: Policy | None) -> str:
     text = json.dumps(
         _build_policy(policy) if policy else None, separators=(",", ":"), ensure_ascii=False
     )
-    # Go escapes HTML characters.
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return sha256(text.encode()).hexdigest()
+    return sha256(escape_html(text).encode()).hexdigest()
 
 
 def build_policy_document(policy: Policy) -> dict[str, Any]:

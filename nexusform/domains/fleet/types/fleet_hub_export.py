@@ -22,6 +22,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
     ObservedResourceSnapshot,
+    build_missing_binding_warnings,
     build_missing_member_warnings,
     build_missing_override_warnings,
     build_missing_part_warnings,
@@ -209,6 +210,7 @@ def build_hub_attributes(
     """
     manifests = reader.manifests
     missing = [
+        *build_missing_binding_warnings(manifests),
         *build_missing_placement_warnings(manifests),
         *build_missing_part_warnings(manifests),
         *build_missing_snapshot_warnings(manifests),

@@ -399,6 +399,56 @@ def test_policy_without_its_hash_was_not_read(
     assert ("Not read: spec.policy" in out) is bool(kind), out
 
 
+def build_recorded_hub() -> list[dict[str, Any]]:
+    """Return the hub of the example: a dump of a running one."""
+    path = Path(__file__).parents[4] / "examples" / "fleet-dump" / "hub" / "hub.json"
+    items: list[dict[str, Any]] = json.loads(path.read_text())["items"]
+    return items
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "finding"),
+    [
+        ("", (), ""),
+        ("ClusterResourceBinding", (), "reports lon1, but no binding of it there was captured"),
+        (
+            "ClusterResourceBinding",
+            ("spec", "resourceSnapshotName"),
+            "Not read: spec.resourceSnapshotName of ClusterResourceBinding amf-",
+        ),
+        ("ClusterResourceSnapshot", (), "amf-0-snapshot was not captured"),
+        (
+            "ClusterResourceSnapshot",
+            ("spec", "selectedResources", 1),
+            "Not read: spec.selectedResources of ClusterResourceSnapshot amf-0-snapshot",
+        ),
+        (
+            "ClusterResourceSnapshot",
+            ("spec", "selectedResources", 1, "data"),
+            "Not read: spec.selectedResources of ClusterResourceSnapshot amf-0-snapshot",
+        ),
+    ],
+)
+def test_part_that_a_recorded_hub_lacks_makes_it_incomplete(
+    kind: str, path: tuple[str | int, ...], finding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = build_recorded_hub()
+    item = next((item for item in items if item["kind"] == kind), None)
+    if item is not None and not path:
+        items.remove(item)
+    elif item is not None:
+        part: Any = item
+        for name in path[:-1]:
+            part = part[name]
+        del part[path[-1]]
+    write_hub(items)
+    edit = 'output "complete" { value = data.fleet_hub_export.hub.is_complete }\n'
+    Path("output.nf.hcl").write_text(edit)
+    _, out = run_command(capsys, "plan", "-details")
+    assert f"complete = {'false' if kind else 'true'}" in out
+    assert finding in out
+
+
 def test_policy_that_the_hub_has_not_read_yet_has_no_hash(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
