@@ -48,7 +48,9 @@ def _describe_schedulable_shortage(context: ShortageContext) -> str:
 SCHEDULABLE = MachineFilter(
     name="schedulable",
     # Such as "cordoned".
-    find_rejection=lambda machine: machine.unschedulable_reason or None,
+    find_rejection=lambda machine: (
+        machine.unschedulable_reason if machine.unschedulable_reasons else None
+    ),
     describe_shortage=_describe_schedulable_shortage,
     binding="not_schedulable",
     line="1 fits",
