@@ -52,7 +52,8 @@ from nexusform.schemas.block_schema import BlockSchema
 Values = Mapping[str, Any]
 
 
-@lru_cache(maxsize=256)
+# More than the objects of a hub: a plan reads each text several times, in turns.
+@lru_cache(maxsize=4096)
 def parse_manifest(
     manifest: str, kind: str, schema: BlockSchema, *, lenient: bool
 ) -> FleetDocument:

@@ -44,6 +44,8 @@ _TEXT: Final = "yaml_body"
 _WRITE_ONLY: Final = "yaml_body_wo"
 _VERSION: Final = "yaml_body_wo_version"
 _NAMESPACE: Final = "namespace"
+# A plan reads each text several times, in turns: with fewer than its manifests it parses all again.
+_KEPT_BODIES: Final = 4096
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<hash of the objects' names>"),
@@ -88,12 +90,12 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_KEPT_BODIES)
 def _parse_body(body: str, namespace: str) -> ParsedManifests:
     return parse_manifests(_TEXT, body, namespace)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_KEPT_BODIES)
 def _validate_objects(body: str, namespace: str) -> tuple[Problem, ...]:
     """Return the errors of the API server.
 

@@ -47,13 +47,14 @@ from nexusform.planning.phases import ScheduledPod
 from nexusform.planning.preparation.planning_order import FLEET_PHASE
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action
-from nexusform.resources.address import Address
+from nexusform.resources.address import Address, ConfigAddress
 from nexusform.state.objects import InstanceState, State
 
 _MAX_LISTED: Final = 5
 
 
-@lru_cache(maxsize=256)
+# More than the manifests of a plan: it reads each text several times, in turns.
+@lru_cache(maxsize=4096)
 def _parse_objects(body: str, namespace: str) -> tuple[Manifest, ...]:
     return unwrap_envelopes(parse_manifests("yaml_body", body, namespace).manifests).manifests
 
@@ -197,17 +198,17 @@ def plan_fleet_objects(
     }
     problems: list[Diagnostic] = []
     # independent ones, to be planned together.
-    waiting_manifests: list[ResourceBlock] = []
+    waiting_manifests: dict[ConfigAddress, ResourceBlock] = {}
     for block in phase_blocks:
         dependencies = blocks.order.get_direct_dependencies(block.address)
-        if any(manifest.address in dependencies for manifest in waiting_manifests):
-            problems += plan_manifests(waiting_manifests, blocks, evaluation, pods)
-            waiting_manifests = []
+        if not waiting_manifests.keys().isdisjoint(dependencies):
+            problems += plan_manifests(list(waiting_manifests.values()), blocks, evaluation, pods)
+            waiting_manifests = {}
         if block.address in manifest_addresses:
-            waiting_manifests.append(block)
+            waiting_manifests[block.address] = block
         else:
             blocks.plan_block(block, evaluation)
-    return problems + plan_manifests(waiting_manifests, blocks, evaluation, pods)
+    return problems + plan_manifests(list(waiting_manifests.values()), blocks, evaluation, pods)
 
 
 def plan_manifests(
