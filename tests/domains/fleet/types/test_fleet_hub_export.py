@@ -886,19 +886,23 @@ resource "fleet_hub_manifest" "pod" {
 """
 
 
-@pytest.mark.parametrize(("hours", "is_doubtful"), [(0, False), (3, True)])
+@pytest.mark.parametrize(("hours", "is_doubtful"), [(0, False), (3, True), (-3, True)])
 def test_member_read_at_another_time_than_its_hub_is_uncertain(
     hours: int, is_doubtful: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Placements and pods may have changed in between."""
     now = datetime.now(UTC)
-    hub_time = (now - timedelta(hours=hours)).isoformat()
+    # Negative hours: the files of the member are older.
+    hub_time = (now - timedelta(hours=max(hours, 0))).isoformat()
+    cluster_time = now + timedelta(hours=min(hours, 0))
     items = build_healthy_hub()
     for item in items[:4]:
         item["status"]["agentStatus"][0]["lastReceivedHeartbeat"] = hub_time
     write_hub(items)
     node = build_node("n")
-    node["status"]["conditions"][0]["lastHeartbeatTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    node["status"]["conditions"][0]["lastHeartbeatTime"] = cluster_time.strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
     Path("cluster.json").write_bytes(print_objects(DEFAULT_NAMESPACE, node))
     Path("cluster.nf.hcl").write_text(CLUSTER, "utf-8")
     code, out = run_command(capsys, "plan")
