@@ -22,7 +22,7 @@ from nexusform.cli.arguments import (
     build_click_parameters,
     declare_ignored_flag,
 )
-from nexusform.cli.global_options import HELP_KEY
+from nexusform.cli.global_options import HELP_KEY, VARIABLE_WORDS_KEY
 from nexusform.cli.output_files import delete_older_output_files
 from nexusform.cli.removed_words import REMOVED_FLAGS, RemovedCommandError, find_removed_flag
 from nexusform.cli.trust_flags import TRUST_KEY, TrustFlags, open_sandbox
@@ -67,8 +67,10 @@ class Command(click.Command):
         # They are rejected below, with a better message than click's.
         ctx.allow_extra_args = True
         try:
+            variable_words = self._rewrite_single_dash_arguments(ctx, environment_words)
+            ctx.meta[VARIABLE_WORDS_KEY] = variable_words
             extra_arguments = super().parse_args(
-                ctx, self._rewrite_single_dash_arguments(ctx, words)
+                ctx, [*variable_words, *self._rewrite_single_dash_arguments(ctx, args)]
             )
         except click.UsageError:
             # A shell completes an unfinished line.

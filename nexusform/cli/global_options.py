@@ -11,6 +11,8 @@ from nexusform.diagnostics.diagnostic import suggest_name
 HELP_ALL: Final = "--help=all"
 # Key of click's context: whether everything is listed.
 HELP_KEY: Final = "nexusform.help-all"
+# The words of NF_CLI_ARGS in click's form, `-name=value`.
+VARIABLE_WORDS_KEY: Final = "nexusform.variable-words"
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:

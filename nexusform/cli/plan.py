@@ -17,6 +17,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
+from nexusform.cli.global_options import VARIABLE_WORDS_KEY
 from nexusform.cli.planning_flags import PlanDisplayFlags, PlanningFlags
 from nexusform.cli.run_reporter import PlanDisplayOptions, RunReporter, TextReporter
 from nexusform.cli.shared_flags import (
@@ -404,19 +405,24 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
 def parse_limit_flags(fail_on: Iterable[str], warn_on: Iterable[str]) -> tuple[GuardRailLimit, ...]:
     """Parse the flags -fail-on and -warn-on.
 
-    A later flag replaces the limits of the same names. Raises a usage error.
+    Typed flags replace the limits of NF_CLI_ARGS with the same names. Raises a usage error, also
+    for a limit that is given twice.
     """
+    context = click.get_current_context(silent=True)
+    variable_words = context.meta.get(VARIABLE_WORDS_KEY, ()) if context is not None else ()
     limits: dict[tuple[str, bool], GuardRailLimit] = {}
     mistakes: list[str] = []
     for option, flags, blocks in (("-fail-on", fail_on, True), ("-warn-on", warn_on, False)):
-        for flag in flags:
+        texts = tuple(flags)
+        # The words of NF_CLI_ARGS precede the typed ones.
+        variable_count = sum(word.startswith(f"{option}=") for word in variable_words)
+        for source in (texts[:variable_count], texts[variable_count:]):
             try:
-                flag_limits = parse_guard_rail_limits(flag, blocks=blocks)
+                source_limits = parse_guard_rail_limits(*source, blocks=blocks)
             except ValueError as problem:
                 mistakes.append(f"{option}: {problem}")
                 continue
-            for limit in flag_limits:
-                limits[limit.name, blocks] = limit
+            limits.update({(limit.name, blocks): limit for limit in source_limits})
     if mistakes:
         raise click.UsageError("\n".join(mistakes))
     return tuple(limits.values())

@@ -92,9 +92,26 @@ def test_limits_of_several_flags_are_combined(
     # replaces both limits.
     assert nf("plan", "-fail-on=moved:7,capacity:0")[0] == 0
     # Such as an unset variable.
-    code, _, err = nf("plan", "-fail-on=")
+    for flags in (["-fail-on="], ["-fail-on=", "-fail-on=moved:0"]):
+        code, _, err = nf("plan", *flags)
+        assert code == 1
+        assert "-fail-on: name at least one limit" in err
+
+
+@pytest.mark.parametrize("flag", ["-fail-on", "-warn-on"])
+def test_limit_of_two_flags_is_an_error(
+    flag: str, nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    for values in (("moved:0", "moved:5"), ("moved:5", "removed:0,moved:0")):
+        code, _, err = nf("plan", *(f"{flag}={value}" for value in values))
+        assert code == 1
+        assert f'{flag}: "moved" is given twice.' in err
+    assert nf("plan", f"{flag}=moved:0", flag, "removed:0")[0] == 0
+    monkeypatch.setenv("NF_CLI_ARGS_plan", f"-{flag} moved:0 {flag}=moved:5")
+    code, _, err = nf("plan", f"{flag}=moved:0")
     assert code == 1
-    assert "-fail-on: name at least one limit" in err
+    assert f'{flag}: "moved" is given twice.' in err
 
 
 @pytest.mark.of_domains("azure")

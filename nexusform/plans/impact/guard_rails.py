@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -89,14 +90,15 @@ class GuardRailLimit(Struct, frozen=True):
     blocks: bool = True
 
 
-def parse_guard_rail_limits(text: str, *, blocks: bool = True) -> tuple[GuardRailLimit, ...]:
-    """Parse `moved:0,capacity:5`; with `blocks` limits of -fail-on, else of -warn-on.
+def parse_guard_rail_limits(*texts: str, blocks: bool = True) -> tuple[GuardRailLimit, ...]:
+    """Parse texts such as `moved:0,capacity:5`; with `blocks` limits of -fail-on, else of -warn-on.
 
     Raises ValueError with a list of all mistakes, and for a text without limits.
     """
     limits: dict[str, GuardRailLimit] = {}
     mistakes: list[str] = []
-    for item in filter(None, map(str.strip, text.split(","))):
+    items_by_text = [[*filter(None, map(str.strip, text.split(",")))] for text in texts]
+    for item in chain.from_iterable(items_by_text):
         try:
             limit = _parse_limit(item, blocks=blocks)
         except ValueError as problem:
@@ -108,7 +110,7 @@ def parse_guard_rail_limits(text: str, *, blocks: bool = True) -> tuple[GuardRai
         limits[limit.name] = limit
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    if not limits:
+    if not all(items_by_text):
         raise ValueError(
             f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}."
         )
