@@ -316,6 +316,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     try:
         remaining = apply_global_options(list(arguments))
         _start_log(remaining)
+        _check_clock()
         # A shell completes a line.
         if "_NEXUSFORM_COMPLETE" in os.environ:
             import nexusform.cli.completion  # noqa: F401 - it knows the shells
@@ -349,6 +350,16 @@ def _run_command(arguments: Sequence[str]) -> int:
         click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
     return code
+
+
+def _check_clock() -> None:
+    """Raise a usage error for a SOURCE_DATE_EPOCH that is not a time: a plan would ignore it."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        from nexusform.providers.clock import check_clock
+
+        problem = check_clock(os.environ)
+        if problem:
+            raise click.UsageError(problem)
 
 
 def _start_log(arguments: Sequence[str]) -> None:

@@ -16,5 +16,5 @@ PUBLIC = {
     ),
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",
-    "clock": "is_clock_fixed read_clock",
+    "clock": "check_clock is_clock_fixed read_clock",
 }

@@ -501,3 +501,16 @@ def test_deleted_current_directory_is_reported(
         said
         == "Error: the current directory was deleted. Change to another one, or use -chdir=DIR."
     )
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "1.5", "253402300800"])
+def test_wrong_source_date_epoch_is_an_error(
+    value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
+    code, out, err = run_command(capsys, "plan")
+    assert (code, out) == (1, "")
+    assert f'SOURCE_DATE_EPOCH="{value}" is not a time: ' in " ".join(err.split())
+    # As if it was unset.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "")
+    assert run_command(capsys, "version")[0] == 0

@@ -119,4 +119,6 @@ def test_unusual_digits_are_no_number(
         capsys.readouterr().err.replace("│", "").split()
     )
     monkeypatch.setenv("SOURCE_DATE_EPOCH", digits)
-    assert run_command_line(["plan"]) == 0
+    assert run_command_line(["plan"]) == 1
+    problem = f'SOURCE_DATE_EPOCH="{digits[:40]}" is not a time'
+    assert problem in " ".join(capsys.readouterr().err.split())
