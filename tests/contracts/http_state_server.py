@@ -6,11 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from tests.crowded_server import CrowdedServer, read_body
+from tests.crowded_server import CrowdedServer, PlainRequestHandler, read_body
 
 
 @dataclass
@@ -37,7 +36,7 @@ class ServerContent:
     written: list[bytes] = field(default_factory=list)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(PlainRequestHandler):
     store: ClassVar[ServerContent]
     protocol_version = "HTTP/1.1"
 

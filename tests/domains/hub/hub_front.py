@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
-from tests.crowded_server import CrowdedServer, read_body
+from tests.crowded_server import CrowdedServer, PlainRequestHandler, read_body
 
 Body = dict[str, Any]
 WEBHOOK = "owner.acme.example"
@@ -229,7 +229,7 @@ class Front:
 
 
 def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(PlainRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.crowded_server import PlainRequestHandler
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write_configuration
@@ -39,10 +39,10 @@ echo '{{"kind": "ExecCredential", "status": {{"token": "admin-token"}}}}'
 def record_requests(hub: Front, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Return the list of later requests: the target, and the request with headers and body."""
     requests: list[tuple[str, str]] = []
-    parse = BaseHTTPRequestHandler.parse_request
+    parse = PlainRequestHandler.parse_request
     answer: Callable[..., Any] = hub.answer
 
-    def parse_and_record(handler: BaseHTTPRequestHandler) -> bool:
+    def parse_and_record(handler: PlainRequestHandler) -> bool:
         is_valid = parse(handler)
         if is_valid:
             requests.append((handler.path, f"{handler.requestline}\n{handler.headers}"))
@@ -52,7 +52,7 @@ def record_requests(hub: Front, monkeypatch: pytest.MonkeyPatch) -> list[tuple[s
         requests.append((target, content.decode()))
         return answer(method, target, token, content)
 
-    monkeypatch.setattr(BaseHTTPRequestHandler, "parse_request", parse_and_record)
+    monkeypatch.setattr(PlainRequestHandler, "parse_request", parse_and_record)
     monkeypatch.setattr(hub, "answer", answer_and_record)
     return requests
 

@@ -19,13 +19,12 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.certificates import create_certificate
-from tests.crowded_server import CrowdedServer, read_body
+from tests.crowded_server import CrowdedServer, PlainRequestHandler, read_body
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ROOT = f"/subscriptions/{SUBSCRIPTION}"
@@ -465,14 +464,14 @@ class ArmServer:
         self.http.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(PlainRequestHandler):
     arm: ArmServer
     query: dict[str, str]
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None: ...
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - a name of http.server
         self.serve()
 
     do_PUT = do_PATCH = do_DELETE = do_POST = do_GET  # noqa: N815 - names of http.server

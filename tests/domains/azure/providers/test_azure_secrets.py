@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from tests.crowded_server import PlainRequestHandler
 from tests.domains.azure.providers import arm_server
 from tests.domains.azure.providers.azure_sites import NEW, CommandRunner, write_configuration
 from tests.foreign_secrets import find_secrets, set_foreign_secrets
@@ -28,10 +28,10 @@ def test_azure_gets_no_foreign_secret(
     set_foreign_secrets(monkeypatch)
     monkeypatch.setenv("IDENTITY_HEADER", "own-identity-header")
     requests: list[tuple[str, str]] = []
-    parse = BaseHTTPRequestHandler.parse_request
+    parse = PlainRequestHandler.parse_request
     act = arm_server._Handler.act
 
-    def parse_and_record(handler: BaseHTTPRequestHandler) -> bool:
+    def parse_and_record(handler: PlainRequestHandler) -> bool:
         is_valid = parse(handler)
         if is_valid:
             requests.append((handler.path, f"{handler.requestline}\n{handler.headers}"))
@@ -41,7 +41,7 @@ def test_azure_gets_no_foreign_secret(
         requests.append((path, json.dumps(body)))
         return act(handler, path, body)
 
-    monkeypatch.setattr(BaseHTTPRequestHandler, "parse_request", parse_and_record)
+    monkeypatch.setattr(PlainRequestHandler, "parse_request", parse_and_record)
     monkeypatch.setattr(arm_server._Handler, "act", act_and_record)
     write_configuration(NEW)
     with Path("more.nf.hcl").open("a") as file:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler
 from threading import Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from uuid import uuid4
 
 import yaml
 
-from tests.crowded_server import CrowdedServer, read_body
+from tests.crowded_server import CrowdedServer, PlainRequestHandler, read_body
 
 GROUP = "OS::Heat::AutoScalingGroup"
 SERVER = "OS::Nova::Server"
@@ -185,7 +184,7 @@ def _list_resources(stack: Stack, url: str) -> Iterator[dict[str, Any]]:
         }
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(PlainRequestHandler):
     server: OpenStackStandIn
     protocol_version = "HTTP/1.1"
 
