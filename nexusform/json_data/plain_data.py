@@ -345,10 +345,14 @@ def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Va
     return value
 
 
+# Nearly all are of the first class, and its check takes a tenth of the time.
+_ANY_MAPPING: Final = (dict, Mapping)
+
+
 def get_part(value: Any, path: Path) -> Any:
     """Return the part of plain data at a path; None if it is absent or null."""
     for step in path:
-        if isinstance(value, Mapping):
+        if isinstance(value, _ANY_MAPPING):
             value = value.get(step)
         elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
             value = value[step]
@@ -398,7 +402,7 @@ def replace_unknown(value: Any) -> Any:
     """Return a copy of the value with null for unknown parts."""
     if value is UNKNOWN:
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, _ANY_MAPPING):
         return {name: replace_unknown(part) for name, part in value.items()}
     if isinstance(value, list):
         return list(map(replace_unknown, value))
@@ -442,7 +446,7 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 
 
-_MAPPINGS: Final[Any] = (Mapping, Unknown)
+_MAPPINGS: Final[Any] = (*_ANY_MAPPING, Unknown)
 
 
 def get_value_at_path(data: Any, *path: PathStep) -> Any:

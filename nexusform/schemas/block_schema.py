@@ -168,13 +168,9 @@ class BlockSchema(Struct, frozen=True):
         """Names of its write-only arguments."""
         return tuple(name for name, attribute in self.attributes.items() if attribute.write_only)
 
-    def __hash__(self) -> int:
-        # A key of caches; its mappings have no hash.
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        # As `__hash__`: by identity.
-        return self is other
+    # By identity: it is a key of caches, and its mappings have no hash.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
 
 def get_order_attribute(block_type: str) -> str:

@@ -4,7 +4,7 @@ The closed lists of fields (`azure_fields.py`) decide what is not read, the SDK'
 field holds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -192,9 +192,9 @@ def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
     return f'the effect of the value "{value}" is not known'
 
 
-def _is_one_of(value: str, values: Iterable[str]) -> bool:
+def _is_one_of(value: str, values: Collection[str]) -> bool:
     """Return whether a value is one of Azure's, which ignore case."""
-    return value.casefold() in {known.casefold() for known in values}
+    return value in values or value.casefold() in {known.casefold() for known in values}
 
 
 def find_wrong_kinds(kind: str, items: Iterable[ArmItem]) -> Iterator[WrongKind]:
@@ -232,6 +232,9 @@ def _find_wrong_scalars(
     shape, expected = _find_shape(kind)
     if not shape.is_valid(value):
         yield path, expected, value
+    elif isinstance(value, str):
+        # Most values are texts, which have no parts.
+        return
     elif is_deep or kind.lstrip(_CONTAINERS) not in read_azure_schema()["types"]:
         for step, part_kind, part in _list_parts(kind, value):
             yield from _find_wrong_scalars(part_kind, part, (*path, step))
