@@ -32,22 +32,32 @@ def compute_headroom(
         side_before = before.get(site_id)
         side_after = after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
-        # The one after the plan, if it exists then.
-        site = sides[-1].site
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
         capacities += [
-            SiteSkuCapacity(
-                site_id=site.id,
-                site=site.name,
-                sku=sku.name,
-                cells=sku.numa_cells,
-                before=compute_sku_capacity(side_before, sku),
-                after=compute_sku_capacity(side_after, sku),
-            )
+            _compare_sku_capacity(side_before, side_after, sku)
             for sku in sorted(skus, key=compute_size_key, reverse=True)
         ]
     return tuple(capacities)
+
+
+def _compare_sku_capacity(
+    before: SiteWithVms | None, after: SiteWithVms | None, sku: VmSku
+) -> SiteSkuCapacity:
+    """Compute the capacity of a site for a SKU before and after the plan; one of them exists."""
+    capacity_before = compute_sku_capacity(before, sku)
+    # One object is for both sides of a plan without changes.
+    capacity_after = capacity_before if after is before else compute_sku_capacity(after, sku)
+    existing = after or before
+    assert existing is not None
+    return SiteSkuCapacity(
+        site_id=existing.site.id,
+        site=existing.site.name,
+        sku=sku.name,
+        cells=sku.numa_cells,
+        before=capacity_before,
+        after=capacity_after,
+    )
 
 
 def compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
