@@ -252,8 +252,11 @@ SHAPES = (
 )
 
 
-def run_process(command: Sequence[str], directory: Path) -> Usage:
-    """Run a command and its workers; return what they used, without a file."""
+def run_process(command: Sequence[str], directory: Path, codes: Sequence[int] = (0,)) -> Usage:
+    """Run a command and its workers; return what they used, without a file.
+
+    Exit with a message unless its exit code is one of `codes`.
+    """
     process = subprocess.Popen(
         command,
         cwd=directory,
@@ -262,7 +265,7 @@ def run_process(command: Sequence[str], directory: Path) -> Usage:
         stderr=subprocess.DEVNULL,
     )
     _, status, usage = os.wait4(process.pid, 0)
-    if status:
+    if os.waitstatus_to_exitcode(status) not in codes:
         sys.exit(f"{command[-1]} failed")
     return Usage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, 0)
 
