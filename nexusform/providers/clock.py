@@ -8,7 +8,6 @@ from typing import Final
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import format_time
 
-
 _VARIABLE: Final = "SOURCE_DATE_EPOCH"
 _MAX_SHOWN: Final = 40  # characters of a wrong value
 

@@ -34,10 +34,20 @@ def write_site_export(state: dict[str, Any], directory: Path) -> None:
     write_bodies("virtual_machines", [])
     random = Random(7)
     ordered = sorted(clusters, key=lambda pair: pair[0])
-    write_bodies(
-        "kubernetes_clusters",
-        [build_cluster_body(values, made, random) for made, values in ordered],
-    )
+    bodies = [build_cluster_body(values, made, random) for made, values in ordered]
+    write_bodies("kubernetes_clusters", bodies)
+    write_pool_lists(directory, bodies)
+
+
+def write_pool_lists(directory: Path, clusters: list[dict[str, Any]]) -> None:
+    """Write the agent pools of each cluster as it was created with them."""
+    for cluster in clusters:
+        values = {**cluster, **cluster.get("properties", {})}
+        pools = [
+            {"id": f"{cluster['id']}/agentPools/{pool['name']}", **pool}
+            for pool in values["initialAgentPoolConfigurations"]
+        ]
+        (directory / f"agent_pools.{cluster['name']}.json").write_text(json.dumps(pools))
 
 
 def build_rack_body(rack: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     Reports per cluster how many VMs are on the recorded rack and machine, and known causes of
     differences. Also reports unfinished changes and violated separation rules. Without a
     configuration, -replay scores the rule and does nothing else. Exit code 0 without differences,
-    2 with differences or unfinished changes, 3 with a violated separation rule, 1 for errors.
+    2 with differences, unread data, unfinished changes, or with -replay wrong or no predictions,
+    3 with a violated separation rule, 1 for errors.
     """
     screen = arguments.view.create_screen()
     if not arguments.source:

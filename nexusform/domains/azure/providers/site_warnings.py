@@ -39,7 +39,10 @@ from nexusform.domains.azure.importers.az_inventory import (
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite, format_names
 
 _NOT_REFRESHED: Final = "state-not-refreshed"
+_MISSING_SITE: Final = "site-not-captured"
 _UNMANAGED: Final = "unmanaged-vms"
+# Warnings of a list that was not read.
+INCOMPLETE_IDS: Final = frozenset({_MISSING_SITE, _NOT_REFRESHED, NOT_CAPTURED, VMS_NOT_CAPTURED})
 # Findings of reading a source that a plan states of its own objects: a warning below, a difference
 # of the site, an unread fact, or a value of the state.
 _STATED_ELSEWHERE: Final = frozenset(
@@ -106,7 +109,7 @@ class SiteWarningBuilder:
         unlisted_clusters: set[str] = set()
         # By id: the site concerned, "" for any, and the detail.
         details_by_id: dict[str, list[tuple[str, str]]] = {
-            "site-not-captured": list(self._describe_missing_sites()),
+            _MISSING_SITE: list(self._describe_missing_sites()),
             _NOT_REFRESHED: list(self._describe_uncaptured_managed_kinds()),
             NOT_CAPTURED: [],
             VMS_NOT_CAPTURED: [],

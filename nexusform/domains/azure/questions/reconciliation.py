@@ -264,11 +264,12 @@ class ReconcileResult(Struct, frozen=True):
 
     `checks`: compared objects. `absent`: objects missing in a complete export. `uncaptured`:
     objects the export does not cover. `unfinished`: changes of applies in progress or failed.
-    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not
-    captured. `predictions`: results of predictions of applied plans. `listed`: sites with other
-    hardware or roles than configured, or in maintenance. Without a configuration there are only
-    replays (`is_compared_with_state` is False). `inventory` is the age of the export, "" for a site
-    that is read now.
+    `rules`: separation rules on observed VMs. `replays`: only on request. `spreads`: recorded
+    `rack_spread` by site. `warnings`: kinds not captured, and findings of the source.
+    `is_read_completely`: no list is missing. `predictions`: results of predictions of applied
+    plans. `listed`: sites with other hardware or roles than configured, or in maintenance. Without
+    a configuration there are only replays (`is_compared_with_state` is False). `inventory` is the
+    age of the export, "" for a site that is read now.
     """
 
     checks: tuple[ClusterLocationCheck, ...] = ()
@@ -276,9 +277,11 @@ class ReconcileResult(Struct, frozen=True):
     uncaptured: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    is_read_completely: bool = True
     rules: tuple[SeparationVerdict, ...] = ()
     listed: tuple[ListedSite, ...] = ()
     replays: tuple[SiteReplay, ...] = ()
+    spreads: Mapping[str, RackSpread] = field(default_factory=dict)
     predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
@@ -289,6 +292,26 @@ class ReconcileResult(Struct, frozen=True):
     def violated_rules(self) -> tuple[SeparationVerdict, ...]:
         """Separation rules violated by the observed VMs."""
         return tuple(rule for rule in self.rules if rule.violations)
+
+    @property
+    def unexplained_sites(self) -> tuple[str, ...]:
+        """Sites with a VM that the rule places elsewhere, or where no VM could be checked.
+
+        The rule has the recorded `rack_spread`; without a record one that explains all VMs counts.
+        """
+        rules = group_by(
+            (
+                replay
+                for replay in self.replays
+                if self.spreads.get(replay.site, replay.spread) is replay.spread
+            ),
+            lambda replay: replay.site,
+        )
+        return tuple(
+            site
+            for site, replays in rules.items()
+            if all(replay.misses or not replay.judged for replay in replays)
+        )
 
 
 def compare_cluster_vms(

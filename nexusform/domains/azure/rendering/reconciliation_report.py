@@ -63,8 +63,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         ("Not in the export (state kept)", result.absent, True),
         ("Not captured (state kept)", result.uncaptured, True),
         ("Applies in progress", result.unfinished, True),
-        ("Machines that are uncertain", uncertain, False),
-        ("Sources read", result.warnings, False),
+        ("Machines that are uncertain", uncertain, True),
+        ("Sources read", result.warnings, not result.is_read_completely),
     )
     for title, items, is_finding in lists:
         if items:
@@ -91,7 +91,15 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         sections.append(
             Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain))
         )
-    unchecked = (result.absent, result.uncaptured, result.unfinished, result.listed)
+    unchecked = (
+        result.absent,
+        result.uncaptured,
+        uncertain,
+        not result.is_read_completely,
+        result.unfinished,
+        result.listed,
+        result.unexplained_sites,
+    )
     has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
     summary = _build_summary(result, misses)
     facts = (f"Inventory: {result.inventory}.",) if result.inventory else ()
@@ -109,7 +117,7 @@ def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     uncertain = sum(bool(check.unread) for check in result.checks)
     parts = [
         "Every VM is where the state records it"
-        if vm_count or not uncaptured
+        if vm_count or (not uncaptured and result.is_read_completely)
         else "No VM was compared"
     ]
     if wrong_count:
@@ -124,6 +132,8 @@ def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
         parts.append(f"the machines of {format_count(uncertain, 'object')} are uncertain")
     if uncaptured:
         parts.append(f"{format_count(uncaptured, 'object')} not checked")
+    if not result.is_read_completely:
+        parts.append("the site was not read completely")
     if unfinished:
         parts.append(f"{format_count(unfinished, 'change')} in progress")
     if result.listed:

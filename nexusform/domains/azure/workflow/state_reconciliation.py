@@ -28,6 +28,7 @@ from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK
 from nexusform.domains.azure.providers.observed_site import ObservedSites
+from nexusform.domains.azure.providers.site_warnings import INCOMPLETE_IDS
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
     ReconcileResult,
@@ -45,7 +46,7 @@ from nexusform.interfaces.plugins import (
     get_unfinished_message,
 )
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.prediction_scores import (
     TIE_PREDICTION,
@@ -267,6 +268,7 @@ class _Reconciler:
             unfinished = tuple(self._find_unfinished_changes())
         except ProviderProblem as problem:
             return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
+        warnings = self.provider.list_warnings()
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, listed, problems = self._check_observed_state(observed)
@@ -294,10 +296,12 @@ class _Reconciler:
             absent=tuple(map(str, absent)),
             uncaptured=tuple(map(str, uncaptured)),
             unfinished=unfinished,
-            warnings=tuple(warning.located_detail for warning in self.provider.list_warnings()),
+            warnings=tuple(warning.located_detail for warning in warnings),
+            is_read_completely=INCOMPLETE_IDS.isdisjoint(warning.id for warning in warnings),
             rules=rules,
             listed=listed,
             replays=replays_run,
+            spreads=self._list_spreads(),
             predictions=predictions,
             diagnostics=tuple(problems),
         )
@@ -316,6 +320,16 @@ class _Reconciler:
         }
         replays_run = tuple(item for item in self._run_replays(checks) if item.site in names)
         return ReconcileResult(checks=checks, replays=replays_run)
+
+    def _list_spreads(self) -> dict[str, RackSpread]:
+        """Return the recorded `rack_spread` by site."""
+        return {
+            str(current.attributes.get("name")): RackSpread(
+                get_text(current.attributes, "scheduler", "rack_spread") or RackSpread.POOL
+            )
+            for address, current in self.recorded_objects.items()
+            if address.type == _SITE
+        }
 
     def _list_vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
         """Yield the objects in state with VMs of Azure, in order of address, with their types."""

@@ -64,7 +64,8 @@ def test_machines_of_vms_are_not_taken_as_removed(
     )
     assert "3 machines of dev08-0a105e4eb74b were not captured and are planned as recorded" in out
     code, out = run_command(capsys, "reconcile", "-from=export")
-    assert "Every VM is where the state records it." in out, out
+    assert "Every VM is where the state records it; the site was not read completely." in out, out
+    assert code == 2
 
 
 def test_empty_rack_and_its_definition_show_missing_machines(

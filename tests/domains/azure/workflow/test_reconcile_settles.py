@@ -191,7 +191,7 @@ def test_changes_by_others_are_verified_once_they_exist(operator: Operator) -> N
         "mode": "System",
         "vmSkuName": "NC_P4_28_v1",
     }
-    Path("export/agent_pools.json").write_text(json.dumps([pool]))
+    Path("export/agent_pools.c0.json").write_text(json.dumps([pool]))
     operator("reconcile", "-from=export")
     assert "6 predictions of applied plans verified now" in operator.said, operator.said
     assert set(operator.record()) >= {"rack", "machine", "rack_count", "tied_machines"}

@@ -82,9 +82,11 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(
     Path("site.nf.hcl").write_text(text)
     vms = Path("export/virtual_machines.json")
     vms.unlink()
-    score = json.loads(
-        run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1]
-    )["replays"][0]
+    code, out = run_command(capsys, "reconcile", "-from=export")
+    assert (code, "the site was not read completely" in out) == (2, True)
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert code == 2
+    score = json.loads(out)["replays"][0]
     assert score["verified"] == 0
     assert "the site was captured incompletely" in next(iter(score["unverified"]))
     vms.write_text("[]")
@@ -97,6 +99,31 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(
         for m in c["wrong_predictions"]
     }
     assert misses == moved
+
+
+def test_replay_with_wrong_or_no_predictions_is_a_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    vms = Path("export/virtual_machines.json")
+    vms.unlink()
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay")
+    assert (code, "nothing could be checked" in out) == (2, True)
+    vms.write_text("[]")
+    move_share_of_nodes(share=0.05)
+    assert run_command(capsys, "reconcile", "-from=export", "-replay")[0] == 2
+
+
+def test_replay_scores_the_configured_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    text = Path("site.nf.hcl").read_text()
+    site = 'resource "nexus_site" "lab" {'
+    assert site in text
+    # It does not explain the site; the default does.
+    scheduler = '\n  scheduler {\n    rack_spread = "cluster"\n  }'
+    Path("site.nf.hcl").write_text(text.replace(site, site + scheduler))
+    assert run_command(capsys, "apply", "-auto-approve")[0] == 0
+    assert run_command(capsys, "reconcile", "-from=export", "-replay")[0] == 2
+    assert run_command(capsys, "reconcile", "-from=export")[0] == 0
 
 
 def test_missing_cluster_and_nodes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
