@@ -701,7 +701,8 @@ class Plan(Struct, frozen=True):
     `planning.conclusion.site_records` fills them as the last stage of planning.
     `observed_attributes` are attributes of objects shown by data sources, which replace those in
     state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint
-    rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
+    rules disabled by the configuration; the others ran if `is_linted`. `guard_rails` are the
+    results of the limits of `-fail-on`.
     `content_changes` are objects that placements remove from clusters, or whose pods they change.
     `feasibility` has a row per binding of a placement with pods; for `untested_bindings` of a large
     plan, no fix was tested. `since` compares with an earlier plan (None: none). `checks_by` are
@@ -761,6 +762,7 @@ class Plan(Struct, frozen=True):
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()
+    is_linted: bool = False
     guard_rails: tuple[GuardRailResult, ...] = ()
     since: PreviousPlanDifferences | None = None
     checks_by: tuple[ProgramCheck, ...] = ()

@@ -168,7 +168,7 @@ def _format_finding_name(diagnostic: Diagnostic) -> str:
 def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> JunitCase:
     """Build the case of a lint rule.
 
-    It passes, with its findings as a note, or is skipped if lint did not run.
+    It passes, with its findings as a note, or is skipped if the rule did not run.
     """
     if findings:
         lines = [f"{format_count(len(findings), 'finding')}:"]
@@ -181,6 +181,8 @@ def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> Juni
         return JunitCase("lint", rule, "skipped", "disabled in the configuration")
     if plan.errored:
         return JunitCase("lint", rule, "skipped", "not checked: planning failed")
+    if not plan.is_linted:
+        return JunitCase("lint", rule, "skipped", "not checked: this plan places no VM of a pool")
     return JunitCase("lint", rule)
 
 

@@ -508,6 +508,7 @@ class Run(Struct):
         Errors prevent all rules.
         """
         findings: list[Diagnostic] = []
+        is_linted = False
         # The rules are about pools with a count and VMs placed by this plan.
         planned_objects = [item for item in result.objects.values() if item.placements.new_handles]
         has_pools_to_lint = any(pool.count_path for item in planned_objects for pool in item.pools)
@@ -515,12 +516,13 @@ class Run(Struct):
             from nexusform.workflow.opening.linting import lint_plan
 
             findings = lint_plan(result, request)
+            is_linted = True
         disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
         diagnostics = (*result.plan.diagnostics, *findings)
-        return replace(
-            result,
-            plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules),
+        plan = replace(
+            result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules, is_linted=is_linted
         )
+        return replace(result, plan=plan)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the recorded inputs of a saved plan: providers read nothing.

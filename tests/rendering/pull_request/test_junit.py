@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from nexusform.rendering.pull_request.sarif import build_sarif_document
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "nexus-document"
 
 
 def parse_cases(text: str) -> dict[tuple[str, str], ET.Element]:
@@ -137,6 +140,25 @@ def test_disabled_rule_is_skipped_with_its_reason(plans: SimpleNamespace) -> Non
     skipped = found["lint", "shared-machine"].find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "disabled in the configuration"
+
+
+def test_lint_of_a_plan_without_new_vms_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules have nothing to check without VMs to place, so none passed."""
+    shutil.copytree(EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns("state"))
+    monkeypatch.chdir(tmp_path / "example")
+    target = "-target=nexus_site.lab"
+    for flags, is_skipped in (([target], True), ([target, "-destroy"], True), ([], False)):
+        report = ["-out=p.nfplan", "-report=junit:plan.xml"]
+        assert run_command_line(["plan", *report, *flags]) == 0
+        assert run_command_line(["show", "-report=junit:saved.xml", "p.nfplan"]) == 0
+        for name in ("plan.xml", "saved.xml"):
+            found = parse_cases(Path(name).read_text())
+            skipped = found["lint", "small-before-large"].find("skipped")
+            assert (skipped is not None) == is_skipped
+            if skipped is not None:
+                assert skipped.get("message") == "not checked: this plan places no VM of a pool"
 
 
 def test_csv_of_failed_plan_has_no_rows(plans: SimpleNamespace) -> None:
