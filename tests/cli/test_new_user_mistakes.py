@@ -168,7 +168,7 @@ def test_missing_instance_is_an_error_and_existing_one_is_accepted(
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", '-target=nexus_rack.rack["3"]')
     assert code == 1
-    assert 'Did you mean "nexus_rack.rack"?' in text
+    assert 'Did you mean "nexus_rack.rack["2"]"?' in text
     assert nf("apply", "-auto-approve")[0] == 0
     Path("main.nf.hcl").write_text(SITE.replace('toset(["1", "2"])', 'toset(["1"])'))
     # The address to add names the VMs on the rack; with their cluster the rack can be deleted.

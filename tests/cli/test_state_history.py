@@ -105,8 +105,14 @@ def test_unreadable_version_hides_no_other_version(
     assert run_command_line(["state", "rollback", "1"]) == 0
 
 
-def test_missing_state_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["state", "history", f"-state={tmp_path / 'other'}"]) == 0
+def test_missing_state_has_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["state", "history", f"-state={tmp_path / 'other'}"]) == 1
+    assert "-state: there is no state" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert run_command_line(["state", "history"]) == 0
     assert capsys.readouterr().out == "No state exists.\n"
 
 
