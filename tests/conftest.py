@@ -15,7 +15,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,21 @@ if not any(name in os.environ for name in SEARCHES):
     # Otherwise hypothesis draws values from the sources of all modules loaded so far. These depend
     # on the tests that ran before in a worker, and parsing them takes each worker ten seconds.
     providers._get_local_constants = Constants
+
+
+_FOLDER_NUMBERS = count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a new folder for a test.
+
+    To find a free number, pytest's own fixture lists the folders of all tests before.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_FOLDER_NUMBERS)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture
