@@ -295,8 +295,11 @@ class SimulatedProvider:
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Return the objects in the reality file, or those of the state without such a file.
 
-        They are the objects of the simulated site.
+        They are the objects of the simulated site. Raises ProviderProblem.
         """
+        # An object in state has attributes.
+        if self._reality and any(request.attributes for request in requests):
+            self._reality.check_presence()
         results: list[ReadResult] = []
         for request in requests:
             faults = self._faults.trigger("read", request.address)

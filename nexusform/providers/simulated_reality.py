@@ -78,6 +78,16 @@ class Reality:
         with self._lock:
             self._get_objects()
 
+    def check_presence(self) -> None:
+        """Raise a ProviderProblem if there is no file: the objects are then unknown."""
+        with self._lock:
+            self._get_objects()
+            if self._known_identities == (None, None):
+                raise ProviderProblem(
+                    f"The reality file {self._path} does not exist, so the objects in state are "
+                    "unknown. Restore the file. If they were all deleted, write [] into it."
+                )
+
     def get_attributes(self, key: ObjectKey) -> Attributes | None:
         """Return the attributes under a key, or None."""
         with self._lock:

@@ -135,6 +135,7 @@ def test_interrupted_delete_is_repeated_until_the_object_is_gone(tmp_path: Path)
 
 
 def test_interrupted_update_of_an_object_that_is_gone_is_not_completed(tmp_path: Path) -> None:
+    (tmp_path / "site.json").write_text("[]")
     provider = build_provider(tmp_path)
     update = replace(build_change("r0", Action.UPDATE, 1, 1), after=build_attributes("r0", size=5))
     _, opened, _ = record_interrupted_step(

@@ -348,3 +348,25 @@ def test_drift_is_read_again_after_the_question(
     assert "Drift changed since plan" in out
     assert "Another process changed the reality" in join_lines(out)
     assert read_disks() == {"a": 40}
+
+
+def test_missing_reality_is_not_a_deletion_of_all_objects(nf: Callable[..., CommandResult]) -> None:
+    reality = Path("reality.json")
+    reality.unlink()
+    # The first apply creates the file.
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    content = reality.read_text()
+    reality.unlink()
+    for arguments in (["plan"], ["plan", "-refresh-only"], ["apply", "-auto-approve"]):
+        code, out, err = nf(DRIFTED, *arguments)
+        assert code == 1
+        assert "reality.json does not exist, so the objects in state are unknown" in (
+            join_lines(out + err)
+        )
+    assert not reality.exists()
+    reality.write_text("[]")
+    assert nf(DRIFTED, "plan", "-detailed-exitcode")[0] == 2
+    reality.write_text(content)
+    assert nf(DRIFTED, "plan", "-detailed-exitcode")[0] == 0
+    assert nf(DRIFTED, "destroy", "-auto-approve")[0] == 0
+    assert nf("", "plan", "-detailed-exitcode")[0] == 0
