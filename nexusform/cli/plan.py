@@ -200,7 +200,8 @@ def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
     Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if there
-    are none but a hub or site was not read (or any object, with -refresh-only).
+    are none but a hub or site could not be read (or any object, with -refresh-only). With
+    -refresh=false nothing is read: 0 then means only that the recorded state has no changes.
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM

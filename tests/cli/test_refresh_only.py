@@ -370,3 +370,14 @@ def test_missing_reality_is_not_a_deletion_of_all_objects(nf: Callable[..., Comm
     assert nf(DRIFTED, "plan", "-detailed-exitcode")[0] == 0
     assert nf(DRIFTED, "destroy", "-auto-approve")[0] == 0
     assert nf("", "plan", "-detailed-exitcode")[0] == 0
+
+
+def test_plan_without_refresh_says_that_nothing_was_read(nf: Callable[..., CommandResult]) -> None:
+    assert nf(DRIFTED, "apply", "-auto-approve")[0] == 0
+    Path("reality.json").write_text("[]")
+    code, out, _ = nf(DRIFTED, "plan", "-refresh=false", "-detailed-exitcode")
+    assert code == 0
+    assert "has not read the infrastructure (-refresh=false)" in join_lines(out)
+    assert "0 then means only that the recorded state has no changes" in (
+        join_lines(nf(DRIFTED, "plan", "-help")[1])
+    )
