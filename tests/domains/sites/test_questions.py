@@ -235,6 +235,11 @@ def test_replay_equals_reconcile_and_writes_nothing(
     assert code == 0
     assert "VMs (100.0 %) are where the rule places them" in " ".join(out.split())
     assert Path("states/par1.nfstate").read_bytes() == before
+    vms = Path("exports/par1/virtual_machines.json")
+    vms.unlink()
+    code, out, _ = command("replay", "-from=exports/SITE", "-site=par1")
+    assert (code, "Nothing could be checked." in out) == (2, True)
+    vms.write_text("[]")
     Path("own").mkdir()
     shutil.copy(STATE, "own/s.nfstate")
     Path("own/main.nf.hcl").write_text("")

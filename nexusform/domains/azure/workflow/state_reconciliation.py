@@ -319,7 +319,7 @@ class _Reconciler:
             if address.type == "nexus_site"
         }
         replays_run = tuple(item for item in self._run_replays(checks) if item.site in names)
-        return ReconcileResult(checks=checks, replays=replays_run)
+        return ReconcileResult(checks=checks, replays=replays_run, spreads=self._list_spreads())
 
     def _list_spreads(self) -> dict[str, RackSpread]:
         """Return the recorded `rack_spread` by site."""

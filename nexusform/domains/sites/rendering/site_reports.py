@@ -425,7 +425,7 @@ def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
         unchecked_text = f"{round(figures['unverified']):,}"
         yield (
             (spread, hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text),
-            False,
+            finding.is_problem,
         )
 
 

@@ -185,6 +185,8 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
                 "unverified": sum(replay.unjudged.values()),
                 "by_chance": round(replay.chance, 3),
             },
+            is_problem=replay.site in reconciliation.unexplained_sites
+            and replay.spread is reconciliation.spreads.get(replay.site),
         )
         for replay in reconciliation.replays
     )
