@@ -23,11 +23,13 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 )
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
+    MAX_KEPT_TEXTS,
     Manifest,
     ParsedManifests,
     is_envelope,
     is_fleet_group,
     list_envelope_problems,
+    parse_body,
     parse_manifests,
 )
 from nexusform.domains.pods.pod_kind import POD
@@ -44,8 +46,6 @@ _TEXT: Final = "yaml_body"
 _WRITE_ONLY: Final = "yaml_body_wo"
 _VERSION: Final = "yaml_body_wo_version"
 _NAMESPACE: Final = "namespace"
-# A plan reads each text several times, in turns: with fewer than its manifests it parses all again.
-_KEPT_BODIES: Final = 4096
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<hash of the objects' names>"),
@@ -90,12 +90,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-@lru_cache(maxsize=_KEPT_BODIES)
-def _parse_body(body: str, namespace: str) -> ParsedManifests:
-    return parse_manifests(_TEXT, body, namespace)
-
-
-@lru_cache(maxsize=_KEPT_BODIES)
+@lru_cache(maxsize=MAX_KEPT_TEXTS)
 def _validate_objects(body: str, namespace: str) -> tuple[Problem, ...]:
     """Return the errors of the API server.
 
@@ -108,7 +103,7 @@ def _validate_objects(body: str, namespace: str) -> tuple[Problem, ...]:
     problems: list[Problem] = []
     valid: list[Manifest] = []
     invalid: list[Manifest] = []
-    for manifest in _parse_body(body, namespace).manifests:
+    for manifest in parse_body(body, namespace).manifests:
         object_problems = [*list_schema_problems(manifest)]
         problems += object_problems
         group = invalid if _filter_errors(object_problems) else valid
@@ -226,7 +221,7 @@ def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
 def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
     body = attributes.get("yaml_body")
     return (
-        _parse_body(body, read_text(attributes, _NAMESPACE))
+        parse_body(body, read_text(attributes, _NAMESPACE))
         if isinstance(body, str)
         else ParsedManifests(manifests=(), findings=())
     )

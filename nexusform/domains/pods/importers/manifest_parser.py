@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,6 +26,8 @@ _IGNORED_ENVELOPE: Final = "ignored-envelope"
 _ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
 ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
 MAX_ENVELOPE_OBJECTS: Final = 50
+# A plan reads all texts several times, in turns: with fewer than its manifests it parses all again.
+MAX_KEPT_TEXTS: Final = 16_384
 _ENVELOPE_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "data", "status"})
 NO_POSITION: Final = TextPosition(0, 0)
 
@@ -136,6 +139,12 @@ def parse_manifests(file: str, content: str | bytes, namespace: str = "") -> Par
         reader.add_document(document)
     resolved = resolve_namespaces(reader.manifests, namespace)
     return replace(resolved, findings=(*findings, *resolved.findings))
+
+
+@lru_cache(maxsize=MAX_KEPT_TEXTS)
+def parse_body(body: str, namespace: str) -> ParsedManifests:
+    """Parse the objects of the argument `yaml_body`, once per text."""
+    return parse_manifests("yaml_body", body, namespace)
 
 
 def read_custom_scopes(manifests: Iterable[Manifest]) -> dict[tuple[str, str], str]:

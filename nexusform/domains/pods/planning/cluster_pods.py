@@ -414,7 +414,7 @@ class PodsByCluster:
         _, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)
         live_workloads = self._collect_live_workloads(
-            key, observed_cluster, is_placed=object_pods.is_placed
+            key, object_pods.manifests, observed_cluster, is_placed=object_pods.is_placed
         )
         for other_id, name in self._recreated_workloads:
             if other_id == cluster_id:
@@ -445,16 +445,27 @@ class PodsByCluster:
         return self._workload_contexts[cluster_id]
 
     def _collect_live_workloads(
-        self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
+        self,
+        key: ObjectKey,
+        manifests: Iterable[Manifest],
+        observed_cluster: ObservedCluster,
+        *,
+        is_placed: bool,
     ) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key, with their fields set by other managers.
+        """Return the live workloads of manifests by key, with their fields set by other managers.
 
-        As observed, else only the replicas estimated from their pods. The manager of the object
-        `key` (address and cluster id) is Fleet (`is_placed`), or this plan with kubectl.
+        Also the live ReplicaSets that they own. As observed, else only the replicas estimated from
+        their pods. The manager of the object `key` (address and cluster id) is Fleet (`is_placed`),
+        or this plan with kubectl.
         """
         _, cluster_id = key
+        prior = self._prior_pods.get(key, NO_PRIOR_PODS)
+        jobs = list(select_manifests(prior.manifests, "batch", "Job"))
+        # A cluster has pods of many other objects.
+        names = {manifest.workload_key for manifest in (*manifests, *jobs)}
         known_pods = self._existing_pods.get(cluster_id, {}).values()
-        pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
+        all_pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
+        pods = [pod for pod in all_pods if pod.workload in names]
         known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
         # A field: its path, value, and whether kubectl has set it. Estimated replicas count as set
@@ -462,8 +473,7 @@ class PodsByCluster:
         live_workloads = {
             name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas
         }
-        prior = self._prior_pods.get(key, NO_PRIOR_PODS)
-        for job in select_manifests(prior.manifests, "batch", "Job"):
+        for job in jobs:
             name = job.workload_key
             # A Job recorded without its pods has ended, unless it has pods again.
             had_pods = self._prior_workloads[cluster_id][name].replicas > 0
@@ -473,6 +483,8 @@ class PodsByCluster:
             if has_ended and not is_repeated:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
+            if name not in names and live.owner not in names:
+                continue
             fields = live.foreign_fields
             # The plan applies as kubectl, so fields of kubectl are not those of another manager.
             if not is_placed:

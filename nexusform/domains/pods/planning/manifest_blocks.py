@@ -4,7 +4,7 @@ Those with a cluster_id apply their pods there directly.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +22,7 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
-    parse_manifests,
+    parse_body,
     unwrap_envelopes,
 )
 from nexusform.domains.pods.planning.cluster_observation import (
@@ -53,15 +53,10 @@ from nexusform.state.objects import InstanceState, State
 _MAX_LISTED: Final = 5
 
 
-# More than the manifests of a plan: it reads each text several times, in turns.
-@lru_cache(maxsize=4096)
-def _parse_objects(body: str, namespace: str) -> tuple[Manifest, ...]:
-    return unwrap_envelopes(parse_manifests("yaml_body", body, namespace).manifests).manifests
-
-
 def parse_objects(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
     """Parse the objects of a manifest's attributes, with envelopes unwrapped."""
-    return _parse_objects(get_text(attributes, "yaml_body"), get_text(attributes, "namespace"))
+    reading = parse_body(get_text(attributes, "yaml_body"), get_text(attributes, "namespace"))
+    return unwrap_envelopes(reading.manifests).manifests
 
 
 def list_prior_pods(
