@@ -454,7 +454,9 @@ def _plan_and_report(
 def _make_plan(run: Run, options: PlanOptions, arguments: PlanArguments) -> Plan:
     """Make the plan with program checks applied; what was only needed to make it is freed."""
     # If a provider cannot be reached, the plan is made from the state, with a warning.
-    result = run.plan(replace(options, allows_state_only=True))
+    result = run.plan(
+        replace(options, allows_state_only=True, keeps_schedulers=bool(arguments.check_with))
+    )
     if not arguments.check_with:
         return result.plan
     from nexusform.workflow.program_checks import add_program_checks

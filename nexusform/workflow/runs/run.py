@@ -113,6 +113,7 @@ class PlanOptions(Struct, frozen=True):
     assumptions are the texts of the edits. Questions share
     the plan without edits, `before`. `after_merge` is what a merge does, for the reports.
     `incomplete_sites` are the sites of which a source read before lacks VMs ("": any site).
+    `keeps_schedulers`: the sites of the result can still place VMs, for checks by programs.
     """
 
     mode: Mode = Mode.NORMAL
@@ -138,6 +139,7 @@ class PlanOptions(Struct, frozen=True):
     before: PlanResult | None = None
     after_merge: str = ""
     incomplete_sites: frozenset[str] = frozenset()
+    keeps_schedulers: bool = False
 
 
 class Run(Struct):
@@ -308,7 +310,12 @@ class Run(Struct):
         plan = self._add_provider_records(result.plan, options)
         diagnostics += check_exports(plan, self.stored.state)
         diagnostics += check_created_objects(plan, has_state=True)
-        return self._complete_plan(replace(result, plan=plan), request, diagnostics)
+        return self._complete_plan(
+            replace(result, plan=plan),
+            request,
+            diagnostics,
+            frees_schedulers=not options.keeps_schedulers,
+        )
 
     @property
     def _has_observing_provider(self) -> bool:
@@ -472,11 +479,17 @@ class Run(Struct):
         )
 
     def _complete_plan(
-        self, result: PlanResult, request: PlanRequest, further_diagnostics: Sequence[Diagnostic]
+        self,
+        result: PlanResult,
+        request: PlanRequest,
+        further_diagnostics: Sequence[Diagnostic],
+        *,
+        frees_schedulers: bool = False,
     ) -> PlanResult:
         """Return the result with `further_diagnostics`, lint findings and site capacity.
 
-        Lint findings are those of a normal plan. The sites cannot place VMs any more.
+        Lint findings are those of a normal plan. With `frees_schedulers`, its sites cannot place
+        VMs any more.
 
         The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
@@ -497,8 +510,9 @@ class Run(Struct):
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             result = self._add_lint_findings(result, request)
-        for site in result.sites.values():
-            site.release_schedulers()
+        if frees_schedulers:
+            for site in result.sites.values():
+                site.release_schedulers()
         with log_duration("capacity counted"):
             return add_site_capacity(result, self.project.registries)
 

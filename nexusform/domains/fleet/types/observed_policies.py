@@ -1,6 +1,5 @@
 """Policies of observed placements, compared with the hashes that the hub computed of them."""
 
-import binascii
 import json
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
@@ -96,5 +95,6 @@ def _decode_hash(text: str) -> str:
     """Return the hash (hex) in a field of bytes, "" for an invalid one."""
     try:
         return b64decode(text, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
+        # No Base64, other characters than ASCII, or bytes that are no text.
         return ""
