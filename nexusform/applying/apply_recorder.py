@@ -129,8 +129,8 @@ class ApplyRecorder:
         step = call.step
         planned = None
         if step.kind is not StepKind.DELETE:
-            # Values known only afterwards are null; resolving an intent takes the attributes from
-            # the provider.
+            # Values known only afterwards are null; resolving an intent takes the attributes
+            # from the provider.
             planned = build_object_state(change, replace_unknown(step.attributes))
         deposed_key = self._find_or_create_deposed_key(call)
         self.add_record(
@@ -176,8 +176,8 @@ class ApplyRecorder:
     ) -> None:
         """Record the end of a step and the instance at its address.
 
-        The whole instance is written, not the difference: replaying an outcome twice gives the same
-        state.
+        The whole instance is written, not the difference: replaying an outcome twice gives
+        the same state.
         """
         # A failed step is not completed.
         number = NO_STEP if error else call.step.id
@@ -237,8 +237,8 @@ class ApplyRecorder:
         # The old object is missing: none becomes deposed.
         if instance is None or instance.current is None:
             return ""
-        # The key derives from the object, so that the run which resolves this intent uses the same
-        # key.
+        # The key derives from the object, so that the run which resolves this intent uses
+        # the same key.
         old = instance.current
         return compute_deposed_key(
             ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation)
@@ -367,10 +367,10 @@ def recover_step_outcomes(
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return the outcome of every open intent, in order, as read now.
 
-    A step recorded as started, not as ended. The outcome of an unfinished step is followed by its
-    running operation, taken from `operations` (by step; None if the journal has none). `lineage` is
-    that of the state. Raises ProviderProblem if a provider cannot be read: then nothing may be
-    planned.
+    A step recorded as started, not as ended. The outcome of an unfinished step is followed by
+    its running operation, taken from `operations` (by step; None if the journal has none).
+    `lineage` is that of the state. Raises ProviderProblem if a provider cannot be read: then
+    nothing may be planned.
     """
     # By position in `intents`.
     answers = _read_intent_objects(intents, providers, operations, lineage)
@@ -378,9 +378,9 @@ def recover_step_outcomes(
     outcomes: list[InstanceOutcome | RunningOperation] = []
     for position, open_intent in enumerate(intents):
         intent = open_intent.intent
-        # Two intents of one address can be open (a replaced deposed object and its successor): the
-        # second outcome builds on the first, because an outcome contains the complete instance at
-        # its address.
+        # Two intents of one address can be open (a replaced deposed object and its successor):
+        # the second outcome builds on the first, because an outcome contains the complete
+        # instance at its address.
         before = instances.get(intent.address, open_intent.prior)
         instance = _build_instance_as_read(intent, before, answers[position].attributes)
         # Only the current object gets the private note read by the provider.
@@ -452,8 +452,8 @@ def _merge_provider_note(
 ) -> InstanceState | None:
     """Return the instance with the private note of the provider's answer.
 
-    After a failed create it is tainted instead: the next plan replaces it, so its note is not
-    needed.
+    After a failed create it is tainted instead: the next plan replaces it, so its note
+    is not needed.
     """
     current = get_current_object(instance)
     # The object does not exist.
@@ -494,11 +494,11 @@ def _compute_after_create(
 ) -> InstanceState:
     """Return the new object as read, not as planned, because it includes the platform's values.
 
-    Dependencies, sensitivity and similar belong to the configuration and were written with the
-    intent.
+    Dependencies, sensitivity and similar belong to the configuration and were written
+    with the intent.
     """
-    # Without a planned object in the intent, only the creation number is known (and the attributes
-    # just read).
+    # Without a planned object in the intent, only the creation number is known (and the
+    # attributes just read).
     planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
     # create_before_destroy: the old object is kept until its own delete is recorded.

@@ -230,8 +230,8 @@ class _PlanExecution:
         self._graph = _StepGraph.build_graph(self._steps)
         # Running steps allowed now, adjusted to the speed of the journal.
         self._depth = max(options.parallelism, 1)
-        # More steps than the parallelism may run, unless they run one by one or a failure stops the
-        # rest.
+        # More steps than the parallelism may run, unless they run one by one or a failure
+        # stops the rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
         # Started by an earlier run, by step id.
         self._operations = recorder.list_operations()
@@ -361,9 +361,9 @@ class _PlanExecution:
     def _adjust_queue_depth(self) -> None:
         """Start more steps at once while steps end faster than the journal is written.
 
-        Each iteration needs one flush: if all running steps ended during it, the disk is the
-        bottleneck, and more steps per flush are faster. Never with a parallelism of 1 or with
-        fail_fast.
+        Each iteration needs one flush: if all running steps ended during it, the disk is
+        the bottleneck, and more steps per flush are faster. Never with a parallelism of 1
+        or with fail_fast.
         """
         minimum = max(self._options.parallelism, 1)
         if not self._allows_extra_steps or not self._workers.running_count:
@@ -612,9 +612,9 @@ def build_machine_outcome(
 ) -> InstanceOutcome | None:
     """Return the change of a machine's recorded facts by a machine action, as an outcome.
 
-    It is an outcome of the machine's resource, or else of its rack. None for other steps, and if
-    neither is in the state. None also for a disruptive action at a real site, where the facts are
-    read.
+    It is an outcome of the machine's resource, or else of its rack. None for other steps, and
+    if neither is in the state. None also for a disruptive action at a real site, where the
+    facts are read.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

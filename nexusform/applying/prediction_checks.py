@@ -356,8 +356,8 @@ def _verify_single_vm_predictions(
             text,
         )
         if prediction.tied_machines and not is_certain:
-            # The rule always allows the tied machines, so a guess is correct, too: share and chance
-            # are 1.
+            # The rule always allows the tied machines, so a guess is correct, too: share and
+            # chance are 1.
             count = len(prediction.tied_machines)
             tied_machines = format_first_items(prediction.tied_machines, _MAX_TIED)
             names = f"one of {tied_machines}" if count > 1 else tied_machines

@@ -127,9 +127,9 @@ def build_call(
 ) -> ProviderCall:
     """Build the call of a step.
 
-    `before` is the instance at its address: updates and deletes get their private note from it. An
-    update also finishes an earlier change that failed. `resumed_operation` was started by an
-    earlier run.
+    `before` is the instance at its address: updates and deletes get their private note from
+    it. An update also finishes an earlier change that failed. `resumed_operation` was started
+    by an earlier run.
     """
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None
@@ -186,8 +186,8 @@ def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
     """Return an object with these entries added to its private note.
 
-    They replace entries of the same name; an entry of None removes it. An empty note is recorded as
-    None.
+    They replace entries of the same name; an entry of None removes it. An empty note is
+    recorded as None.
     """
     if not note:
         return current

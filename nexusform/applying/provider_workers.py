@@ -127,9 +127,9 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
     def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
         """Run a call in the current thread.
 
-        Return its answer, or the problem raised by the provider. Other exceptions of the provider
-        become a problem, too. The call frees its slot once it is idle (only waits), else at its
-        end.
+        Return its answer, or the problem raised by the provider. Other exceptions of the
+        provider become a problem, too. The call frees its slot once it is idle (only waits),
+        else at its end.
         """
         # Idle: the slot is free for another call.
         is_resting = False

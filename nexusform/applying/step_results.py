@@ -242,8 +242,8 @@ def _build_instance(
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
     current = get_current_object(before)
     if current is not None and call.step.kind is StepKind.RELEASE:
-        # A release only frees capacity: the rest of the object, such as notes, changes in a later
-        # step.
+        # A release only frees capacity: the rest of the object, such as notes, changes in
+        # a later step.
         new_object = replace(current, attributes=attributes)
     if call.keeps_old:
         return add_new_current_object(before, new_object, call.key.type)

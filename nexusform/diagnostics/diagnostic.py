@@ -3,9 +3,9 @@
 Functions return their result together with the diagnostics and continue, so that a user sees every
 error of a run at once. Exceptions are for bugs.
 
-Code and tools recognize a diagnostic by its `id` (docs/reference/diagnostics.md), not by its text.
-`summary` is short. `detail` is full sentences: the error, its effect if that is not obvious, and
-the remedy.
+Code and tools recognize a diagnostic by its `id` (docs/reference/diagnostics.md), not by its
+text. `summary` is short. `detail` is full sentences: the error, its effect if that is not
+obvious, and the remedy.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def build_diagnostic(
 ) -> Diagnostic:
     """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py).
 
-    `headline` replaces that summary if it needs names or figures; `fields` are the other fields of
-    Diagnostic.
+    `headline` replaces that summary if it needs names or figures; `fields` are the other
+    fields of Diagnostic.
     """
     from nexusform.diagnostics.summaries import get_summary
 
@@ -253,8 +253,8 @@ def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int
     expected = line.text.strip()
     if line.number < len(source_lines):
         source = source_lines[line.number].strip()
-        # Of a line with template sequences `${...}`, the plain text before and after them is
-        # compared.
+        # Of a line with template sequences `${...}`, the plain text before and after
+        # them is compared.
         head, sequence, after_sequence = source.partition("${")
         tail = after_sequence.rpartition("}")[2]
         if source == expected or (

@@ -32,8 +32,8 @@ _SCALE: Final = tuple(Level)
 class PlacementImpact(StrEnum):
     """Impact on running objects: none; something moves, or is uncertain.
 
-    Something loses its machine, or its protection. The values are the names of a comment's alert
-    boxes.
+    Something loses its machine, or its protection. The values are the names of a
+    comment's alert boxes.
     """
 
     NONE = "note"
@@ -48,8 +48,8 @@ class PlacementImpact(StrEnum):
 
 _IMPACTS: Final = tuple(PlacementImpact)
 
-# All other diagnostics that are not errors are warnings. Domains define the levels of theirs
-# (domain_table.py).
+# All other diagnostics that are not errors are warnings. Domains define the levels
+# of theirs (domain_table.py).
 _ADVICE: Final = (
     "probable-rename",
     "no-joint-surge-capacity",

@@ -94,8 +94,8 @@ def format_ranges(numbers: Iterable[int], dash: str = "..", separator: str = ","
 def compute_natural_sort_key(text: str) -> list[tuple[int, int, str]]:
     """Return the sort key of a name with digits as numbers: rack2 before rack10."""
     parts = re.split(r"(\d+)", text)
-    # A number sorts by the count of its digits, then by the digits. As text, a long number needs no
-    # conversion.
+    # A number sorts by the count of its digits, then by the digits. As text, a long number
+    # needs no conversion.
     return [
         (0, len(n := part.lstrip("0")), n) if part.isdecimal() else (1, 0, part) for part in parts
     ]

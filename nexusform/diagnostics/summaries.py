@@ -1,8 +1,8 @@
 """Summaries of diagnostics: the id in words, with exceptions listed here.
 
-Code and tools recognize a diagnostic by its id, so the meaning of an id never changes. If a summary
-contains names or figures, the caller passes a headline. docs/reference/diagnostics.md explains
-common ids.
+Code and tools recognize a diagnostic by its id, so the meaning of an id never changes. If a
+summary contains names or figures, the caller passes a headline. docs/reference/diagnostics.md
+explains common ids.
 """
 
 from collections.abc import Mapping

@@ -30,9 +30,9 @@ class UnreadSubject(Struct, frozen=True):
 class FieldTables(Struct, frozen=True):
     """Closed lists by name, and the lists of the parts of an object.
 
-    `parts` maps LIST.FIELD to the name of a list, with `[` before it for a list of objects and `{`
-    for a mapping to them. `harmless_values` maps LIST.FIELD to values of an unread field that
-    change nothing.
+    `parts` maps LIST.FIELD to the name of a list, with `[` before it for a list of objects and
+    `{` for a mapping to them. `harmless_values` maps LIST.FIELD to values of an unread field
+    that change nothing.
     """
 
     lists: Mapping[str, FieldList]

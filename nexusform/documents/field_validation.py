@@ -1,7 +1,7 @@
 """Shapes of fields of foreign data: the kind and the allowed values of a field.
 
-JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with
-`validate_value`.
+JSON and YAML may contain anything. Strict readers have a table of shapes, and check each
+value with `validate_value`.
 """
 
 from __future__ import annotations

@@ -238,8 +238,8 @@ class _DocumentReader:
     ) -> None:
         """Start to read the parse events of `file`.
 
-        The number of nodes is limited, to stop alias bombs. Findings about duplicate keys have the
-        id `duplicate_id`.
+        The number of nodes is limited, to stop alias bombs. Findings about duplicate keys have
+        the id `duplicate_id`.
         """
         import yaml
 
@@ -519,8 +519,8 @@ ELISION: Final = "..."
 class KindReads:
     """Reads of the values of a document, by their kind.
 
-    A reader may try several kinds for one value. A value that each read took for absent is of a
-    wrong kind.
+    A reader may try several kinds for one value. A value that each read took for absent is of
+    a wrong kind.
     """
 
     def __init__(self) -> None:
@@ -708,9 +708,9 @@ class DocumentFindings:
     ) -> None:
         """Add a fact of the document that is not read.
 
-        `subject` is a kind and a name ("" without one), `reason` a clause on why it is not read,
-        and `pool` the pool of VMs concerned ("": all). A `reading_platform` reads it on its own
-        sites.
+        `subject` is a kind and a name ("" without one), `reason` a clause on why it is not
+        read, and `pool` the pool of VMs concerned ("": all). A `reading_platform` reads it on
+        its own sites.
         """
         fact = UnreadFact(
             *subject,

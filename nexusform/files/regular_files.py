@@ -219,9 +219,9 @@ def write_file_atomically(
 ) -> None:
     """Write a file atomically, replacing a file or link at the path.
 
-    The content may be in pieces. The mode of an earlier regular file at the path replaces `mode`,
-    and its content is kept as `backup` if given. Raises OSError; then the earlier file is
-    unchanged.
+    The content may be in pieces. The mode of an earlier regular file at the path replaces
+    `mode`, and its content is kept as `backup` if given. Raises OSError; then the earlier
+    file is unchanged.
     """
     temporary = _build_temporary_path(path)
     # Caches need no durability, and their folders take long to scan.

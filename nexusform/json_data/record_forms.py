@@ -3,9 +3,9 @@
 Example: `RecordForm(RolloutStep, "kind stage? clusters begins_seconds=begins")`. Without words a
 form contains every field under its own name. With words it contains these, in that order: `stage`
 is the attribute `stage`; `begins_seconds=begins` is `begins` under another name, and dots follow
-attributes, as far as they are not None; `vms=.` is the record itself, converted by a part; `stage?`
-is null if it is empty; `[rack]` is omitted if it is empty; `*bounds` adds the members created by
-its part.
+attributes, as far as they are not None; `vms=.` is the record itself, converted by a part;
+`stage?` is null if it is empty; `[rack]` is omitted if it is empty; `*bounds` adds the members
+created by its part.
 
 `parts` define the conversion of values, by key: a form, the words of one, or a function. They are
 called for each element of a list and of a mapping, never for None, which stays null. Values without

@@ -11,9 +11,9 @@ from nexusform.json_data.plain_data import Path, get_value_at_path
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 from nexusform.values.typed_value import UNKNOWN
 
-# Fields of request bodies of Azure and of parameters of VNFs. Everything inside of the first ones
-# is secret. The others are recognized by the end of their name, in any notation: admin_password,
-# adminPassword, ADMIN-PASSWORD.
+# Fields of request bodies of Azure and of parameters of VNFs. Everything inside of the first
+# ones is secret. The others are recognized by the end of their name, in any notation:
+# admin_password, adminPassword, ADMIN-PASSWORD.
 SECRET_FIELDS: Final = re.compile(
     r"(?i:(.*[_-])?(bmc|admin|administrator|vmImageRepository)_?Credentials"
     r"|accessInfo|(user|network|custom)_?data(_?content)?"

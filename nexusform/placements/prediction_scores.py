@@ -32,8 +32,8 @@ MIN_VERIFIED: Final = 20
 # Maximum number of subjects in one record.
 MAX_SUBJECTS: Final = 6
 _CERTAIN_CLASS: Final = 100
-# After a wrong certain prediction: the correct ones in a row since then, until MIN_VERIFIED of
-# them.
+# After a wrong certain prediction: the correct ones in a row since then, until
+# MIN_VERIFIED of them.
 _STREAK: Final = ("streak", _CERTAIN_CLASS)
 _MAX_UNCONFIRMED_SHARE: Final = 0.99
 # Of Brier scores; sampled shares of ties differ from chance by less.

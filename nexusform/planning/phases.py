@@ -104,11 +104,11 @@ class DomainPhases(Struct, frozen=True):
     """Phases of a domain.
 
     `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` if everything is destroyed.
-    `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks that
-    query spare capacity, after all placements. `list_workloads(state, registries)` returns the
-    workloads of a state, `collect_claims(instances, registries)` their storage claims, by cluster
-    id. `list_lost_rows(prior, registries)` yields a row for every object in state with a missing
-    host.
+    `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks
+    that query spare capacity, after all placements. `list_workloads(state, registries)` returns
+    the workloads of a state, `collect_claims(instances, registries)` their storage claims, by
+    cluster id. `list_lost_rows(prior, registries)` yields a row for every object in state with
+    a missing host.
     """
 
     plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]

@@ -79,27 +79,23 @@ class PlanRequest(Struct, frozen=True):
     missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT. `samples` None = the
     default of the certainty rule, `first_sample` is the seed of the first; `split_choice` seeds or
     names the layout of VMs in unknown NUMA cells; with `is_layout_fixed` no other one is tried if
-    VMs do not fit. `is_applying` lets timestamp() and uuid() return
-    values, the latter random ones from `new_uuid`. `progress` receives the progress of planning.
-    `includes_rejections` adds the reasons of rejected machines, `includes_losses` the pods of
-    placements with one machine or rack down, and on rejected clusters. `explain` are (address,
-    object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
-    others) are for testing remedies. `lost_machines` (site id, name) are down in a hypothetical
-    plan: their VMs are re-created elsewhere. Blocks do not create `removed_addresses` there. With
-    `keeps_objects` every object of the state stays without a block. Only nodes that the platform
-    re-creates are placed again: lost ones, and those of a cluster with another version.
-    `recorded_machines` (site id, name) exist before the plan (None: those of active racks in
-    `state`). `imports` are the objects to import, by their new address. `data_overrides` replace
-    data sources, `object_overrides` computed values; the first
-    match wins.
-    `read_state` reads the states of other configurations, `query` queries servers for data sources.
-    `site_notes` are the observed facts of sites without a record, by provider and site id. `commit`
-    is that of the work tree. `incomplete_sites` are the sites of which a source lacks VMs, as found
-    before the plan ("": any site).
-    `limits` are the maximums of the plan. Without
-    `verifies_certainty` every pod counts as certain, and nodes that pods lack are not counted:
-    trials need neither. `systems` are the identities read now, by
-    provider.
+    VMs do not fit. `is_applying` lets timestamp() and uuid() return values, the latter random ones
+    from `new_uuid`. `progress` receives the progress of planning. `includes_rejections` adds the
+    reasons of rejected machines, `includes_losses` the pods of placements with one machine or rack
+    down, and on rejected clusters. `explain` are (address, object) pairs to explain. `adjustments`
+    and `first_addresses` (new VMs to place before all others) are for testing remedies.
+    `lost_machines` (site id, name) are down in a hypothetical plan: their VMs are re-created
+    elsewhere. Blocks do not create `removed_addresses` there. With `keeps_objects` every object of
+    the state stays without a block. Only nodes that the platform re-creates are placed again: lost
+    ones, and those of a cluster with another version. `recorded_machines` (site id, name) exist
+    before the plan (None: those of active racks in `state`). `imports` are the objects to import,
+    by their new address. `data_overrides` replace data sources, `object_overrides` computed values;
+    the first match wins. `read_state` reads the states of other configurations, `query` queries
+    servers for data sources. `site_notes` are the observed facts of sites without a record, by
+    provider and site id. `commit` is that of the work tree. `incomplete_sites` are the sites of
+    which a source lacks VMs, as found before the plan ("": any site). `limits` are the maximums of
+    the plan. Without `verifies_certainty` every pod counts as certain, and nodes that pods lack are
+    not counted: trials need neither. `systems` are the identities read now, by provider.
     """
 
     configuration: Configuration

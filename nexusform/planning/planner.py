@@ -2,9 +2,9 @@
 
 Start reading here. The path of one VM: its block is ordered (preparation), its arguments are
 evaluated (names, instances), its resource type computes its demand
-(interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects a
-machine (vms), the difference to the prior state becomes a Change, and steps define the order of
-apply (conclusion).
+(interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects
+a machine (vms), the difference to the prior state becomes a Change, and steps define the order
+of apply (conclusion).
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def make_plan(request: PlanRequest) -> PlanResult:
 def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
     """Return the plan of the first sample of unknown NUMA cells with capacity for everything.
 
-    Without one, return the plan with the fewest unplaced VMs, or in a trial of a remedy the given
-    plan.
+    Without one, return the plan with the fewest unplaced VMs, or in a trial of a remedy
+    the given plan.
     """
     from nexusform.planning.verdicts.numa_samples import (
         iterate_fitting_samples,
@@ -214,8 +214,8 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
 
 
 class _PlanningStart(Struct, frozen=True):
-    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is
-    # impossible.
+    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`:
+    # planning is impossible.
     prior: PriorState
     order: planning_order.PlanningOrder
     selection: target_selection.Selection

@@ -70,8 +70,8 @@ class Change(Struct, frozen=True):
     `deposed` is the key of a deposed object to delete. `source` is the block in the configuration
     (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes.
     `configured_paths` are the attributes set in the block, in text order, for changed objects; they
-    only affect how differences are displayed. `skip_destroy` (`destroy = false`) is recorded in
-    state.
+    only affect how differences are displayed. The state records `skip_destroy`, which stands for
+    `destroy = false`.
     """
 
     address: Address
@@ -118,9 +118,9 @@ class Change(Struct, frozen=True):
 class StepKind(StrEnum):
     """Operation requested from the provider.
 
-    `release` updates an unchanged object to its remaining VMs before other steps use their
-    capacity; `forget` changes state only; `gate` does nothing and represents all steps it waits
-    for.
+    `release` updates an unchanged object to its remaining VMs before other steps use
+    their capacity; `forget` changes state only; `gate` does nothing and represents all
+    steps it waits for.
     """
 
     CREATE = "create"
@@ -394,8 +394,8 @@ class ContentChange(Struct, frozen=True):
     `object` is its title: `Deployment web/api`. `pods` counts the affected pods, of the placement
     kind `pod_kind`; "" for an object without pods. A DaemonSet has 0, because its nodes may be
     unknown. `has_rows`: its pods have placement rows, too. An overridden value has the key of its
-    override, the JSON pointer in the object ("": the object itself), and the value before and after
-    (None: absent).
+    override, the JSON pointer in the object ("": the object itself), and the value before and
+    after (None: absent).
     """
 
     address: Address

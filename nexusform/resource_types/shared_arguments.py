@@ -145,8 +145,8 @@ def build_reference_problem(
 ) -> Problem:
     """Build the problem with id `kind` about an `object_id` without an object in the configuration.
 
-    `noun` names the sort of object ("site"), `known` are its ids, and `example` is a correct
-    reference.
+    `noun` names the sort of object ("site"), `known` are its ids, and `example` is
+    a correct reference.
     """
     ids = sorted(known)
     known_text = (

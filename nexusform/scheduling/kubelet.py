@@ -1,10 +1,10 @@
 """Resources a VM offers to pods as a node: its size minus reserved amounts, and devices.
 
 The kernel takes its share before memory is reported: 64 bytes per page of 4 KiB (1/64, the page
-table) and about 128 MiB for its image, firmware and first RAM disk. The sizes printed by published
-nodes of 3.5 and 7 GiB agree within 20 MiB. It is inferred. kubelet keeps `memory.available` 100Mi
-and `nodefs.available` 10 % for evictions (kubernetes.io, "Node-pressure Eviction", default hard
-thresholds).
+table) and about 128 MiB for its image, firmware and first RAM disk. The sizes printed by
+published nodes of 3.5 and 7 GiB agree within 20 MiB. It is inferred. kubelet keeps
+`memory.available` 100Mi and `nodefs.available` 10 % for evictions (kubernetes.io, "Node-pressure
+Eviction", default hard thresholds).
 """
 
 from collections.abc import Mapping
@@ -61,9 +61,9 @@ class KubeletConfiguration(Struct, frozen=True):
     """Reserved and offered resources of a node's kubelet, and its NUMA policy.
 
     `reserved_cpus` are CPU numbers; None = the platform's default. They replace the CPUs of
-    `reserved` (kube-reserved and system-reserved together), as in kubelet. `extended` are further
-    resources by name: one amount per cell of the node, or one for the whole node. `cells` 0 = not
-    declared.
+    `reserved` (kube-reserved and system-reserved together), as in kubelet. `extended` are
+    further resources by name: one amount per cell of the node, or one for the whole node.
+    `cells` 0 = not declared.
     """
 
     platform: Platform = Platform.NKS

@@ -1,7 +1,7 @@
 """VM SKUs and machine SKUs published for Operator Nexus, as data, by catalogue version.
 
-A new version is a new entry in CATALOGUES. Never change an old entry, because states refer to it by
-name.
+A new version is a new entry in CATALOGUES. Never change an old entry, because states refer to
+it by name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -125,8 +125,8 @@ _VM_SKUS_2026_03 = (
     _build_sku("NC_L46_224_v1", 46, 2, 224, 1638, BOM_2_0_ONLY),
 )
 
-# NUMA cells, vCPUs and GiB per cell that tenants get, ephemeral disk in GiB ("up to 3.5 TB per
-# host")
+# NUMA cells, vCPUs and GiB per cell that tenants get, ephemeral disk in GiB ("up to 3.5
+# TB per host")
 _MACHINE_SKUS_2026_03 = (
     MachineSku("bom-1.7.3", cells=2, cpus_per_cell=48, memory_gib_per_cell=224, disk_gib=3500),
     MachineSku("bom-2.0", cells=2, cpus_per_cell=56, memory_gib_per_cell=224, disk_gib=3500),

@@ -81,22 +81,21 @@ class AttributeSchema(Struct, frozen=True):
     optional argument. `predicted` (pr): an observed value may differ without an error.
     `decides_placement`: must be known in the plan. Checks of known values: `choices`, `minimum` and
     `maximum` (inclusive, numbers; whole ones in state unless `allows_fractions`), `pattern` (whole
-    match, strings) with `pattern_hint` in words. `displayed_in` are attributes with parts
-    of the value: they are sensitive if it is. `refers_to` are the referenced objects: apply creates
-    those first and removes them last, for references and literal ids alike. `observed`: read from
-    the site, never planned; an argument, if optional, only under provider simulated.
+    match, strings) with `pattern_hint` in words. `displayed_in` are attributes with parts of the
+    value: they are sensitive if it is. `refers_to` are the referenced objects: apply creates those
+    first and removes them last, for references and literal ids alike. `observed`: read from the
+    site, never planned; an argument, if optional, only under provider simulated.
     `is_ignored_if_observed`: a configured value is no error there, but only counts until the object
     is observed. `instead` is the advice for a configured computed attribute. `write_only`: sent,
     but in no plan, state or journal; may be ephemeral. `secret_fields` matches the names of the
     attribute and of fields in its value that are sensitive in every configuration.
     `allows_sensitive`: may be sensitive although it decides placements. `earlier_keys`: names that
-    keys of the elements of a map had in earlier states, with their present names.
-    `member_choices`: values of members of the objects in a map; null is one only if listed.
-    `required_members`: members that objects in the value have in every state, as dotted names
-    without list positions and keys of maps. The readers of other members have a default.
-    `optional_elements`: number of the last elements of its tuples that may be absent in state.
-    `fractional_elements`: positions of numbers in its tuples that may have a fraction; the others
-    are whole.
+    keys of the elements of a map had in earlier states, with their present names. `member_choices`:
+    values of members of the objects in a map; null is one only if listed. `required_members`:
+    members that objects in the value have in every state, as dotted names without list positions
+    and keys of maps. The readers of other members have a default. `optional_elements`: number of
+    the last elements of its tuples that may be absent in state. `fractional_elements`: positions of
+    numbers in its tuples that may have a fraction; the others are whole.
     """
 
     type: Type

@@ -102,9 +102,9 @@ class InstanceOutcome(Struct, frozen=True):
     """Complete instance at an address after a step (None: none).
 
     It closes the intent with this address and creation number. A failed step without changes
-    repeats the earlier instance, with the `error`. A record without an earlier intent is valid: a
-    recorded drift, a forgotten object. `number` is the id of the completed step; a failed step is
-    not completed.
+    repeats the earlier instance, with the `error`. A record without an earlier intent is valid:
+    a recorded drift, a forgotten object. `number` is the id of the completed step; a failed step
+    is not completed.
     """
 
     address: Address

@@ -108,8 +108,8 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     """
     import json
 
-    # Fast path: a document with the same text when rendered again has lost nothing, as every
-    # unedited file.
+    # Fast path: a document with the same text when rendered again has lost nothing, as
+    # every unedited file.
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}

@@ -51,8 +51,8 @@ class ObjectState(Struct, frozen=True):
 class InstanceState(Struct, frozen=True):
     """Objects at one address: the current object, and deposed ones by their 8-hex key.
 
-    An object is deposed if the old object of a create_before_destroy replacement is not destroyed
-    yet.
+    An object is deposed if the old object of a create_before_destroy replacement is
+    not destroyed yet.
     """
 
     current: ObjectState | None

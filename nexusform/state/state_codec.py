@@ -237,8 +237,8 @@ def decode_state(
         detail = f"{name} is not valid JSON: {mistake} {remedy}"
         return None, [build_error("state-is-not-valid-json", detail, span)]
     state, problems = _decode_document(document, name, schemas or {}, lambda: data, remedy)
-    # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer
-    # version.
+    # Without a state, INVALID means a wrong part. Other errors mean a foreign file or
+    # a newer version.
     is_ours = state is not None or problems[0].id == object_codec.INVALID
     duplicate_keys = json_codec.find_duplicate_keys(data, document) if is_ours else []
     if not duplicate_keys:
@@ -444,8 +444,8 @@ class _StateReader:
             instances=self._build_instances(),
             outputs=outputs,
             applied_plans=tuple(document.get("applied_plans", ())),
-            # A number below a used one would be assigned twice; an edited document must not cause
-            # that.
+            # A number below a used one would be assigned twice; an edited document must
+            # not cause that.
             last_creation=max(document.get("last_creation", 0), self._highest),
             check_results=tuple(document.get("check_results", ())),
             providers=document.get("providers", {}),

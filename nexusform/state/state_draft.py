@@ -216,8 +216,8 @@ class StateDraft:
         It changes instances, outputs and metadata, and tracks open intents and steps.
         """
         if isinstance(record, journal.Intent):
-            # An intent without an outcome uses up its creation number, too: it may have reached a
-            # provider.
+            # An intent without an outcome uses up its creation number, too: it may have
+            # reached a provider.
             self._last_creation = max(self._last_creation, record.creation)
             open_intent = journal.OpenStepIntent(record, self._instances.get(record.address))
             self._open[record.address, record.creation] = open_intent

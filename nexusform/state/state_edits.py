@@ -25,8 +25,8 @@ def select_instances(
 ) -> list[Address]:
     """Return the instances with the object id and a matching pattern, in order of address.
 
-    Without an object id (""), instances with any id are selected, and without patterns those at any
-    address.
+    Without an object id (""), instances with any id are selected, and without patterns those
+    at any address.
     """
     addresses = list(state.instances)
     if object_id:

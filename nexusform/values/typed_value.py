@@ -1,10 +1,10 @@
 """Values of expressions: typed values, unknowns and marks, refinements, and numbers.
 
 Refinements are those of unknown values. A refinement is a known property of an unknown value
-besides its type: not null, a text prefix, bounds of a number or of the length of a collection. Used
-by the evaluator. Planning, state and providers use plain data: json_data/plain_data.py converts
-between the two. Numbers of HCL, as text and in arithmetic, are whole, or binary fractions of
-limited precision.
+besides its type: not null, a text prefix, bounds of a number or of the length of a collection.
+Used by the evaluator. Planning, state and providers use plain data: json_data/plain_data.py
+converts between the two. Numbers of HCL, as text and in arithmetic, are whole, or binary fractions
+of limited precision.
 """
 
 from __future__ import annotations
@@ -221,8 +221,8 @@ def compute_quotient(left: Number, right: Number) -> Number:
 def compute_remainder(left: Number, right: Number) -> Number:
     """Return the remainder of division towards zero: it has the sign of `left`.
 
-    Every step is rounded, so `11 % 5.1` has the same digits as in other implementations. Raises
-    ZeroDivisionError, OverflowError.
+    Every step is rounded, so `11 % 5.1` has the same digits as in other implementations.
+    Raises ZeroDivisionError, OverflowError.
     """
     if left.__class__ is int and right.__class__ is int:
         absolute_remainder = abs(left) % abs(right)

@@ -229,8 +229,8 @@ class SlowJournal(JournalLines):
         while self.waited_for < self.handed_out:
             assert self.ended.acquire(timeout=60)
             self.waited_for += 1
-        # time for the thread of the last step; a late thread only lowers the number of steps in
-        # progress.
+        # time for the thread of the last step; a late thread only lowers the number of
+        # steps in progress.
         sleep(0.02)
         self.flushing.clear()
         self.handed_out = sum(b'"kind":"intent"' in line for line in self.written)

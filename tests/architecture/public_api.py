@@ -5,8 +5,8 @@
         "request": "Adjustment Imported PlanRequest",
     }
 
-A package is a folder below nexusform, or below nexusform/domains. Its own modules may use all of
-it.
+A package is a folder below nexusform, or below nexusform/domains. Its own modules may use
+all of it.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
-# Mean 33 GiB: ten VMs per machine use three quarters of its 448 GiB (the disk has capacity for
-# eleven).
+# Mean 33 GiB: ten VMs per machine use three quarters of its 448 GiB (the disk has
+# capacity for eleven).
 MIX = [
     "NC_G2_8_v1",
     "NC_P4_28_v1",

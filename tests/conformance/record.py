@@ -1,7 +1,7 @@
 """Convert recordings of running systems into cases of `nexusform conformance`.
 
-Run: python -m tests.conformance.record HUB_CASES POD_CASES. HUB_CASES has fleets.json, POD_CASES
-scheduler.json.
+Run: python -m tests.conformance.record HUB_CASES POD_CASES. HUB_CASES has
+fleets.json, POD_CASES scheduler.json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Record decisions of a running KubeFleet hub on random fleets, for a given time.
 
-Run: python -m tests.conformance.record_kubefleet PROGRAMS CRDS MINUTES FILE. Adds cases to FILE
-(*.jsonl.gz).
+Run: python -m tests.conformance.record_kubefleet PROGRAMS CRDS MINUTES FILE. Adds cases
+to FILE (*.jsonl.gz).
 
 Placements do not influence each other, so the hub decides on many at once. Then their policies
 change, and it decides again. Ties are broken by name, so no other decision is equally right.
@@ -203,8 +203,8 @@ def record_decisions(programs: str, definitions: str, minutes: float) -> Iterato
                 try:
                     yield from record_fleet(running, Path(directory), Random(seed), end)
                 except ProgramProblem as problem:
-                    # An agent with two active policy snapshots of a placement decides nothing more
-                    # about it.
+                    # An agent with two active policy snapshots of a placement decides nothing
+                    # more about it.
                     print(f"fleet {seed}: {problem}", file=sys.stderr)
             if time.monotonic() > end:
                 return

@@ -2,8 +2,8 @@
 
 The run takes a given time.
 
-Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases to FILE
-(*.jsonl.gz).
+Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases
+to FILE (*.jsonl.gz).
 
 A process per processor decides on many servers of a site, one after the other. Each runs on the
 first of the best hosts.

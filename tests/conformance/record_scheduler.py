@@ -1,7 +1,7 @@
 """Record decisions of a running kube-scheduler on random clusters, for a given time.
 
-Run: python -m tests.conformance.record_scheduler PROGRAMS MINUTES FILE. Adds cases to FILE
-(*.jsonl.gz).
+Run: python -m tests.conformance.record_scheduler PROGRAMS MINUTES FILE. Adds cases
+to FILE (*.jsonl.gz).
 
 The pods of a cluster are created at once. The log of the scheduler has its attempts in their order,
 the scores of all feasible nodes, and the results. So each attempt is a decision on the pods of all
@@ -166,8 +166,8 @@ def record_decisions(programs: str, minutes: float) -> Iterator[Body]:
             running.call("DELETE", "/api/v1/nodes")
             # The program keeps its position: the file is sparse.
             os.truncate(log, 0)
-            # The first nodes may be read in any order: then other sizes of an image with several
-            # sizes count.
+            # The first nodes may be read in any order: then other sizes of an image with
+            # several sizes count.
             if placed_probe is not None and not is_first:
                 yield from build_cases([*nodes, placed_probe], pods, attempts, version)
             if time.monotonic() > end:
@@ -179,8 +179,8 @@ def place_probe(
 ) -> Body | None:
     """Place a pod that all nodes accept, and return it.
 
-    None if the scheduler has not read all nodes yet: then it may still know nodes of the cluster
-    before.
+    None if the scheduler has not read all nodes yet: then it may still know nodes of
+    the cluster before.
     """
     names = [node["metadata"]["name"] for node in nodes]
     term = {
@@ -256,8 +256,8 @@ def build_cases(
         pod = by_name[attempt.pod]
         best = max(attempt.scores.values(), default=0)
         equal = sorted(name for name, score in attempt.scores.items() if score == best)
-        # kube-scheduler 1.36 repeats the scores of the pod before for an equal pod, and does not
-        # log them.
+        # kube-scheduler 1.36 repeats the scores of the pod before for an equal pod, and does
+        # not log them.
         if attempt.feasible <= 1 or attempt.node in equal:
             yield {
                 "system": scheduler_check.PROGRAM,

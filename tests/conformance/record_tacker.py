@@ -1,7 +1,7 @@
 """Record decisions of a running Tacker in the lives of random VNFs, for a given time.
 
-Run: NEXUSFORM_TACKER=PYTHON python -m tests.conformance.record_tacker MINUTES FILE. Adds cases to
-FILE (*.jsonl.gz).
+Run: NEXUSFORM_TACKER=PYTHON python -m tests.conformance.record_tacker MINUTES FILE. Adds cases
+to FILE (*.jsonl.gz).
 
 A decision is the grant request of an operation: the VMs added and removed by Tacker, by VDU, and
 their placement constraints. A separate NFVO grants every request.

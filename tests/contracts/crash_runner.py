@@ -114,8 +114,8 @@ class CrashPoint:
             if this.crashes and crash.kind in ("before", "torn"):
                 os._exit(DIED)
             if this.crashes and crash.kind in ("EIO", "ENOSPC"):
-                # Not a reset: urllib3 would then read the response on a connection that does not
-                # exist yet.
+                # Not a reset: urllib3 would then read the response on a connection that does
+                # not exist yet.
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             return begin(this, method, *arguments, **more)
 

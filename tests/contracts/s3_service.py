@@ -22,8 +22,8 @@ class SequentialApplication(server.DomainDispatcherApplication):
     """Application without parallel requests."""
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
-        # Read the whole body before others wait: the rest of an incomplete request may never
-        # arrive.
+        # Read the whole body before others wait: the rest of an incomplete request
+        # may never arrive.
         is_chunked = environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
         length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
         environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(length))

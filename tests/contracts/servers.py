@@ -1,7 +1,7 @@
 """Servers of the backend tests, each started on a free port of this machine and stopped at the end.
 
-If a program is missing, the tests are skipped with its name; with NEXUSFORM_NEED_SERVERS=1 they
-fail.
+If a program is missing, the tests are skipped with its name; with
+NEXUSFORM_NEED_SERVERS=1 they fail.
 """
 
 import importlib.util

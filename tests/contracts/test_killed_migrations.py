@@ -49,8 +49,8 @@ class MigrationScenario:
         self.runner = CommandRunner(
             self.template, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings
         )
-        # A server of Terraform's HTTP protocol has one state per address, here one for each
-        # workspace.
+        # A server of Terraform's HTTP protocol has one state per address, here one
+        # for each workspace.
         self.workspaces = ("default", "dev")
         self.states: dict[str, str] = {}
         for workspace in self.workspaces:

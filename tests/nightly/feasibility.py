@@ -277,8 +277,8 @@ class FleetComparison:
         self._subject = subject
         self._comparison = comparison
         self._draw = random.Random(subject)
-        # Each suggested fix needs its own plan. Fixes for only every third fleet leave time for
-        # more fleets.
+        # Each suggested fix needs its own plan. Fixes for only every third fleet leave time
+        # for more fleets.
         self._result = fleet.plan(includes_losses=True, suggested_fixes=self._draw.random() < 0.3)
         bodies = [body for items in fleet.workloads.values() for body in items]
         self._bodies = {

@@ -1,7 +1,7 @@
 """Run random fleets on a running hub for a given time: plans, killed applies and departing members.
 
-Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_fleets MINUTES
-[FLEETS] [SEED]
+Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_fleets
+MINUTES [FLEETS] [SEED]
 """
 
 from __future__ import annotations

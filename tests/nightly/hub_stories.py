@@ -1,8 +1,8 @@
 """Compare random changes of fleets with a running hub agent, change by change.
 
 Clusters, reasons, snapshots, conditions and rollouts of each plan are compared with the hub.
-Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_stories MINUTES
-[FLEETS] [SEED]
+Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_stories
+MINUTES [FLEETS] [SEED]
 """
 
 from __future__ import annotations

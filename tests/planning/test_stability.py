@@ -1,7 +1,7 @@
 """Tests of random edits of small sites.
 
-Every plan does exactly what the rule requires, changes no other VM, and its steps never exceed the
-capacity.
+Every plan does exactly what the rule requires, changes no other VM, and its steps never
+exceed the capacity.
 
 NF_TEST_SITES sets how many sites are tested.
 """

@@ -1,7 +1,7 @@
 """Browser for tests: headless Chromium controlled through chromedriver over plain HTTP.
 
-It needs only Debian's packages `chromium` and `chromium-driver`; without them the tests are
-skipped.
+It needs only Debian's packages `chromium` and `chromium-driver`; without them the
+tests are skipped.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 python -m tests.trust.fuzz SECONDS SEED
 
-changes samples at random and runs a command on each, in its own process with 1 GiB and 10 seconds
-of processor time. It prints crashes, hangs and excessive memory use, and keeps the documents in
-./fuzz-SEED-NUMBER.
+changes samples at random and runs a command on each, in its own process with 1 GiB and 10
+seconds of processor time. It prints crashes, hangs and excessive memory use, and keeps the
+documents in ./fuzz-SEED-NUMBER.
 """
 
 from __future__ import annotations

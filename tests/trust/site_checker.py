@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# SKU: host vCPUs, GiB, disk in GiB, NUMA cells (the SKU page). A machine has two such cells and its
-# disk.
+# SKU: host vCPUs, GiB, disk in GiB, NUMA cells (the SKU page). A machine has two such cells
+# and its disk.
 SKUS: Mapping[str, tuple[int, int, int, int]] = {
     "NC_G6_28_v1": (6, 28, 300, 1),
     "NC_G12_56_v1": (12, 56, 300, 1),

@@ -2,8 +2,8 @@
 
 After each one the rules of `site_checker.py` hold, and no VM moved without a trigger.
 
-NEXUSFORM_WALK_STEPS sets the number of changes (300), NEXUSFORM_WALK_SEEDS the number of
-repetitions.
+NEXUSFORM_WALK_STEPS sets the number of changes (300), NEXUSFORM_WALK_SEEDS the
+number of repetitions.
 """
 
 from __future__ import annotations

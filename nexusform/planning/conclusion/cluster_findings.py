@@ -58,8 +58,8 @@ def _check_cluster(change: Change, site_resources: SiteResources, today: str) ->
 
     The warning is near or past the end of its availability.
 
-    `site_resources` has the versions offered by the site. If `today` is "", availability is not
-    checked.
+    `site_resources` has the versions offered by the site. If `today` is "", availability
+    is not checked.
     """
     assert change.before is not None
     assert change.after is not None

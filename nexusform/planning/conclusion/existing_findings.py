@@ -1,10 +1,10 @@
 """Separation of existing findings from those caused by the plan.
 
-The same plan without changes has existing findings, too. They are marked last, after the plan has
-its sites and capacity. Each kind of warning has one cause: its block changes, VMs or pods are
-added, pods lose their nodes. Without it, the warning existed before. Kinds not in the table count
-as caused by the plan, for example missing parts of an export: no state records those of the
-previous export.
+The same plan without changes has existing findings, too. They are marked last, after the plan
+has its sites and capacity. Each kind of warning has one cause: its block changes, VMs or pods
+are added, pods lose their nodes. Without it, the warning existed before. Kinds not in the table
+count as caused by the plan, for example missing parts of an export: no state records those of
+the previous export.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,9 +1,9 @@
 """Accounting of all objects.
 
 Every VM, binding and pod of the prior state is accounted for after the plan. Each of them is
-unchanged, moved, re-created in place, removed, forgotten, or its host is lost. The rows of a plan
-are compared with both sides of its changes: a plan with inconsistent totals would be wrong and is
-rejected.
+unchanged, moved, re-created in place, removed, forgotten, or its host is lost. The rows of a
+plan are compared with both sides of its changes: a plan with inconsistent totals would be wrong
+and is rejected.
 """
 
 from collections import Counter
@@ -157,9 +157,9 @@ def _add_object_to_totals(
 
 
 class _PlacementRowCounts(Struct):
-    # Rows of one object: `existing` names before the plan, `removed` from the state, `added` new
-    # ones. `totals` are the counts of rows by field of PlacementTotal, as far as these determine
-    # it.
+    # Rows of one object: `existing` names before the plan, `removed` from the state,
+    # `added` new ones. `totals` are the counts of rows by field of PlacementTotal, as far
+    # as these determine it.
     existing: Names = field(default_factory=Counter)
     removed: Names = field(default_factory=Counter)
     lost_names: Names = field(default_factory=Counter)

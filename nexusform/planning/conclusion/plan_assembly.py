@@ -466,8 +466,8 @@ def build_refresh_plan(
     )
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
-    # Check all other conditions. Their problems, also those added to `evaluation` meanwhile, become
-    # warnings.
+    # Check all other conditions. Their problems, also those added to `evaluation`
+    # meanwhile, become warnings.
     earlier_problem_count = len(evaluation.diagnostics)
     condition_results = ConditionResults()
     condition_results.add_all(check_current_conditions(request, evaluation))
@@ -539,9 +539,9 @@ def _measure_certainty(
 
     Lowered to the accuracy of earlier predictions.
 
-    Separation rules need the placements of each sample (`keep_outcomes`). A plan with VMs without
-    capacity is not applied, so its certainty is not measured; unknown cells may be the cause, and
-    are sampled.
+    Separation rules need the placements of each sample (`keep_outcomes`). A plan with VMs
+    without capacity is not applied, so its certainty is not measured; unknown cells may be the
+    cause, and are sampled.
     """
     if (
         not has_separation_rules
@@ -610,8 +610,8 @@ def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator
     removed_cells = list(
         placement_fit.check_removed_cells(instances, types, outcome.sites, objects)
     )
-    # With errors about removed cells, warnings about other machines smaller than their VMs can
-    # wait.
+    # With errors about removed cells, warnings about other machines smaller than their
+    # VMs can wait.
     yield from removed_cells or placement_fit.check_overcommitted_machines(
         instances, outcome.sites, objects
     )
@@ -850,8 +850,8 @@ def _remove_dependents_of_errors(
 
     These are about unknown placement arguments.
 
-    They follow if the block of the argument, or a block it depends on, has an error of another
-    kind.
+    They follow if the block of the argument, or a block it depends on, has an error
+    of another kind.
     """
     blocks_with_errors = {
         parse_address(diagnostic.address).config_address
@@ -884,8 +884,8 @@ def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diag
 
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in listed:
-        # Instances share diagnostics of one location, except for conditions, which apply to every
-        # instance.
+        # Instances share diagnostics of one location, except for conditions, which apply
+        # to every instance.
         is_per_instance = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
         identity_key = (
             diagnostic.severity,

@@ -54,8 +54,8 @@ def build_rename_diagnostics(
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
         deleted = deleted_by_type[name]
         created = created_by_type[name]
-        # A block with prior objects is not new: its new keys are compared with its own removed keys
-        # only.
+        # A block with prior objects is not new: its new keys are compared with its own
+        # removed keys only.
         in_new_blocks = [
             instance
             for instance in created

@@ -318,8 +318,8 @@ def build_occupied_sites(
                 tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
             )
         _place_vms(resource_type, site_object, vms, layout, sites, is_managed=not is_forgotten)
-    # An unmanaged VM with the name or id of an existing managed VM is the same VM, so it is not
-    # placed again.
+    # An unmanaged VM with the name or id of an existing managed VM is the same VM, so it is
+    # not placed again.
     managed = set(
         chain.from_iterable(vm_object.existing_identities for vm_object in objects.values())
     )

@@ -77,8 +77,8 @@ def compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapac
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # The unknown cells decide on the rack with most capacity, so each bound subtracts its own
-    # largest rack.
+    # The unknown cells decide on the rack with most capacity, so each bound subtracts its
+    # own largest rack.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),

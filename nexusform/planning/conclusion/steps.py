@@ -53,8 +53,8 @@ def build_plan_steps(
 
     `step_order` lists the addresses to complete before the step of an address.
     """
-    # The attributes of an updated object after its release step (early removal of VMs), before its
-    # update.
+    # The attributes of an updated object after its release step (early removal of VMs),
+    # before its update.
     remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vm_object = objects.get(change.address)
@@ -113,8 +113,8 @@ def build_step_graph(
     """Build the steps of changes, with all waits except those for capacity.
 
     `remaining` are the attributes of updated objects between their release step (early removal of
-    VMs) and their update. `machines` are those used by VMs. A gate is one step in place of many to
-    wait for.
+    VMs) and their update. `machines` are those used by VMs. A gate is one step in place of many
+    to wait for.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -134,8 +134,8 @@ def build_step_graph(
     _add_dependent_waits(graph, prior, step_order)
     _add_used_object_waits(graph, _UsedObjectIndex(changes, machines, types), step_order)
     _add_domain_order_waits(graph, step_order)
-    # Objects created at the same time start together: let each wait for the steps awaited by the
-    # referenced ones.
+    # Objects created at the same time start together: let each wait for the steps awaited by
+    # the referenced ones.
     for address, blocks in concurrent_blocks.items():
         apply_step = graph.apply_step.get(address)
         if apply_step is None:
@@ -315,8 +315,8 @@ def _add_former_user_wait(
         if destroy is None or used == change.address:
             continue
         graph.add_waits(destroy, [*deletes, *releases])
-        # A user needs the object until its update. But users of a replaced object are updated after
-        # its delete.
+        # A user needs the object until its update. But users of a replaced object are updated
+        # after its delete.
         if not deletes and used not in earlier and not graph.is_replacement(destroy):
             graph.add_waits(destroy, updates)
 

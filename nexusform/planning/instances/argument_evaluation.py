@@ -143,8 +143,8 @@ def _replace_write_only(
 
     Such as names and labels.
 
-    Plans and state show public values, so an ephemeral text in one is a problem. Return the
-    problems.
+    Plans and state show public values, so an ephemeral text in one is a problem.
+    Return the problems.
     """
     split = instance.type.split_write_only_body
     if split is None:

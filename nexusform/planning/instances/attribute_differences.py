@@ -56,17 +56,15 @@ def plan_attributes(
     Each attribute has the value of its first applicable source.
 
     1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the
-       default".
-    An unknown value stays unknown even if a prior value is known, because it may differ after
-    apply.
-    2. The values computed by this plan. They precede prior values, because their inputs may have
-       changed.
+       default". An unknown value stays unknown even if a prior value is known, because it may
+       differ after apply.
+    2. The values computed by this plan. They precede prior values, because the inputs of prior
+       values may have changed.
     3. The prior value, for computed attributes. Attributes not computed by this plan were set by a
-       provider
-    or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until
-    apply.
-    4. Null. A prior value of an optional argument is not kept: its removal from the configuration
-       unsets it.
+       provider or an earlier plan and are assumed unchanged. Without a prior object, they are
+       unknown until apply.
+    4. Null. A prior value of an optional argument is not kept: removing the argument from the
+       configuration unsets it.
 
     Nested blocks come from the configuration alone; no prior values are merged into them. An absent
     block type reads as null, or as an empty list or map, never as unknown.
@@ -272,8 +270,8 @@ def decide_action(
 ) -> ActionDecision:
     """Return the action and planned attributes of an instance.
 
-    `computed` are its computed attributes known so far, `is_requested` is a replacement by
-    -replace.
+    `computed` are its computed attributes known so far. `is_requested` tells whether `-replace`
+    requests a replacement.
     """
     assert instance.config is not None
     schema = instance.type.schema

@@ -26,8 +26,8 @@ from nexusform.state.objects import ObjectState
 from nexusform.values.typed_value import UNKNOWN
 
 UNKNOWN_PLACEMENT = "placement-argument-unknown"
-# Objects are replaced with their host or cluster. JSON output uses OpenTofu's
-# "replace_by_triggers".
+# Objects are replaced with their host or cluster. JSON output gives the reason by the word of
+# OpenTofu, "replace_by_triggers".
 REPLACED_WITH_HOST = "replace_with_its_place"
 
 
@@ -223,9 +223,9 @@ class Instance(Struct):
     ) -> Diagnostic:
         """Return a resource type's problem as a diagnostic at its line.
 
-        Details about a sensitive value are hidden, because they would reveal parts of it. For a
-        problem in a text, its line is displayed. The text is in `arguments`, by default in
-        `config`.
+        Details about a sensitive value are hidden, because they would reveal parts of it.
+        For a problem in a text, its line is displayed. The text is in `arguments`, by
+        default in `config`.
         """
         values = arguments if arguments is not None else self.config or {}
         # To show its line.

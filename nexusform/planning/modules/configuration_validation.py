@@ -43,9 +43,9 @@ from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> list[Diagnostic]:
     """Return all problems independent of state and placement.
 
-    If references form cycles, return only problems of references. In a plan (`is_plan`), a failed
-    precondition hides the problems of its block, as in Terraform: the plan itself reports the
-    precondition.
+    If references form cycles, return only problems of references. In a plan (`is_plan`), a
+    failed precondition hides the problems of its block, as in Terraform: the plan itself
+    reports the precondition.
     """
     configuration = request.configuration
     registries = request.registries
@@ -339,8 +339,8 @@ def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool
     is_missing_argument = (
         problem.severity is Severity.ERROR and problem.id == "missing-required-argument"
     )
-    # The evaluation of an instance reports only `name` at the block's header. Other arguments are
-    # checked earlier.
+    # The evaluation of an instance reports only `name` at the block's header. Other arguments
+    # are checked earlier.
     return (
         _has_count_or_for_each(block)
         and is_missing_argument

@@ -46,9 +46,9 @@ def check_all_conditions(
 ) -> ConditionResults:
     """Check the conditions outside of managed resources.
 
-    A destroy plan checks those of variables only. A partial plan (-target, -exclude) adds those of
-    its root outputs, and of outputs of other modules rejected while the plan read them, by a failed
-    precondition.
+    A destroy plan checks those of variables only. A partial plan (-target, -exclude) adds
+    those of its root outputs, and of outputs of other modules rejected while the plan read
+    them, by a failed precondition.
     """
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
@@ -166,8 +166,8 @@ def _check_conditions_of_resources(
         if block.mode in modes and (
             block.lifecycle.preconditions or block.lifecycle.postconditions
         ):
-            # Problems with the repetition were reported when the block was read: this copy drops
-            # them.
+            # Problems with the repetition were reported when the block was read: this
+            # copy drops them.
             listed = evaluation.create_reporting_copy().list_repetitions(instance, block)
             repetitions = {repetition.key: repetition for repetition in listed}
             for key, item in evaluation.get_resource(instance, block).items.items():

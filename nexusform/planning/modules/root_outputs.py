@@ -92,8 +92,8 @@ def _has_missing_objects(
 ) -> bool:
     """Return whether an output is unknown because an instance of a needed block does not exist.
 
-    The plan may leave an instance out (-target, -exclude): one that does not exist has no
-    attributes (None).
+    The plan may leave an instance out (-target, -exclude): one that does not exist has
+    no attributes (None).
     """
     if value.is_wholly_known:
         return False
@@ -111,8 +111,8 @@ def _has_missing_objects(
 def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputChanges:
     """Plan the root outputs when nothing else changes; `evaluation` uses current objects.
 
-    An output depending on a missing object is unknown: it keeps its value in state, or stays
-    without one.
+    An output depending on a missing object is unknown: it keeps its value in state, or
+    stays without one.
     """
     before = request.state.outputs
     declared = request.configuration.root.outputs

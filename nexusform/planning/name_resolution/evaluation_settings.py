@@ -74,8 +74,8 @@ def build_evaluation_settings(
         # loaded on first call.
         from nexusform.language.functions.registry import build_functions
 
-        # Relative paths start at the root module, in every module; for other bases there is
-        # path.module.
+        # Relative paths start at the root module, in every module; for other bases
+        # there is path.module.
         return build_functions(
             FileReadRecorder(request.files, reads.files, reads.searches),
             clock,

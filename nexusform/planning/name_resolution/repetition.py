@@ -171,9 +171,9 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
     """Expand a for_each into instances by key, in byte order of the keys.
 
-    Keys may not be sensitive: they are part of addresses, shown by every plan. The values of a map
-    may be sensitive. The elements of a set are its keys, and one sensitive element makes the whole
-    set sensitive.
+    Keys may not be sensitive: they are part of addresses, shown by every plan. The values of a
+    map may be sensitive. The elements of a set are its keys, and one sensitive element makes the
+    whole set sensitive.
     """
 
     def reject(detail: str) -> Expansion:
@@ -290,8 +290,8 @@ class InstanceView(Struct):
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
-        # perhaps derived from another, sensitive attribute. Secrets of the schema are in no derived
-        # value.
+        # perhaps derived from another, sensitive attribute. Secrets of the schema are in
+        # no derived value.
         is_derived = presented is not recorded
         if is_derived and any(self._can_be_derived_from(path) for path in self.sensitive):
             sensitive += _list_unrecorded_paths(presented, recorded)

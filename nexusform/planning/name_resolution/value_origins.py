@@ -88,8 +88,8 @@ class ValueOriginTracer:
         error, so its value is not shown.
         """
         expression = trace.expression
-        # An error caught by try() or can() (the whole expression does not fail) would reveal its
-        # sensitive value.
+        # An error caught by try() or can() (the whole expression does not fail) would reveal
+        # its sensitive value.
         is_caught = trace.has_failed and not self._fails
         hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:

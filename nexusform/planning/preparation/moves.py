@@ -66,9 +66,9 @@ class MoveEndpoint(Struct, frozen=True):
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
         """Return whether this end is a part of `endpoint`, and not the same thing.
 
-        Resources and modules inside of a module are its parts, such as module.a.T.N of module.a.
-        One instance is a part of a resource, such as T.N["k"] of T.N. ANY as a key means all
-        instances.
+        Resources and modules inside of a module are its parts, such as module.a.T.N of
+        module.a. One instance is a part of a resource, such as T.N["k"] of T.N. ANY as a key
+        means all instances.
         """
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(
             endpoint.path, self.path

@@ -260,8 +260,8 @@ def iterate_requested_imports(
     if block.for_each is not None:
         expansion, expansion_problems = _expand_import(block.for_each, evaluation, scope)
         problems += expansion_problems
-        # A tentative evaluation, such as that of `validate`, may have variables without a value: no
-        # error.
+        # A tentative evaluation, such as that of `validate`, may have variables without a
+        # value: no error.
         if expansion.unknown and not evaluation.settings.is_tentative:
             problems.append(
                 _build_unknown_argument_error(

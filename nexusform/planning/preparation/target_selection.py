@@ -34,9 +34,9 @@ _MAXIMUM_LISTED: Final = 20
 class Selection(Struct, frozen=True):
     """Instances to plan.
 
-    The blocks are those of the options `targets` with their dependencies, or of `excludes` with
-    their dependents. -replace names whole instances (`replace`), or single VMs by address and name
-    (`heal`).
+    The blocks are those of the options `targets` with their dependencies, or of `excludes`
+    with their dependents. -replace names whole instances (`replace`), or single VMs by address
+    and name (`heal`).
     """
 
     targets: tuple[AddressPattern, ...] = ()
@@ -86,9 +86,9 @@ def build_selection(
     Options may be invalid or incompatible.
 
     Targets include the blocks that they depend on, exclusions the blocks that depend on them. A
-    target of a single instance, such as T.N["a"], does not select the other instances of its block.
-    An exclusion of a single instance excludes no dependents. `replaces` are instances, or VMs to
-    heal.
+    target of a single instance, such as T.N["a"], does not select the other instances of its
+    block. An exclusion of a single instance excludes no dependents. `replaces` are instances, or
+    VMs to heal.
     """
     problems: list[Diagnostic] = []
     target_patterns = _parse_patterns("-target", targets, order, problems)

@@ -436,8 +436,8 @@ def _build_count_remedy(
 def _try_more_zones(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(shortage.pool.zones and shortage.pool.count_path for shortage in failure.pools):
-        # A pool without zones may use all; VMs outside of clusters have no pool with zones to
-        # change.
+        # A pool without zones may use all; VMs outside of clusters have no pool with
+        # zones to change.
         return
     for zones in _iterate_zone_additions(failure):
         adjustments = []

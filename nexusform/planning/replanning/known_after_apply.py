@@ -184,9 +184,9 @@ def check_output(
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
     """Return whether the known parts of a planned value match the actual one.
 
-    [1, unknown] may become [1, 2]. An actual set may be smaller, because unknown elements may turn
-    out equal to others. A number or bool may become its text in an argument of type string: 1
-    matches "1".
+    [1, unknown] may become [1, 2]. An actual set may be smaller, because unknown elements may
+    turn out equal to others. A number or bool may become its text in an argument of type string:
+    1 matches "1".
     """
     if planned is UNKNOWN:
         return True

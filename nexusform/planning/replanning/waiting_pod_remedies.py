@@ -22,8 +22,8 @@ from nexusform.plans.plan import FeasibilityResult, Plan
 from nexusform.resources.address import Address
 
 _MAX_TRIALS: Final = 12
-# Trials times placed objects without -details, a number and not a time: the plan is the same on
-# every computer.
+# Trials times placed objects without -details, a number and not a time: the plan is the same
+# on every computer.
 _MAX_PLANNED_OBJECTS: Final = 2400
 
 _Binding = tuple[Address, str]
@@ -45,8 +45,8 @@ def add_feasibility_remedies(
     if not request.includes_losses:
         trials_left = min(trials_left, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    # Domains propose fixes only for the first bindings, as many as there are trials. The others
-    # stay untested.
+    # Domains propose fixes only for the first bindings, as many as there are trials. The
+    # others stay untested.
     untested = set(waiting[trials_left:])
     trial_request = replace(request, samples=0, verifies_certainty=False)
     # successful ones by binding and kind.

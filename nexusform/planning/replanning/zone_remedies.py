@@ -353,8 +353,8 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
     """Yield ways to give each group its own zones, fewest zones in total first.
 
-    Each way has one set of zones per group, and no zone is in two sets: for two groups (("1",),
-    ("2", "3")).
+    Each way has one set of zones per group, and no zone is in two sets: for two groups
+    (("1",), ("2", "3")).
     """
     required_zones = list(
         chain.from_iterable(zone_group.required_zones for zone_group in zone_groups)
@@ -383,8 +383,8 @@ def _assign_zones(
 ) -> tuple[Zones, ...] | None:
     """Return disjoint zone sets of these `sizes`, one per group.
 
-    The required zones of the group, then its preferred optional ones. None if too few zones are
-    left.
+    The required zones of the group, then its preferred optional ones. None if too few
+    zones are left.
     """
     assigned_zones = set(required_zones)
     assigned = []

@@ -388,9 +388,9 @@ class _SiteActionOrder:
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order, and the errors.
 
-        An action follows its dependencies. The safe action of the lowest rank is next. If none is
-        safe, each action that could be next gets an error, and all remaining actions follow the
-        ordered ones.
+        An action follows its dependencies. The safe action of the lowest rank is next. If none
+        is safe, each action that could be next gets an error, and all remaining actions follow
+        the ordered ones.
         """
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)

@@ -329,8 +329,8 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
 def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
     """Format a hint for errors of missing capacity.
 
-    This plan removes the racks or machines at these addresses from the state, so it does not know
-    their machines.
+    This plan removes the racks or machines at these addresses from the state, so it does not
+    know their machines.
     """
     if not addresses:
         return ""

@@ -49,9 +49,9 @@ def _find_violating_vms(
 ) -> dict[tuple[str, str], list[PlacedVm]]:
     """Return the unchanged VMs on a machine rejected by a filter, by pool and reason.
 
-    A VM is released in a copy of the scheduler of its site. The filters decide about its own
-    machine as for a new VM, and then the VM is added again. `schedulers` keeps the copies by site
-    id.
+    A VM is released in a copy of the scheduler of its site. The filters decide about its
+    own machine as for a new VM, and then the VM is added again. `schedulers` keeps the
+    copies by site id.
     """
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
     demand = vm_object.request.demand
@@ -75,8 +75,8 @@ def _find_violating_vms(
         # Its own capacity and location must not count.
         scheduler.release(handle)
         for rule, reason in scheduler.list_rejections(vm.placement.machine, vm_demand):
-            # An existing VM has its capacity, and its machine need not accept new VMs: only other
-            # filters count.
+            # An existing VM has its capacity, and its machine need not accept new VMs: only
+            # other filters count.
             if not isinstance(rule, (MachineFilter, CapacityFilter)):
                 violations.setdefault((pool.pool, reason), []).append(vm)
         scheduler.add_existing(vm_demand.vm, vm_demand.sku, vm.placement)

@@ -380,8 +380,8 @@ def _list_unchecked_members(
 ) -> Iterator[str]:
     """Yield the reasons why a rule without violations may not hold.
 
-    Empty groups, pods without a known machine, and uncertain pods that may run next to another
-    group.
+    Empty groups, pods without a known machine, and uncertain pods that may run next
+    to another group.
     """
     groups_with_unlocated_pods = {index for index, _ in members.unlocated_pods}
     for index, group in enumerate(members.groups):

@@ -72,8 +72,8 @@ def check_stranded_vms(
         stranded = dict[Address, list[str]]()
         forgotten = dict[Address, list[str]]()
         for address, names in names_by_owner.items():
-            # A removed object with losses leaves only the state: its VMs keep running, so they need
-            # their machine.
+            # A removed object with losses leaves only the state: its VMs keep running, so they
+            # need their machine.
             names_by_address = forgotten if instances[address].is_removed else stranded
             names_by_address[address] = names
         if stranded:
@@ -440,8 +440,8 @@ RACK_CONCENTRATION = "cluster-on-one-rack"
 
 
 class _ClusterRacks(Struct):
-    # Racks of a cluster before and after the plan, its number of VMs after it, and the object for
-    # its warning.
+    # Racks of a cluster before and after the plan, its number of VMs after it, and the object
+    # for its warning.
     first_object: vm_objects.VmObject
     before: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)

@@ -38,8 +38,8 @@ def find_recreated_machines(
 
     A machine is its site id and name.
 
-    This plan deletes and creates their machine resource, their rack or their site. That resource is
-    the cause.
+    This plan deletes and creates their machine resource, their rack or their site. That resource
+    is the cause.
     """
     # sites, racks and machines.
     removed = set(map(str, _iterate_removed_machine_owners(blocks)))
@@ -47,8 +47,8 @@ def find_recreated_machines(
         return {}
     types = blocks.request.registries.resource_types
     before = build_object_inventory(blocks.prior.state.list_current_objects(), types)
-    # The address of each new site, rack or machine, by (site id,), (rack id,) or (rack id, machine
-    # name).
+    # The address of each new site, rack or machine, by (site id,), (rack id,) or (rack
+    # id, machine name).
     created = {
         str(instance.address)
         for instance in blocks.instances.values()

@@ -143,8 +143,8 @@ class SitePlan(Struct):
 
         The placement has the machine's current rack and zone.
 
-        None if the machine is missing. Impossible cells count as unknown: the capacity is used
-        nevertheless.
+        None if the machine is missing. Impossible cells count as unknown: the capacity
+        is used nevertheless.
         """
         machine = self.machines.get(placement.machine)
         if machine is None:
@@ -186,8 +186,8 @@ class SitePlan(Struct):
 
         The operation is recorded for the samples of unknown NUMA cells.
 
-        A sample places the VM again; with `is_decided` it uses the location found here, as apply
-        does.
+        A sample places the VM again; with `is_decided` it uses the location found here,
+        as apply does.
         """
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
@@ -388,8 +388,8 @@ def _build_unconfigured_machines(
 ) -> Iterator[Machine]:
     """Yield the listed machines that the configuration of a site lacks, closed to new VMs.
 
-    `configured_names` are those of machines with a block of their own. None for a configuration
-    without hardware.
+    `configured_names` are those of machines with a block of their own. None for a
+    configuration without hardware.
     """
     known_machines = tuple(machines)
     names = {machine.name for machine in known_machines}

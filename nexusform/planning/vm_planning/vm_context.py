@@ -298,8 +298,8 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
     """Return a check whether a machine stays managed or is destroyed by this plan.
 
-    The check takes site id and name of a machine in state. A forgotten machine only leaves the
-    state.
+    The check takes site id and name of a machine in state. A forgotten machine only
+    leaves the state.
 
     Its first call reads the state.
     """
@@ -565,8 +565,8 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
 def _check_only_system_pool(vm_object: VmObject) -> Iterator[Diagnostic]:
     """Yield an error if a changed argument replaces the only System pool of a cluster.
 
-    The pool with its VMs is deleted and created, even if these VMs are re-created for another
-    reason.
+    The pool with its VMs is deleted and created, even if these VMs are re-created
+    for another reason.
     """
     requested_pools = index_pools(vm_object.pools)
     pools_with_vms = {name for name, _ in vm_object.prior.existing}

@@ -282,8 +282,8 @@ class VmObject(Struct):
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
         """Forget the object for the reason `trigger`: its VMs keep running, unmanaged.
 
-        `find_trigger` returns what the plan does to a machine: VMs on a removed or replaced one are
-        lost.
+        `find_trigger` returns what the plan does to a machine: VMs on a removed or replaced
+        one are lost.
         """
         before = self.prior
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
@@ -352,8 +352,8 @@ class VmObject(Struct):
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed.
 
-        VMs of a Kubernetes upgrade (rolling) are not: they free capacity when their own object is
-        updated.
+        VMs of a Kubernetes upgrade (rolling) are not: they free capacity when their own
+        object is updated.
         """
         actions = self.request.actions
         if key in actions.removals:
@@ -364,11 +364,11 @@ class VmObject(Struct):
 class VmSituation(Struct, frozen=True):
     """Conditions of the VMs of one instance besides its arguments.
 
-    `common_trigger` is the trigger of every VM ("cluster_replaced", "requested", or the one of a
-    removal), "" for none. `healed_names` are the VMs to re-create on request.
+    `common_trigger` is the trigger of every VM ("cluster_replaced", "requested", or the
+    one of a removal), "" for none. `healed_names` are the VMs to re-create on request.
     `find_machine_trigger(machine)` returns "machine_removed", "machine_forgotten",
-    "machine_evacuated", "machine_replaced", "machine_lost" or "". `unplaced` are the VMs
-    without machine.
+    "machine_evacuated", "machine_replaced", "machine_lost" or "". `unplaced` are the
+    VMs without machine.
     """
 
     common_trigger: str = ""
@@ -408,8 +408,8 @@ def compute_vm_actions(
         prior = prior_pools.get(pool.pool)
         # "" for none.
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)
-        # With fewer VMs than requested before, some were deleted. Otherwise a scale-in left a free
-        # number.
+        # With fewer VMs than requested before, some were deleted. Otherwise a scale-in left
+        # a free number.
         prior_numbers = (
             set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         )

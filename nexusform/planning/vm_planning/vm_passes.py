@@ -70,8 +70,8 @@ def plan_vms(
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     instances_by_block = planner.run_first_pass(vm_blocks, first)
-    # Blocks missing in `instances_by_block` wait for pass two: their instances or demands depend on
-    # placements.
+    # Blocks missing in `instances_by_block` wait for pass two: their instances or demands
+    # depend on placements.
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     all_instances = list(early)
     for block in vm_blocks:
@@ -137,8 +137,8 @@ class _VmPlanner:
     ) -> dict[ConfigAddress, list[Instance]]:
         """Return the instances of blocks independent of placements, by block.
 
-        The others wait for pass two; their problems are not reported yet, because they may
-        disappear.
+        The others wait for pass two; their problems are not reported yet, because
+        they may disappear.
         """
         early_instances: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
@@ -243,8 +243,8 @@ class _VmPlanner:
                 followers.append((vm_object, demand))
             else:
                 self._decide_object_actions(vm_object, demand, evaluation)
-        # Now it is known which clusters are replaced: their pools are deleted with them, and
-        # created again.
+        # Now it is known which clusters are replaced: their pools are deleted with them,
+        # and created again.
         replaced_ids = {
             cluster.type.build_id(get_mapping(cluster.config))
             for cluster in clusters
@@ -287,8 +287,8 @@ class _VmPlanner:
         vm_placement_steps.decide_actions(vm_object, demand, self.context)
         self._new_count += len(vm_object.request.actions.additions)
         if instance.block is None and not instance.is_removed:
-            # Outside the selection, or without a configuration: it keeps its VMs at their
-            # locations.
+            # Outside the selection, or without a configuration: it keeps its VMs
+            # at their locations.
             vm_object.keep_unselected_vms(
                 vm_placement_steps.build_machine_trigger_finder(self.context, vm_object),
                 is_maintained=(
@@ -329,8 +329,8 @@ class _VmPlanner:
         handlers = vm_object.instance.type.vms
         assert handlers is not None
         arguments = get_mapping(instance.config)
-        # The pools lack a hint about a VM that had no location yet: the argument shows that there
-        # is one.
+        # The pools lack a hint about a VM that had no location yet: the argument shows that
+        # there is one.
         has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
             demand, _ = handlers.build_demand(
@@ -459,8 +459,8 @@ class _VmPlanner:
         has_own_skus = bool(inventory.skus or inventory.site_skus)
         if vm_object.is_unchanged and not is_changed and not has_own_skus:
             return {}
-        # The values of attributes that cannot be configured stay, unless a new object replaces the
-        # old one.
+        # The values of attributes that cannot be configured stay, unless a new object replaces
+        # the old one.
         kept_values = {} if instance.is_replaced else get_mapping(before)
         prior_computed = {
             name: kept_values[name]

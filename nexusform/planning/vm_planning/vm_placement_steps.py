@@ -111,8 +111,8 @@ def find_moved_vms(
 def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) -> None:
     """Decide which VMs are removed, re-created or new; the others stay.
 
-    The demand is NO_DEMAND if the instance is removed. The VMs of a forgotten instance keep
-    running, unmanaged.
+    The demand is NO_DEMAND if the instance is removed. The VMs of a forgotten instance
+    keep running, unmanaged.
     """
     if vm_object.instance.action is Action.FORGET:
         vm_object.forget(
@@ -303,9 +303,9 @@ def _replace_in_batches(
 ) -> None:
     """Replace VMs of one pool batch by batch.
 
-    Without surge, the old VMs of a batch are released first and make room for the new ones. With
-    surge, they are released after the new ones are placed. An old VM without a successor keeps its
-    machine.
+    Without surge, the old VMs of a batch are released first and make room for the new ones.
+    With surge, they are released after the new ones are placed. An old VM without a successor
+    keeps its machine.
     """
     # Of all of them.
     pool = pool_vms[0].pool
@@ -349,8 +349,8 @@ def _place_vm(
 ) -> None:
     """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
 
-    `last_resort` is the machine of a VM to re-create: it returns there only if no other machine
-    fits.
+    `last_resort` is the machine of a VM to re-create: it returns there only if no
+    other machine fits.
     """
     pool = vm.pool
     site = vm_object.request.site

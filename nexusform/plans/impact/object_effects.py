@@ -69,9 +69,9 @@ def compute_effect(row: PlacementChange) -> Effect:
 
     RECREATED is that of a VM re-created on its machine.
 
-    Some actions have one effect each. For the others, it depends on whether the object runs before
-    and after. `row.source` is its location before, `row.target` after; None if it has none, or an
-    unknown one.
+    Some actions have one effect each. For the others, it depends on whether the object runs
+    before and after. `row.source` is its location before, `row.target` after; None if it has
+    none, or an unknown one.
     """
     if row.action in _EFFECTS_BY_ACTION:
         return _EFFECTS_BY_ACTION[row.action]
@@ -207,8 +207,8 @@ Node: TypeAlias = tuple[str, str, str]
 def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     """Return the rows of nodes re-created by the plan's upgrades.
 
-    The key of a node is its site id, cluster and name; a node has two keys if the platform gives it
-    another name.
+    The key of a node is its site id, cluster and name; a node has two keys if the platform gives
+    it another name.
     """
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
@@ -260,8 +260,8 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
 
     Both are of the same placement or workload.
 
-    For each of these owners, it is the lower of two counts: its removed running rows, and its added
-    rows.
+    For each of these owners, it is the lower of two counts: its removed running rows, and
+    its added rows.
     """
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()

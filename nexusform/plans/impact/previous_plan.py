@@ -20,9 +20,9 @@ _Key: TypeAlias = tuple[str, ...]
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     """Return the plan with its differences from an earlier plan of the same state, in `since`.
 
-    Examples are fewer moved VMs and other objects with changes. A number is the difference `plan -
-    previous`, so it may be negative. If the plans cannot be compared, return this plan with a
-    warning.
+    Examples are fewer moved VMs and other objects with changes. A number is the difference
+    `plan - previous`, so it may be negative. If the plans cannot be compared, return this plan
+    with a warning.
     """
     # Its errors come first.
     if plan.errored:

@@ -682,8 +682,8 @@ def _describe_downtime(
     """Yield severity and text for a workload without any pod for some time or permanently.
 
     Each of its pods is removed, disrupted or new. Yield nothing if disrupted pods are replaced
-    before the next ones stop. With `is_protected` a PodDisruptionBudget lets the drain wait for new
-    pods.
+    before the next ones stop. With `is_protected` a PodDisruptionBudget lets the drain wait
+    for new pods.
     """
     # pods are only removed and created.
     if not replicas.effects:

@@ -163,8 +163,8 @@ def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
 
     The content must be equal; parts are compared one by one.
 
-    The content of a list is its length, of a mapping its keys; a scalar is its own content and has
-    no parts.
+    The content of a list is its length, of a mapping its keys; a scalar is its own content and
+    has no parts.
     """
     if isinstance(value, str):
         # A member of an enum becomes a text in a saved plan.

@@ -74,8 +74,8 @@ class SavedPlan(Struct, frozen=True):
 
     `configuration_files` maps the names of the configuration's files to their text; `prior_state`
     is the state document behind the plan, as plain data (empty: none); `digest` identifies this
-    plan, signed or not (state records the digests of applied plans). `signature` (None: not signed)
-    covers `signed_digest`.
+    plan, signed or not (state records the digests of applied plans). `signature` (None: not
+    signed) covers `signed_digest`.
     """
 
     plan: Plan
@@ -182,8 +182,8 @@ def read_signature(
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the signature of a file, and the digest to compare it with.
 
-    The signature is in the `last` member (None: unsigned). The digest is over the `digests` of the
-    others.
+    The signature is in the `last` member (None: unsigned). The digest is over the `digests`
+    of the others.
 
     `name` is the file. Raises DiagnosticsError.
     """

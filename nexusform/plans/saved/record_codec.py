@@ -414,8 +414,8 @@ def _build_record_shape(kind: type[Any]) -> Shape:
 def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
     """Write a record as an object, without fields at their defaults.
 
-    A writer has the name of a field, its converter (None if its values are JSON data already) and
-    its default.
+    A writer has the name of a field, its converter (None if its values are JSON data already)
+    and its default.
     """
     data = {}
     for name, write_field, default in writers:
@@ -509,8 +509,8 @@ def _read_location(data: Any) -> Any:
     ConversionProblem for another form or an unknown class.
     """
     class_name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
-    # The usual location, of a VM. Finding it in `get_location_classes` would import the code of all
-    # other kinds.
+    # The usual location, of a VM. Finding it in `get_location_classes` would import the code of
+    # all other kinds.
     location_class: type[ObjectLocation] = Placement
     if class_name != Placement.__name__:
         classes = get_location_classes()

@@ -139,8 +139,8 @@ class SpareCapacity(Struct, frozen=True):
     the cells of VMs are unknown these are minimums, and `maximum_free` and
     `maximum_free_after_rack_loss` fit in the split with the most capacity (None: the same).
     `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge_clusters` those
-    without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends on
-    unknown cells.
+    without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends
+    on unknown cells.
     """
 
     free: int

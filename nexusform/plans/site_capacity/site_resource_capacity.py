@@ -505,8 +505,8 @@ def _compute_claimed_storage(
         return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
     if supplies.volume_sizes:
-        # Assign a sufficient volume to as many of these claims as possible. The others need new
-        # storage anyway.
+        # Assign a sufficient volume to as many of these claims as possible. The others need
+        # new storage anyway.
         volumes = sorted(
             chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes)
         )

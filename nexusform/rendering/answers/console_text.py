@@ -51,8 +51,8 @@ _MAX_TYPE_LENGTH: Final = 40
 def render_value(value: Value, indent: int = 0) -> str:
     """Render a value as text, with placeholders for sensitive and unknown values.
 
-    Maps, objects and lists have a line per entry; lines after the first are indented by `indent`
-    spaces.
+    Maps, objects and lists have a line per entry; lines after the first are indented
+    by `indent` spaces.
 
     An object with a text and a set gives:
 

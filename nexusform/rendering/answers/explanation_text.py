@@ -337,8 +337,8 @@ def describe_alternatives(
     """Return lines on other machines for a VM, a line per needed change.
 
     The first line has machines without need for a change; the others follow, the cheapest change
-    first. A last line counts the machines with several needs. `pool_size` is the number of VMs in
-    the pool.
+    first. A last line counts the machines with several needs. `pool_size` is the number of VMs
+    in the pool.
     """
     # No need, or one.
     simple = [alternative for alternative in alternatives if len(alternative.requirements) < 2]

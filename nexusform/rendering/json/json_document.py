@@ -199,8 +199,8 @@ def _build_change_sides(
     before_value = drop_unknown_values(before)
     after_value = drop_unknown_values(after)
     if not show:
-        # Hide a part on both sides if it is sensitive on one of them; the masks below differ by
-        # side.
+        # Hide a part on both sides if it is sensitive on one of them; the masks below
+        # differ by side.
         before_value, after_value = (
             redact_value(redact_value(side, before_marks), after_marks)
             for side in (before_value, after_value)
@@ -220,8 +220,8 @@ def _build_change_sides(
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     """Yield a document per object changed outside of nexusform, under its address after moves.
 
-    A refresh-only plan lists its moves here, too, because it changes no object. `show` includes
-    sensitive values.
+    A refresh-only plan lists its moves here, too, because it changes no object. `show`
+    includes sensitive values.
     """
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}

@@ -1,8 +1,8 @@
 """JSON of `relevant_attributes`: the inputs of the changes of a plan.
 
 As in Terraform, these are attributes of resources referenced by changed objects, changed root
-outputs and all outputs of other modules, directly or through locals, variables, outputs, `each` and
-`count`.
+outputs and all outputs of other modules, directly or through locals, variables, outputs,
+`each` and `count`.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ class _ReferenceAnalysis:
 
         The key may be None. The steps lead to the attribute.
 
-        For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None for no
-        resource.
+        For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None
+        for no resource.
         """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"

@@ -54,8 +54,8 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     failed plan gives the header only. A hypothetical plan has its assumptions in the first column.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
-    # The common location columns, then those of other location classes in the rows, such as nodes
-    # of pods.
+    # The common location columns, then those of other location classes in the rows, such as
+    # nodes of pods.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
     locations = chain.from_iterable((row.origin, row.target) for row in rows)
     # A class has the same columns.

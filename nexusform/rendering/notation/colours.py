@@ -1,7 +1,7 @@
 """Colours, widths and wrapping of terminal text (ANSI).
 
-Plain text equals coloured text minus its escapes. Control characters of user text never reach the
-terminal.
+Plain text equals coloured text minus its escapes. Control characters of user text never
+reach the terminal.
 """
 
 import re

@@ -95,8 +95,8 @@ def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
 def _render_value(plain: Any, value_type: Type, indent: int) -> str:
     """Render a value of limited depth as an expression.
 
-    The type of the value labels collections (`tomap({`). Lines after the first are indented by
-    `indent` spaces.
+    The type of the value labels collections (`tomap({`). Lines after the first are indented
+    by `indent` spaces.
     """
     if plain.__class__ is str and "\n" in plain:
         return render_heredoc(plain, " " * indent)

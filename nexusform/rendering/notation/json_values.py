@@ -196,8 +196,8 @@ def expand_document(document: Any) -> Any:
 def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) -> None:
     """Write one value as JSON; `margin` precedes each of its lines but the first.
 
-    The parts of a LazyObject or LazyArray are written one by one; any other value is encoded as a
-    whole.
+    The parts of a LazyObject or LazyArray are written one by one; any other value is encoded
+    as a whole.
     """
     if isinstance(value, LazyObject):
         colon = b": " if pretty else b":"

@@ -108,8 +108,8 @@ def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
         yield build_element("a", directory, href=address)
     if origin.commit:
         name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the
-        # files.
+        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address
+        # of the files.
         host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
         yield (
             build_element("a", name, href=f"{host_address}/commit/{origin.commit}")

@@ -19,8 +19,8 @@ _OTHER_COLOUR: Final = "#fff8c5"
 _CELL_WIDTH: Final = 132
 _CELL_HEIGHT: Final = 40
 _LETTER_WIDTH: Final = 7.4  # pixels, about
-# Positions of texts in pixels: heading and names of columns below the margin, first row, text in a
-# cell.
+# Positions of texts in pixels: heading and names of columns below the margin, first row, text
+# in a cell.
 _LABEL_GAP: Final = 16
 _HEADING_OFFSET: Final = 16
 _COLUMN_OFFSET: Final = 42

@@ -85,8 +85,8 @@ def render_report_page(
     """
     data = build_simulation_data(plays, rows)
     if plays:
-        # Colour the map by cluster at first, or by free capacity if no simulation has steps to
-        # watch.
+        # Colour the map by cluster at first, or by free capacity if no simulation has
+        # steps to watch.
         data["layer"] = "cluster" if any(play.steps for play in plays) else "free"
         pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))

@@ -113,8 +113,8 @@ def render_maps(
 
     If it exceeds MAX_BYTES, draw racks without their machines.
     """
-    # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too
-    # large.
+    # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to
+    # be too large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)
         if len(picture) <= MAX_BYTES:

@@ -202,8 +202,8 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
             <= max_bytes
         ):
             break
-        # Reserve space for the note about this part, with more digits than its numbers of lines can
-        # have.
+        # Reserve space for the note about this part, with more digits than its numbers of
+        # lines can have.
         longest_note = _format_truncation_note(
             [*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes
         )

@@ -1,8 +1,8 @@
 """Comment of a plan on a pull request.
 
-It stays below a number of bytes (hosts truncate comments at 65,536 characters): least important
-parts are cut first, with a note. Tables have at most three columns and pictures 38, to fit on a
-phone.
+It stays below a number of bytes (hosts truncate comments at 65,536 characters): least
+important parts are cut first, with a note. Tables have at most three columns and pictures 38,
+to fit on a phone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,8 +91,8 @@ def render_markdown(
     """
     view = PlanReportData(plan, sources, registries, placements)
     report = build_plan_report(view)
-    # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or
-    # caution.
+    # The verdict is the reason of a rejection. An impact has the name of an alert: note,
+    # warning or caution.
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
     title = format_plan_title(plan, "nexusform", escape_plain_text(report.title))
     assumptions = [escape_plain_text(describe_assumptions(plan))] if plan.assumptions else []
@@ -132,8 +132,8 @@ def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
 def _render_decision(lines: Iterable[DecisionLine]) -> Iterator[str]:
     """Yield the quoted lines of a list with an item per decision line.
 
-    Several texts of a line are a list below its label. A list breaks its lines on a phone, unlike a
-    code block.
+    Several texts of a line are a list below its label. A list breaks its lines on a phone, unlike
+    a code block.
     """
     for line in lines:
         # A text in parentheses has its own colon, as in the terminal.

@@ -46,9 +46,9 @@ def build_capacity_table(
 
     The note has the number of unchanged ones ("" if all or none are).
 
-    A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal figures
-    share rows, worse figures first. If no site changes, or with `has_unchanged`, all sites have
-    rows.
+    A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal
+    figures share rows, worse figures first. If no site changes, or with `has_unchanged`, all
+    sites have rows.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
@@ -86,8 +86,8 @@ def _group_equal_sites(
 ) -> list[_EqualSites]:
     """Group the sites with equal figures, those with a worse figure first.
 
-    The largest SKU (of the first row of a site) must be equal, too: the figures are numbers of its
-    VMs.
+    The largest SKU (of the first row of a site) must be equal, too: the figures are numbers
+    of its VMs.
     """
     ids_by_figures = group_by(site_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
     groups = [

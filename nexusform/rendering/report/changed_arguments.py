@@ -160,8 +160,8 @@ def _build_block_clauses(
 ) -> Iterator[str]:
     """Yield the clauses about changed nested blocks: `pool1,2 count 4 -> 5`.
 
-    Equally changed blocks share a clause. If all of the `machines` of a rack change, they are `all
-    16 machines`.
+    Equally changed blocks share a clause. If all of the `machines` of a rack change, they are
+    `all 16 machines`.
     """
     # Of equally changed blocks.
     names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -262,8 +262,8 @@ def _format_scalar_change(node: DifferenceNode) -> str:
 def _format_part_changes(node: DifferenceNode) -> str:
     """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed.
 
-    If a part has no name, its group is only counted: `2 added`. If the names are too long, all
-    groups are.
+    If a part has no name, its group is only counted: `2 added`. If the names are too long,
+    all groups are.
     """
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     texts = []
@@ -399,8 +399,8 @@ def _format_value(plain: Any) -> str:
 def _format_object(plain: dict[str, Any]) -> str:
     """Format a short object without nesting as `{a = 1, b = 2}`, without null attributes.
 
-    An object with an inner map or list, or too long for its line, becomes its number of attributes:
-    `{12 attributes}`.
+    An object with an inner map or list, or too long for its line, becomes its number of
+    attributes: `{12 attributes}`.
     """
     size = f"{{{format_count(len(plain), 'attribute')}}}"
     # null: not set.

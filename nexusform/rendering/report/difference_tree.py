@@ -1,7 +1,7 @@
 """Tree of the changes inside an object, computed once for all formats.
 
-The type of a value separates sets, maps and objects; without a schema the shape of the data
-decides.
+The type of a value separates sets, maps and objects; without a schema the shape of
+the data decides.
 """
 
 from __future__ import annotations
@@ -629,8 +629,8 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         for side in (before, after)
     )
     pairs: list[_Pair] = []
-    # The new side comes first: of several equal matches, difflib takes the earliest in its first
-    # sequence.
+    # The new side comes first: of several equal matches, difflib takes the earliest in
+    # its first sequence.
     for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(
         None, new, old, autojunk=False
     ).get_opcodes():

@@ -81,17 +81,17 @@ class NameRange(Struct, frozen=True):
 def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     """Group names into runs without gaps, in the order of the first name per prefix.
 
-    The names `vm1`, `vm2`, `vm4` and `spare` are three runs, one of `vm1` and `vm2`. Every name is
-    in one run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`,
-    `10`).
+    The names `vm1`, `vm2`, `vm4` and `spare` are three runs, one of `vm1` and `vm2`. Every name
+    is in one run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all
+    (`8`, `9`, `10`).
     """
     # prefix, and digits at the end ("" for none).
     split_names: list[tuple[str, str]] = []
     for name in dict.fromkeys(names):
         match = _NUMBERED_NAME.fullmatch(name)
         split_names.append((match[1], match[2]) if match else (name, ""))
-    # A number is padded if it starts with 0 and is not 0. Numbers without padding have the width 0
-    # below.
+    # A number is padded if it starts with 0 and is not 0. Numbers without padding have the
+    # width 0 below.
     padded_widths = {
         (prefix, len(digits))
         for prefix, digits in split_names
@@ -364,9 +364,9 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
 
     `rack.r[0]`, `rack.r[1]`, or `rack.r1`, `rack.r2`.
 
-    `kinds` has an element for each address; only addresses with equal elements fold. The members of
-    a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first
-    member.
+    `kinds` has an element for each address; only addresses with equal elements fold. The
+    members of a fold are positions in `addresses`. Every position is in one fold; folds are
+    ordered by first member.
     """
     # positions by kind and by address without its folded key.
     with_keys: dict[object, list[int]] = {}
@@ -618,8 +618,8 @@ def _replace_site(text: str, site: str) -> str:
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     """Build the row of one pool, or of several pools with equal names, SKUs and VM counts.
 
-    Each pool has its own table. The row of several pools has ranges and numbers in place of single
-    values.
+    Each pool has its own table. The row of several pools has ranges and numbers in place
+    of single values.
     """
     first_table = tables[0]
     # Of each rack.

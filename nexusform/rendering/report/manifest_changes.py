@@ -40,8 +40,8 @@ class FieldChange(Struct, frozen=True):
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
     """Return the changed fields of the Kubernetes objects in two YAML or JSON texts.
 
-    Objects are paired by API version, namespace, kind and name. Return () if a text is invalid or
-    too long.
+    Objects are paired by API version, namespace, kind and name. Return () if a text is invalid
+    or too long.
     """
     before = _parse_objects(old)
     after = _parse_objects(new)

@@ -174,8 +174,8 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
-        # The instances of all blocks have the same keys: their text follows the folded name of the
-        # blocks.
+        # The instances of all blocks have the same keys: their text follows the folded name
+        # of the blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
         # All of one kind.
         for block_fold in fold_addresses(addresses, [None] * len(members)):

@@ -265,16 +265,16 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
 
     Kinds are VM, pod and binding. () without placements.
 
-    A summary has the numbers of objects by action. Kept VMs count, too, even without a row in the
-    plan.
+    A summary has the numbers of objects by action. Kept VMs count, too, even without a row
+    in the plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         # Such objects count by effect only.
         if compute_effect(row) is not Effect.NOT_CREATED:
             counts[row.kind][_get_displayed_action(row)] += 1
-    # The plan counts all kept objects, but only some of them have a row. Those without a row are
-    # VMs.
+    # The plan counts all kept objects, but only some of them have a row. Those without a
+    # row are VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     kept_without_row = max(0, plan.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row

@@ -255,8 +255,8 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     ):
         rows = tuple(map(_build_upgrade_row, upgrades[0].pools))
         tables.append(Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=heading))
-    # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another
-    # reason.
+    # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created
+    # for another reason.
     title = (
         "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     )
@@ -540,8 +540,8 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
 def _select_single_lines(view: PlanReportData) -> list[PlacementLine]:
     """Return the moved VMs, and the new ones if they are few, that a comment lists one by one.
 
-    Return [] if these are too many, or if an upgrade re-creates nodes: they stay together as
-    batches.
+    Return [] if these are too many, or if an upgrade re-creates nodes: they stay
+    together as batches.
     """
     if view.plan.upgrades or not build_vm_section(view).has_content:
         return []
@@ -742,8 +742,8 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     """Return the changes of resources behind moves of VMs, in plan order.
 
     If a VM loses its machine, this is the change of the machine or its rack. Otherwise it is the
-    change of the VM's own resource. A move requested by a flag, such as -replace, has no cause in
-    the configuration.
+    change of the VM's own resource. A move requested by a flag, such as -replace, has no cause
+    in the configuration.
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()

@@ -398,8 +398,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
 def describe_object_counts(plan: Plan) -> str:
     """Return the line with the counts of changed objects for readers, with thousands separators.
 
-    `Plan: 0 to add, 6,000 to change, ...`. Return the sentence for no changes of a plan without
-    any.
+    `Plan: 0 to add, 6,000 to change, ...`. Return the sentence for no changes of a
+    plan without any.
     """
     if not plan.has_changes:
         sentence, _ = describe_no_changes(plan)

@@ -451,8 +451,8 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 def describe_scale_in(plan: Plan) -> str:
     """Return a sentence on the VMs that a rack may lose if the platform shrinks pools.
 
-    `a rack may lose all VMs of b/pool1`, or `a rack may keep only 2 of b/pool1`; "" without such
-    pools.
+    `a rack may lose all VMs of b/pool1`, or `a rack may keep only 2 of b/pool1`; ""
+    without such pools.
     """
     format_cluster = build_cluster_formatter(plan.placement_tables)
     clauses: dict[bool, list[str]] = {True: [], False: []}

@@ -392,8 +392,8 @@ def _find_vm_row(
 
     `before` and `after` are its locations, None if it does not exist then.
     """
-    # A cluster replaced on another site has two rows per name: one of the removed VM, one of the
-    # new VM.
+    # A cluster replaced on another site has two rows per name: one of the removed VM, one of
+    # the new VM.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)

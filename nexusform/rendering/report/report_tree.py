@@ -221,8 +221,8 @@ class Report(Struct, frozen=True):
 class CodeOrigin(Struct, frozen=True):
     """The commit of a plan and the address of its files: `url`/`directory`/FILE.
 
-    `directory` is the path of the root module there. An empty field is unknown and gives no link or
-    commit.
+    `directory` is the path of the root module there. An empty field is unknown and gives no
+    link or commit.
     """
 
     url: str = ""

@@ -30,8 +30,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     return only their number.
     """
     format_cluster = build_cluster_formatter(upgrades)
-    # A blocked upgrade is known to stop halfway: at a budget without evictions, or for lack of
-    # capacity.
+    # A blocked upgrade is known to stop halfway: at a budget without evictions, or for
+    # lack of capacity.
     by_state = group_by(
         upgrades, lambda row: row.is_rolling and bool(row.budgets or row.blocked_pools)
     )
@@ -117,11 +117,11 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
     """Return the hop of an upgrade and its verdict.
 
-    `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is
-    unknown.
+    `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old
+    version is unknown.
 
-    At the end is the largest surge if all pools surge, else the nodes down and up of each pool
-    without surge.
+    At the end is the largest surge if all pools surge, else the nodes down and up of each
+    pool without surge.
     """
     after = upgrade.after or "no version"
     versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"

@@ -445,8 +445,8 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 
     width = options.width
     note = plan_sentences.DRIFT_NOTE
-    # Parsers of Terraform's text look for this note at the start of a part that ends with
-    # DRIFT_RESPONSE.
+    # Parsers of Terraform's text look for this note at the start of a part that
+    # ends with DRIFT_RESPONSE.
     if options.terraform and view.stanzas and not view.is_refresh_only:
         note = note.replace("nexusform", "Terraform")
     parts = [paint(note, "bold", "cyan"), _wrap_paragraph(f"{plan_sentences.DRIFT_DETAIL}:", width)]

@@ -269,8 +269,8 @@ def render_plan_section(
         _render_captioned_table(table, width, paint, has_details=has_details)
         for table in section.all_tables
     ]
-    # The title is omitted if every table has a caption, unless the captions are mere addresses (of
-    # rollouts).
+    # The title is omitted if every table has a caption, unless the captions are mere
+    # addresses (of rollouts).
     has_captions = all(table.caption for table in section.all_tables) and section.name != "rollouts"
     is_titled = bool(section.groups) or not has_captions
     # Each table is a paragraph; the sentences belong to the last one.
@@ -408,8 +408,8 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
         ]
     text_width = width - indent
     longest_word = max(map(count_columns, text.split()), default=0)
-    # Too narrow a column moves to the left, and so does one that cuts a word, if the word fits
-    # there.
+    # Too narrow a column moves to the left, and so does one that cuts a word, if the
+    # word fits there.
     if text_width < _MIN_LABELLED_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
         indent = _BELOW_INDENT
         text_width = width - _BELOW_INDENT

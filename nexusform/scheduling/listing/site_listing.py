@@ -99,8 +99,8 @@ class SiteMaintenance(Struct, frozen=True, array_like=True):
 class SiteListing(Struct, frozen=True, omit_defaults=True, dict=True):
     """Racks (zones by name) and machines of a site as its platform lists them.
 
-    `is_complete`: whatever is not listed does not exist, except machines of the racks in
-    `incomplete_racks`.
+    `is_complete`: whatever is not listed does not exist, except machines of the
+    racks in `incomplete_racks`.
     """
 
     racks: Mapping[str, str | None] = field(default_factory=dict)

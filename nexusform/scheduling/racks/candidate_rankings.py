@@ -322,8 +322,8 @@ class CandidateQueue:
     def _take_own_group(self) -> None:
         """Add the first group of equal keys in the heap of own keys to the front.
 
-        An entry of the heap is `key << INDEX_BITS | item`. Items that do not fit the demand now are
-        rejected.
+        An entry of the heap is `key << INDEX_BITS | item`. Items that do not fit the demand
+        now are rejected.
         """
         if self._key != OWN:
             self._finish_group()
@@ -344,8 +344,8 @@ class CandidateQueue:
     def release_items(self) -> list[int]:
         """Put all items back into the neutral ranking, and return those with possibly changed VMs.
 
-        They are ranked again: the items in the own heap, the rejected ones, and a front from the
-        own heap.
+        They are ranked again: the items in the own heap, the rejected ones, and a front from
+        the own heap.
         """
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]

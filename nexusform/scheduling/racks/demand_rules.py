@@ -48,8 +48,8 @@ class PackedSortKeys(NamedTuple):
     def select_counts(self, cluster: VmCounts, pool: VmCounts) -> VmCounts:
         """Return the VM counts that the keys depend on: of the pool, of the cluster, or none.
 
-        Only items (racks or machines) with such VMs can have other keys than for a cluster without
-        VMs.
+        Only items (racks or machines) with such VMs can have other keys than for a
+        cluster without VMs.
         """
         if self.dependence is KeyDependence.NONE:
             return NO_COUNTS
@@ -105,8 +105,8 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give (3
     << 4 | 1) << 2.
     """
-    # The usual case, called several times per VM: three lists or counts need no further function
-    # calls.
+    # The usual case, called several times per VM: three lists or counts need no
+    # further function calls.
     if len(columns) == 3:
         first, second, third = columns
         shift_1, shift_2, shift_3 = shifts

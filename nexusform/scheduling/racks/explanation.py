@@ -96,8 +96,8 @@ def _find_exhausting_filter(
 ) -> NoFitReason | None:
     """Apply the filters one after another; each reduces `context.machines`.
 
-    Return the reason of the first filter that leaves no machine, or None if some machine passes
-    all.
+    Return the reason of the first filter that leaves no machine, or None if some
+    machine passes all.
     """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
@@ -238,8 +238,8 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
 
     Return the rack of the best one alone, and all machines, best first.
 
-    The heaviest machines tie: their digests decide among them, and are shown only if there are
-    several.
+    The heaviest machines tie: their digests decide among them, and are shown only if
+    there are several.
     """
     weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
@@ -379,14 +379,14 @@ class _FigureCache:
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """Return two lists of machines.
 
-    Those with capacity for the VM in some layout, and those with it in every layout. The layouts
-    differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines have one
-    layout.
+    Those with capacity for the VM in some layout, and those with it in every layout. The
+    layouts differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines
+    have one layout.
     """
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
-        # Machines with VMs in unknown cells have several possible capacities: all of them are
-        # checked below.
+        # Machines with VMs in unknown cells have several possible capacities: all of them
+        # are checked below.
         checked_below = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [
             machine

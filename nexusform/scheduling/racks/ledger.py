@@ -206,8 +206,8 @@ class Ledger:
         handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)
         table = self.site.capacity_table
         unknown_vms = self.unknown_cells[record.machine]
-        # Outside of the assumed layout, only the disk of the VM is known to be taken: it is in no
-        # cell.
+        # Outside of the assumed layout, only the disk of the VM is known to be taken: it is
+        # in no cell.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         assert unknown_vms.cells, "a machine without a split takes no VM"
@@ -256,8 +256,8 @@ class Ledger:
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            # Release the cells assumed by the chosen split (possible assignment of such VMs to NUMA
-            # cells).
+            # Release the cells assumed by the chosen split (possible assignment of such VMs
+            # to NUMA cells).
             site = self.site
             machine = record.machine
             unknown_vms = self.unknown_cells[machine]

@@ -1,11 +1,11 @@
 """Placement policy of VMs: the rules and their order.
 
 A VM's candidates are the machines not rejected by any filter (a machine of last resort only if it
-is the last one). Of their racks the one with the lowest keys is chosen, then of its candidates the
-machine with the lowest keys. Keys are compared one after the other; rules/tie_break.py decides
-ties. On the machine it takes the fitting cells with the lowest keys, then the lowest number.
-Placement, counts of free capacity, shortages and explanations all use these tables (rule.py defines
-rules).
+is the last one). Of their racks the one with the lowest keys is chosen, then of its candidates
+the machine with the lowest keys. Keys are compared one after the other; rules/tie_break.py
+decides ties. On the machine it takes the fitting cells with the lowest keys, then the lowest
+number. Placement, counts of free capacity, shortages and explanations all use these tables
+(rule.py defines rules).
 """
 
 from collections.abc import Callable, Mapping

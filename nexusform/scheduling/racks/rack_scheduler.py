@@ -83,8 +83,8 @@ class RackScheduler:
         self._site = self._ledger.site
         self._queues = CandidateQueues(self._ledger)
         self._session: PoolPlacementSession | None = None
-        # The tied machines of the VMs of each pool, by owner and pool; None if they are not
-        # collected.
+        # The tied machines of the VMs of each pool, by owner and pool; None if they
+        # are not collected.
         self.tied_machines: dict[tuple[str, str], set[int]] | None = None
         # By count key: why no machine fits, valid until capacity is freed.
         self._shortages: dict[Hashable, NoFitReason] = {}
@@ -603,8 +603,8 @@ class RackScheduler:
 
         Before capacities are read.
 
-        Other cells than before may leave more capacity. Close the session, because it keeps old
-        capacities.
+        Other cells than before may leave more capacity. Close the session, because it
+        keeps old capacities.
         """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):

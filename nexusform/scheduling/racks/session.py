@@ -74,8 +74,8 @@ class PoolPlacementSession:
         self._passing = _build_machine_selection(
             self._capacities, shape.steps, demand_rules.build_combined_check(machine_checks)
         )
-        # Full racks of a SKU are the same for every demand, but not the rejections of its own
-        # filters.
+        # Full racks of a SKU are the same for every demand, but not the rejections of
+        # its own filters.
         full_racks = queues.full_racks[shape.number]
         self._full_racks = full_racks.copy() if machine_checks else full_racks
         self._rack_queue = CandidateQueue(
@@ -123,8 +123,8 @@ class PoolPlacementSession:
             racks.reject(rack)
         if self.tied_machines is not None:
             self.tied_machines.update(tied_machines)
-        # The keys of the rack and the machine change now, so both left their fronts and are ranked
-        # again.
+        # The keys of the rack and the machine change now, so both left their fronts and
+        # are ranked again.
         index = self._select_machine(number, tied_machines) if len(tied_machines) > 1 else 0
         machine = tied_machines.pop(index)
         step = self._steps[capacities[machine]]

@@ -1,7 +1,7 @@
 """Site with its tables from SKUs, capacities and pools to small integers.
 
-All of it is shared by a scheduler and its copies; the tables only grow, and growth changes no
-decision.
+All of it is shared by a scheduler and its copies; the tables only grow, and growth
+changes no decision.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class SplitCapacities:
         self._known_capacity = known_capacity
         self._number_by_cells: dict[tuple[Cells, ...], int] = {}
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split. Two extremes replace all cases: no VF is taken in any cell, or
-        # those of all `shares` in each. With 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5,
-        # 0).
+        # VFs are no part of a split. Two extremes replace all cases: no VF is taken in any cell,
+        # or those of all `shares` in each. With 3 VFs of all shares, the VFs (8, 2) are (8, 2)
+        # or (5, 0).
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         fewest_vfs = tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)
         self._free_vfs = sorted({free.vfs, fewest_vfs})

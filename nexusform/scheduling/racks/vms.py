@@ -23,8 +23,8 @@ DEFAULT_SEED = 8
 MIB_PER_GIB: Final = 1024
 # A state of a machine that the platform does not return.
 UNKNOWN_STATE: Final = "Unknown"
-# SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's
-# own).
+# SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of
+# a machine's own).
 VFS_PER_CELL = 30
 
 

@@ -75,12 +75,12 @@ def test_free_cells_and_free_cells_after_rack_loss() -> None:
     assert workers.before is None
     assert workers.after is not None
     assert workers.after.free == 12 - 1 - 3
-    # Every rack runs a worker and one of them the control plane, so the other two have 3 free
-    # cells.
+    # Every rack runs a worker and one of them the control plane, so the other two have
+    # 3 free cells.
     assert workers.after.free_after_rack_loss == 8 - 3
     assert (workers.after.no_surge_clusters, workers.after.clusters) == ((), ("a",))
-    # The largest SKU comes first. Four VMs of the small one fit into a free cell, three beside a
-    # control plane.
+    # The largest SKU comes first. Four VMs of the small one fit into a free cell, three beside
+    # a control plane.
     assert masters.sku == "NC_G12_56_v1"
     assert masters.after is not None
     assert masters.after.free == 4 * 8 + 3
@@ -95,8 +95,8 @@ def test_capacity_before_and_after() -> None:
     assert workers.before is not None
     assert workers.after is not None
     assert (workers.before.free, workers.before.clusters) == (8, ("a",))
-    # b takes four cells. Its control plane uses none of them, or the cell already split by the one
-    # of a.
+    # b takes four cells. Its control plane uses none of them, or the cell already split by the
+    # one of a.
     assert workers.after.free in (3, 4)
     assert workers.after.clusters == ("a", "b")
 

@@ -1,8 +1,8 @@
 """Tests of plan steps after random edits of small sites.
 
-Sites have references, create_before_destroy and selections. Steps have no cycles, pass the current
-objects to providers, and keep machines within their capacity. NF_TEST_SITES sets how many sites are
-tested.
+Sites have references, create_before_destroy and selections. Steps have no cycles, pass the
+current objects to providers, and keep machines within their capacity. NF_TEST_SITES sets how many
+sites are tested.
 """
 
 from __future__ import annotations

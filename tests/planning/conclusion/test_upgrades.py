@@ -210,8 +210,8 @@ def build_two_clusters(version: str, wide: int, narrow: int) -> str:
 
 @pytest.mark.parametrize(("narrow", "hangs"), [(4, ("b/q",)), (3, ())])
 def test_capacity_depending_on_scale_in_is_uncertain(narrow: int, hangs: tuple[str, ...]) -> None:
-    # A rack has eight cells: with four of a/p in r0, the six of b/q may leave none there for a
-    # fifth.
+    # A rack has eight cells: with four of a/p in r0, the six of b/q may leave none there
+    # for a fifth.
     upgrade = plan_upgrade(build_two_clusters(OLD, 6, narrow), build_two_clusters(NEW, 5, narrow))
     by_pool = {each.pool: each.scale_in_pools for each in upgrade.pools}
     assert by_pool["p"] == hangs

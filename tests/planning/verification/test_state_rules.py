@@ -105,8 +105,8 @@ def test_vms_outside_the_zones_of_their_pool_are_reported() -> None:
     )
     state = build_state(text)
     assert list_warnings_of_state(state) == []
-    # The zone of the rack changed under the VMs. The current zone of the rack counts, not the
-    # recorded one.
+    # The zone of the rack changed under the VMs. The current zone of the rack counts, not
+    # the recorded one.
     (detail,) = list_warnings_of_state(
         edit_state(state, "nexus_rack.r[0]", availability_zone="elsewhere")
     )

@@ -77,8 +77,8 @@ resource "nexus_bare_metal_machine" "m" {{
 @pytest.mark.parametrize("how", ["Hard", "Soft"])
 @pytest.mark.parametrize(("scope", "part"), [("Machine", "machine"), ("Rack", "rack")])
 def test_hints_co_locate_and_separate_vms(how: str, scope: str, part: str) -> None:
-    # A soft hint about machines is evaluated with the choice of the rack, so one rack is enough to
-    # test it.
+    # A soft hint about machines is evaluated with the choice of the rack, so one rack is enough
+    # to test it.
     racks = ONE if (how, scope) == ("Soft", "Machine") else RACKS
     text = (
         racks

@@ -154,8 +154,8 @@ def test_separate_pool_with_literal_id_may_precede_its_cluster() -> None:
 
 
 def test_separate_pools_count_as_vms_of_the_cluster() -> None:
-    # One rack has four machines, three of them with a VM of the cluster: the VM of the pool takes
-    # the fourth.
+    # One rack has four machines, three of them with a VM of the cluster: the VM of the pool
+    # takes the fourth.
     text = (
         build_site(4)
         + cluster("a", count=3)

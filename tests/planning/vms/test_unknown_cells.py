@@ -294,8 +294,8 @@ def test_plan_fitting_in_some_samples_gives_a_warning() -> None:
     assert f"; everything fits in {draws.fitting_count} of 50 sampled layouts." in comment
     assert f"a: everything fits in {draws.fitting_count} of 50 samples of NUMA cells" in comment
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
-    # A certain fit gives no warning. Without repetitions, a first sample without a fit is enough
-    # for one.
+    # A certain fit gives no warning. Without repetitions, a first sample without a fit is
+    # enough for one.
     assert not list_uncertain_capacity(
         plan(ALONE + build_machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50)
     )

@@ -106,8 +106,8 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
 
     Because of smaller VMs only.
 
-    Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then by
-    the vCPUs.
+    Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then
+    by the vCPUs.
     """
     sku = context.demand.sku
     share = Share.compute(sku)

@@ -56,8 +56,8 @@ def break_rack_tie(
 ) -> int:
     """Choose one of the tied racks for a VM, and return its position in `tied`.
 
-    Indices into `names`. A sample draws one at random; else the lowest digest of VM and rack
-    decides.
+    Indices into `names`. A sample draws one at random; else the lowest digest of VM
+    and rack decides.
     """
     if is_sample:
         return draw_sample_numbers(vm_text)[0] % len(tied)

@@ -1,8 +1,8 @@
 """Certainty of a plan's placements: the same operations repeated in samples.
 
-The placement pass of a plan is kept as a list of operations. `repeat_with_samples` repeats it from
-the situation before the pass in the samples 0, 1, 2, ... and compares every VM's location with the
-plan's.
+The placement pass of a plan is kept as a list of operations. `repeat_with_samples` repeats it
+from the situation before the pass in the samples 0, 1, 2, ... and compares every VM's location
+with the plan's.
 """
 
 from __future__ import annotations
@@ -115,8 +115,7 @@ MAX_PLAIN_POOL_SIZE = 32
 def compute_default_runs(vms: int) -> int:
     """Return how often to repeat a plan of this many VMs.
 
-    MAX_RUNS times, or less often for large plans. If a plan is too large even for MIN_RUNS, return
-    0.
+    The result is MAX_RUNS, or less for large plans. It is 0 for a plan too large for MIN_RUNS.
     """
     if vms <= 0:
         return 0

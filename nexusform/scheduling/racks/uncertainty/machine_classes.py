@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def is_independent_of_names(base: RackScheduler, demands: Iterable[Demand]) -> bool:
     """Return whether no name of a machine or rack has an effect on the placement of VMs.
 
-    Names have one in other profiles, in hints, for a machine of last resort, and for VMs in unknown
-    cells.
+    Names have one in other profiles, in hints, for a machine of last resort, and for VMs
+    in unknown cells.
     """
     return (
         base.profile is NEXUS

@@ -183,9 +183,9 @@ class CellSplits:
     ) -> tuple[Cells, ...] | None:
         """Return the cells of each VM if they arrive in this order (positions in `shares`).
 
-        None if none was found. Each VM takes the cells with the least free memory if `packed`, else
-        those with the most. If a later VM does not fit then, an earlier one takes other cells
-        (backtracking).
+        None if none was found. Each VM takes the cells with the least free memory if
+        `packed`, else those with the most. If a later VM does not fit then, an earlier one
+        takes other cells (backtracking).
         """
         if self.is_known and not self.legal_splits:
             return None
@@ -198,8 +198,8 @@ class CellSplits:
             lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell)),
         )
         cells = search.find_cells()
-        # The search is bounded: if it found none, take the first of the known splits (possible
-        # assignments).
+        # The search is bounded: if it found none, take the first of the known
+        # splits (possible assignments).
         return (
             self.find_split_cells(self.legal_splits[0])
             if cells is None and self.is_known
