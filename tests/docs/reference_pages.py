@@ -25,7 +25,10 @@ from nexusform.domains.pods.planning.pod_rows import REASONS as POD_REASONS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.language.formatter import format_text
 from nexusform.planning.conclusion.vm_placement_rows import REASONS as VM_REASONS
+from nexusform.plans.plan import Plan
 from nexusform.providers.registry import PROVIDERS
+from nexusform.rendering.json.placements_csv import render_csv
+from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import (
@@ -150,6 +153,47 @@ The examples use this site:"""  # noqa: E501
 SKUS_WORDS = """\
 Host vCPUs are guest vCPUs plus emulator threads. A SKU with several NUMA cells uses an equal share of each.
 A SKU runs only on the listed machines."""  # noqa: E501
+
+CSV_WORDS = """\
+```console
+$ nexusform plan -placements=all -report=csv:placements.csv
+```
+
+The table has one line per VM, binding and pod: with `-placements=all` all of them, else those that change. Then it has
+one line per object that is destroyed or replaced, and per risk of the plan."""  # noqa: E501
+# By column of the table.
+CSV_COLUMNS = {
+    "kind": "`vm`, `binding` or `pod`; `destroyed`, `replaced` or `risk` in the last lines",
+    "address": "address of the resource in the configuration",
+    "cluster": "cluster or VNF of a VM, member cluster of a binding",
+    "pool": "pool of a VM; of a pod `CLUSTER/NAMESPACE/KIND/NAME` of its workload",
+    "vm_sku_name": "VM SKU, or the size of a plain VM",
+    "object": "name of the VM, member cluster or pod; what is destroyed, replaced or at risk",
+    "action": (
+        "`place`, `move`, `remove`, `keep`, `update`, `forget` (it keeps running, unmanaged) or "
+        "`host_lost` (its machine is removed); of a risk `lasting` or `temporary`"
+    ),
+    "trigger": "[cause](triggers.md) of the change; of a risk its id",
+    "certainty_rack": "of a VM: share of samples with this rack ([confidence](../confidence.md))",
+    "certainty_machine": "of a VM: share of samples with this machine",
+    "certainty_rack_count": "of a VM: share of samples with as many VMs of the pool on the rack",
+    "provenance": "`predicted` by the rule, `observed` on the site, `decided` by nexusform",
+    "reason": "reason in words; of a destroyed object its name with what runs on it",
+}
+# By column without from_ or to_.
+CSV_LOCATIONS = {
+    "cluster": "cluster of a binding or pod",
+    "state": "state of a binding (`Bound`, `Scheduled`, `Unscheduled`) or pod",
+    "node": "node of a pod",
+    "rack": "rack of a VM",
+    "machine": "machine of a VM, or of the node of a pod",
+    "availability_zone": "availability zone of the machine",
+    "numa_cells": "NUMA cells of a VM, separated by spaces; empty if Azure does not report them",
+}
+CSV_NOTES = """\
+`from_` is the place before the plan, `to_` the place after it. A cell that does not apply is empty. A hypothetical plan has a
+first column `hypothetical_plan` with its assumptions. Other kinds of places may add columns, so read columns by name. A text that
+a spreadsheet could run as a formula begins with a quote (`'`). A plan with errors gives the header only."""  # noqa: E501
 
 _SITE = """\
 resource "nexus_site" "lab" {}
@@ -693,6 +737,21 @@ def build_triggers_page() -> str:
     lines += [*OBSERVATIONS_WORDS.splitlines(), ""]
     lines += [f"- `{trigger}`: {seen}" for trigger, seen in OBSERVATIONS.items()]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def build_csv_page() -> str:
+    """Build docs/reference/csv.md; each column of a table needs a meaning."""
+    columns = render_csv(Plan(), ShownPlacements.CHANGED).strip().split(",")
+    sides = [column for column in columns if column.startswith("from_")]
+    lines = [HEAD, "", "# CSV report: columns", "", *CSV_WORDS.splitlines(), ""]
+    lines += ["| column | content |", "|---|---|"]
+    for column in columns:
+        if column in sides:
+            place = column.removeprefix("from_")
+            lines.append(f"| `from_{place}`, `to_{place}` | {CSV_LOCATIONS[place]} |")
+        elif not column.startswith("to_"):
+            lines.append(f"| `{column}` | {CSV_COLUMNS[column]} |")
+    return "\n".join([*lines, "", *CSV_NOTES.splitlines()]) + "\n"
 
 
 def build_lint_page() -> str:

@@ -28,6 +28,7 @@ def _list_page_builders() -> dict[str, Callable[[], str]]:
         "commands.md": reference_pages.build_commands_page,
         "backends.md": reference_pages.build_backends_page,
         "providers.md": reference_pages.build_providers_page,
+        "csv.md": reference_pages.build_csv_page,
         "triggers.md": reference_pages.build_triggers_page,
         "lint.md": reference_pages.build_lint_page,
         "skus.md": reference_pages.build_skus_page,
