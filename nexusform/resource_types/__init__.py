@@ -17,6 +17,6 @@ PUBLIC = {
         "build_name_attribute "
         "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers "
         "get_known_blocks "
-        "build_duplicate_object_problem"
+        "build_duplicate_object_problem GUID_PATTERN GUID_HINT"
     ),
 }

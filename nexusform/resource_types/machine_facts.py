@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
 from nexusform.resource_types.shared_arguments import (
     build_optional_argument,
+    build_placement_number,
     build_required_argument,
     check_whole_numbers,
     is_set_and_known,
@@ -35,7 +36,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
     join_reasons,
 )
-from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ObjectType, SetType
 
@@ -352,6 +353,8 @@ def find_observed_reasons(facts: Mapping[str, Any]) -> tuple[UnschedulableReason
 
 # Of one machine; each is processed separately.
 MAXIMUM_CELLS: Final = 64
+# The Nexus document gives NUMA cells, CPUs and memory of its machines, but no disk.
+_DEFAULT_DISK_GIB: Final = CATALOGUES[NEWEST].machine_skus[DEFAULT_MACHINE_SKU].disk_gib
 
 
 def _build_number_attribute(
@@ -366,8 +369,10 @@ MACHINE_BLOCK: Final = NestedBlock(
             "numa_cells": _build_number_attribute("NUMA cells.", 1, MAXIMUM_CELLS),
             "cpus_per_cell": _build_number_attribute("vCPUs for VMs per cell.", 1),
             "memory_gib_per_cell": _build_number_attribute("Memory for VMs per cell, in GiB.", 1),
-            "ephemeral_disk_gib": _build_number_attribute(
-                "Disk for VM root disks per machine, in GiB.", 0
+            "ephemeral_disk_gib": build_placement_number(
+                f"Disk for VM root disks per machine, in GiB. Default: as {DEFAULT_MACHINE_SKU}.",
+                0,
+                _DEFAULT_DISK_GIB,
             ),
             "vfs_per_cell": build_optional_argument(
                 NUMBER,

@@ -26,6 +26,9 @@ from nexusform.values.typed_value import UNKNOWN, Unknown
 # Arguments that decide placements.
 build_optional_argument: Final = partial(AttributeSchema, optional=True, decides_placement=True)
 build_required_argument: Final = partial(AttributeSchema, required=True, decides_placement=True)
+# The id of an Azure subscription.
+GUID_PATTERN: Final = r"(?i:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+GUID_HINT: Final = "a GUID (see `az account show --query id`)"
 
 
 def build_name_attribute(noun: str) -> AttributeSchema:

@@ -16,6 +16,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.providers.registry import ProviderDefinition
+from nexusform.resource_types.shared_arguments import GUID_HINT, GUID_PATTERN
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 
@@ -27,7 +28,6 @@ KIND: Final = "azure"
 NAME: Final = "nexusform.dev/builtin/azure"
 SUBSCRIPTION_VARIABLE: Final = "AZURE_SUBSCRIPTION_ID"
 WITHOUT_ADDRESS: Final = f"Leave subscription_id out, and set {SUBSCRIPTION_VARIABLE}."
-GUID_PATTERN: Final = r"(?i:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 SETTINGS: Final = BlockSchema(
     {
@@ -39,7 +39,7 @@ SETTINGS: Final = BlockSchema(
             ),
             optional=True,
             pattern=GUID_PATTERN,
-            pattern_hint="a GUID (see `az account show --query id`)",
+            pattern_hint=GUID_HINT,
         ),
         "resource_group": AttributeSchema(
             STRING,
@@ -177,9 +177,7 @@ def resolve_subscription(settings: Mapping[str, Any]) -> str:
         )
     if not re.fullmatch(GUID_PATTERN, subscription):
         origin = "subscription_id" if configured else SUBSCRIPTION_VARIABLE
-        raise ProviderProblem(
-            f'{origin} must be a GUID (see `az account show --query id`), not "{subscription}".'
-        )
+        raise ProviderProblem(f'{origin} must be {GUID_HINT}, not "{subscription}".')
     return subscription
 
 

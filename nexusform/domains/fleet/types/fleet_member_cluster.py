@@ -1,5 +1,6 @@
 """fleet_member_cluster: a member of the fleet, with configured figures or those of its nodes."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    build_error,
     check_member,
     parse_resource_usage,
 )
@@ -33,6 +35,8 @@ from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.resource_types.shared_arguments import (
+    GUID_HINT,
+    GUID_PATTERN,
     build_id_attribute,
     build_name_attribute,
     join_id_parts,
@@ -49,6 +53,7 @@ _AZURE: Final = {
     "subscription_id": "fleet.azure.com/subscription-id",
     "cluster_name": "fleet.azure.com/cluster-name",
 }
+_SUBSCRIPTION_LABEL: Final = _AZURE["subscription_id"]
 _AZURE_MEMBER_LABEL: Final = "fleet.azure.com/member-name"
 _QUANTITIES: Final = MapType(STRING)
 
@@ -79,7 +84,9 @@ _SCHEMA: Final = BlockSchema(
             "Azure resource group; sets the label fleet.azure.com/resource-group."
         ),
         "subscription_id": make_text(
-            "Azure subscription; sets the label fleet.azure.com/subscription-id."
+            "Id of the Azure subscription; sets the label fleet.azure.com/subscription-id.",
+            pattern=GUID_PATTERN,
+            pattern_hint=GUID_HINT,
         ),
         "cluster_name": make_text(
             "Name of the cluster in Azure; sets the label fleet.azure.com/cluster-name. Like the "
@@ -200,6 +207,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     }  # as configured
     member = Member(configured.name, own_labels, configured.taints)
     problems = build_problems(check_member(member) if configured.name else [])
+    problems += build_problems(_check_subscription_label(get_mapping(arguments, "labels")))
     _, usage_problems = parse_resource_usage(*_read_usage_texts(arguments))
     problems += [p.prepend_path("resources") for p in build_problems(usage_problems)]
     if configured.cluster_id:
@@ -213,6 +221,15 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             if arguments.get(name)
         ]
     return remove_unknown_part_problems(attributes, problems)
+
+
+def _check_subscription_label(labels: Mapping[str, Any]) -> list[Problem]:
+    """Return an error for a subscription label that is not the id of a subscription."""
+    value = labels.get(_SUBSCRIPTION_LABEL)
+    if not isinstance(value, str) or re.fullmatch(GUID_PATTERN, value):
+        return []
+    detail = f'the label {_SUBSCRIPTION_LABEL} must be {GUID_HINT}, not "{value}"'
+    return [build_error(("labels", _SUBSCRIPTION_LABEL), detail)]
 
 
 FLEET_MEMBER_CLUSTER: Final = FleetObjectType(

@@ -261,6 +261,11 @@ def test_other_arguments_of_a_placement(more: str, said: str) -> None:
         ('resources {\ntotal = { cpu = "many" }\n}', "is not a valid quantity"),
         ('kubernetes_cluster_id = "s/a"\nproperties = { a = "1" }', "the nodes define the figures"),
         ('name = "UPPER"', "lowercase RFC 1123 subdomain"),
+        ('subscription_id = "production"', "must be a GUID (see `az account show --query id`)"),
+        (
+            'labels = { "fleet.azure.com/subscription-id" = "production" }',
+            'must be a GUID (see `az account show --query id`), not "production"',
+        ),
     ],
 )
 def test_members(body: str, said: str) -> None:
@@ -269,6 +274,15 @@ def test_members(body: str, said: str) -> None:
         for e in list_errors(plan(build_member("m", more=body).replace("labels = {}", "", 1)))
     ]
     assert any(said in detail for detail in found), found
+
+
+def test_member_with_the_id_of_a_subscription() -> None:
+    subscription = "8f2b1c3d-0000-4abc-9def-0123456789AB"
+    for body in (
+        f'subscription_id = "{subscription}"',
+        f'labels = {{ "fleet.azure.com/subscription-id" = "{subscription}" }}',
+    ):
+        require_success(plan(build_member("m", more=body).replace("labels = {}", "", 1)))
 
 
 MANIFEST = """apiVersion: placement.kubernetes-fleet.io/v1
