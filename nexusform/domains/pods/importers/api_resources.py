@@ -51,7 +51,7 @@ _FURTHER_GROUPS: Final = frozenset(
 class ApiKind(Struct, frozen=True):
     """Kind of an API group, with its served versions.
 
-    `may_serve_more`: other versions may be served, too.
+    `may_serve_more` means that other versions may be served, too.
     """
 
     versions: tuple[str, ...]
@@ -115,7 +115,7 @@ class ApiKinds:
     def explain_unserved_kind(self, group: str, version: str, kind: str) -> str:
         """Return why no API server serves a kind in a version, with the right form.
 
-        "" if it is served or unknown.
+        The result is "" if it is served or unknown.
         """
         reason = self.explain_unserved_version(group, version, kind)
         if not reason and self.find_kind(group, kind) is None:
@@ -125,7 +125,7 @@ class ApiKinds:
     def explain_unserved_version(self, group: str, version: str, kind: str) -> str:
         """Return why no API server serves a version of a kind, with the right form.
 
-        "" if it is served, or if the group may have other kinds.
+        The result is "" if it is served, or if the group may have other kinds.
         """
         known = self.find_kind(group, kind)
         name = f"{group}/{version}" if group else version

@@ -37,7 +37,7 @@ class ApplianceClaim(Struct, frozen=True):
 
     The bytes are None if unreadable, the capacity is None if unknown.
 
-    `is_bound`: whether it has a volume; None if not observed.
+    `is_bound` is True if it has a volume, None if this was not observed.
     """
 
     size: int | None
@@ -57,7 +57,7 @@ class ApplianceClaim(Struct, frozen=True):
     def possible_existing_size(self) -> int:
         """Bytes of the volume, 0 if it does not exist yet.
 
-        An unobserved claim (`is_bound` None) may have one.
+        An unobserved claim (`is_bound` None) may have a volume.
         """
         if self.is_bound is False:
             return 0
@@ -113,9 +113,9 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
     ) -> Iterator[tuple[str, ApplianceClaim]]:
-        """Yield the ephemeral claims of the pods of a workload, each by a name.
+        """Yield the ephemeral claims of the pods of a workload, each with its name.
 
-        `namespace/kind/name-number-volume`.
+        The name is `namespace/kind/name-number-volume`.
         """
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
@@ -165,8 +165,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
-        # A claim listed by kubectl without a volume is not bound. For others this may be unknown
-        # (None).
+        # A claim listed by kubectl without a volume is not bound. For others this may
+        # be unknown (None).
         is_bound = False if claim_name in self.observed_names else self.unlisted_is_bound
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
@@ -250,8 +250,8 @@ def compute_planned_storage_demand(
                 continue
         retained_claims[name] = claim
         size += claim.final_size
-        # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not
-        # affect it.
+        # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does
+        # not affect it.
         if planned_claim is not None and planned_claim.owner is None:
             size += max(0, planned_claim.final_size - claim.final_size)
     # Before the plan.

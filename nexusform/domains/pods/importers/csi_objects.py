@@ -1,7 +1,7 @@
 """Objects of CSI drivers: limits of nodes, attached volumes and free storage.
 
-Sources: kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and
-volumebinding/binder.go (hasEnoughCapacity).
+Sources: kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go
+and volumebinding/binder.go (hasEnoughCapacity).
 """
 
 from collections.abc import Iterable, Mapping
@@ -124,8 +124,8 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
     """Return the size of the largest volume of a CSIStorageCapacity, and the term of its nodes.
 
-    None: all. Without a maximumVolumeSize, its capacity counts. Return None without a valid
-    selector or amount.
+    The term is None for all nodes. Without a maximumVolumeSize, the size is its capacity. Return
+    None without a valid selector or amount.
     """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
@@ -184,7 +184,7 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
 def has_unknown_storage(manifests: Iterable[Manifest]) -> bool:
     """Return whether a CSI driver limits volumes by free storage that no object shows.
 
-    The objects are CSIStorageCapacity.
+    Objects of the kind CSIStorageCapacity would show it.
     """
     csi = collect_csi_objects(manifests)
     return bool(csi.checked_drivers) and not csi.capacities

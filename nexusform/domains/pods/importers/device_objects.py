@@ -1,7 +1,7 @@
 """Devices (ResourceSlices), classes and claims of a cluster, and the claims of a pod.
 
-Facts without evaluation are named, and their pods are not certain. Source: kubernetes
-staging/src/k8s.io/api/resource/v1/types.go.
+Facts without evaluation are named, and their pods are not certain.
+Source: kubernetes staging/src/k8s.io/api/resource/v1/types.go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,8 +75,8 @@ _REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
 class DeviceObjects(Struct, frozen=True):
     """Objects about devices by name (claims and templates by `namespace/name`).
 
-    `problems`: facts about slices not evaluated by this program. Without any slice the devices are
-    unknown.
+    `problems` are facts about slices that this program does not evaluate. Without any slice the
+    devices are unknown.
     """
 
     classes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -372,8 +372,8 @@ class _DeviceClaimReader:
     ) -> DeviceClaim:
         """Return the claim of an object or template (`manifest`) with its first error.
 
-        `is_own`: each pod gets its own claim. Facts not evaluated by this program are added to
-        `self.problems`.
+        With `is_own`, each pod gets its own claim. Facts that this program does not evaluate are
+        added to `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")

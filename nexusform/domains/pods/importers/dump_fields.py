@@ -85,10 +85,10 @@ _SERVER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "condition": dict.fromkeys(("type", "status", "reason", "message", "lastHeartbeatTime"), "s"),
     "image": {"names": "[s", "sizeBytes": "i"},
 }
-# Parts that an API server, a kubelet or a controller always writes, by kind, beside the required
-# fields of the API. A dump without one was changed or cut: the part was not read. Sources:
-# Kubernetes 1.37, defaults and fields without omitempty in staging/src/k8s.io/api, and
-# pkg/kubelet/kubelet_node_status.go.
+# Parts that an API server, a kubelet or a controller always writes, by kind, beside the
+# required fields of the API. A dump without one was changed or cut: the part was not read.
+# Sources: Kubernetes 1.37, defaults and fields without omitempty in
+# staging/src/k8s.io/api, and pkg/kubelet/kubelet_node_status.go.
 _SPEC: Final = ("spec",)
 _WRITTEN_PARTS: Final[Mapping[str, tuple[Path, ...]]] = {
     "Node": (
@@ -159,8 +159,8 @@ def _list_unread_parts(
 ) -> Iterator[UnreadPart]:
     """List the unread parts of an object.
 
-    An unknown version of a known kind is one. Custom objects have no schema; their readers know
-    their fields.
+    An unknown version of a known kind is one. Custom objects have no schema; their readers
+    know their fields.
     """
     version = str(body.get("apiVersion") or "v1")
     type_name = find_kind_type(version, str(body["kind"]))

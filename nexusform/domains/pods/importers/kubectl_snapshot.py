@@ -280,8 +280,8 @@ class KubectlSnapshot(Struct, frozen=True):
     def is_complete(self) -> bool:
         """Whether objects missing here do not exist.
 
-        A shorter kubectl command (without Namespaces) lists few kinds, and one for a namespace few
-        objects.
+        A shorter kubectl command (without Namespaces) lists few kinds, and one for a
+        namespace few objects.
         """
         return NAMESPACE not in self.missing_kinds and not self.has_some_namespaces
 
@@ -323,8 +323,8 @@ class KubectlOutput(Struct):
         kinds = {key.split("/")[1] for key in self.workloads} | {
             body["kind"] for body in self.objects.values()
         }
-        # Every cluster has objects of some kinds. Without them, the files come from a shorter
-        # command.
+        # Every cluster has objects of some kinds. Without them, the files come from
+        # a shorter command.
         is_shorter_command = bool(find_missing_kinds(self.objects.values()))
         listed_kinds = ("Node", "Pod") if is_shorter_command else COMMAND_KINDS
         return sorted(CLUSTER_KINDS.keys() - kinds.union(listed_kinds))
@@ -495,10 +495,7 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
 
 
 def _keep_needed_node_fields(body: _Object) -> _Object:
-    """Return the fields of a node required later, its images as their sizes by name.
-
-    `_build_node` requires them.
-    """
+    """Return the fields of a node that `_build_node` requires, with its images as sizes by name."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # In bytes, of each image by all its names.
     sizes: dict[str, int] = {}
@@ -562,8 +559,9 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 def _reduce_pod(body: _Object) -> _Object:
     """Return the required parts of a pod as plain data.
 
-    `promised`: it has no node yet. A node nominated for it then becomes the one of its spec.
-    `resized`: its resources were changed in place, so they differ from its spec.
+    A pod that is `promised` has no node in its spec yet. A node nominated for it then becomes
+    the one of its spec. If it is `resized`, its resources were changed in place, so they differ
+    from its spec.
     """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
@@ -705,7 +703,7 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
     """Return the selector for kube-scheduler's default spreading.
 
-    The labels equal in all pods of a controller.
+    It has the labels that are equal in all pods of a controller.
     """
     if kind not in _SPREAD_KINDS:
         # kube-scheduler spreads no other pods by default.
@@ -781,7 +779,7 @@ def _build_pod(
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
     """Return kind and name of a pod's controller: a Deployment for its ReplicaSet.
 
-    The pod itself without one.
+    Without a controller, they are those of the pod itself.
     """
     kind = str(body["owner"].get("kind", "Pod"))
     name = str(body["owner"].get("name", pod))

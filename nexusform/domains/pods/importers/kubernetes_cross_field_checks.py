@@ -167,9 +167,8 @@ def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
 def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator[CheckFailure]:
     """Yield a failure for each mounted volume that neither the pod nor its owner has.
 
-    The owner has claim templates (`claims`).
-
-    `pod_path`: the path of the pod spec below the checked object.
+    The volumes of the owner are its claim templates (`claims`). `pod_path` is the path of the pod
+    spec below the checked object.
     """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
         # The pod or its volumes are of the wrong type, reported elsewhere.
@@ -192,8 +191,7 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     namespace of the host.
     """
     if pod.get_node("hostUsers").data is False:
-        # The network is forbidden unless an alpha feature gate is on (UserNamespacesHostNetwork
-        # Support).
+        # The network is forbidden unless an alpha gate is on: UserNamespacesHostNetworkSupport.
         for key in ("hostNetwork", "hostPID", "hostIPC"):
             if pod.get_node(key).data is True:
                 yield (

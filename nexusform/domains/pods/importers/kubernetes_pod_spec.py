@@ -93,7 +93,8 @@ Amounts = dict[str, int]
 class Priorities(Struct, frozen=True):
     """PriorityClasses by name, the class of pods without one, and the non-preempting classes.
 
-    "" if there is none. `is_complete`: there are no others.
+    The class of pods without one is "" if there is none. `is_complete` means that there are
+    no other classes.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +108,7 @@ def collect_priority_classes(
 ) -> Priorities:
     """Return the PriorityClasses among a cluster's objects.
 
-    `is_complete`: it has no other PriorityClass.
+    `is_complete` means that it has no other PriorityClass.
     """
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
@@ -188,8 +189,8 @@ def parse_pod_spec(
 ) -> PodSpec:
     """Return the pod spec for the scheduler, from `metadata` and `spec` of a pod template.
 
-    Report invalid fields, and fields with an effect not predicted. The caller adds volumes and
-    devices.
+    Report invalid fields, and fields with an effect not predicted. The caller adds
+    volumes and devices.
     """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
@@ -417,8 +418,8 @@ def _compute_requests(
 ) -> Requests:
     """Return max(sum of containers and sidecars, maximum of any init container) + overhead.
 
-    A container without requests counts with `fallback`: defaults of scores, or {}. `has_pod_level`:
-    requests of the pod replace the sum.
+    A container without requests counts with `fallback`: defaults of scores, or {}. With
+    `has_pod_level`, requests of the pod replace the sum.
     """
     # The same spec is read twice, and its problems are reported once.
     reports_problems = not fallback
@@ -441,8 +442,8 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
     """Return the requests of the pod itself (`spec.resources`).
 
-    Empty without any resources of its own. A missing request is the sum of its containers (CPU and
-    memory), else the limit of the pod.
+    The result is empty if the pod has no resources of its own. A missing request is the sum of its
+    containers (CPU and memory), else the limit of the pod.
     """
     resources = spec.get_mapping("resources")
     if not resources.data:
@@ -517,7 +518,7 @@ def _parse_quantities(fields: Fields, reports_problems: bool) -> Amounts:
 def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
     """Add amounts to a total by resource.
 
-    A plain loop: a Counter is slower for so few resources.
+    This is a plain loop, because a Counter is slower for so few resources.
     """
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
@@ -547,7 +548,7 @@ def _parse_node_affinity(
 ) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[tuple[int, NodeSelectorTerm], ...]]:
     """Return the required terms of node affinity and the preferred ones with weights.
 
-    None = no requirement.
+    The required terms are None if there is no requirement.
     """
     fields = affinity.get_mapping("nodeAffinity")
     required: tuple[NodeSelectorTerm, ...] | None = None
@@ -615,7 +616,7 @@ def _parse_pod_term(
 ) -> PodTerm:
     """Return one term of pod (anti-)affinity.
 
-    `namespace` (the default of the term) and `labels`: the pod's.
+    `namespace` (the default of the term) and `labels` are those of the pod.
     """
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
@@ -695,9 +696,9 @@ _TOLERATION_OPERATORS: Final = (matching.EQUAL, matching.EXISTS, *_GATED_OPERATO
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
     """Return the tolerations of a pod spec, with those added later.
 
-    `kind` is the kind of its controller. Admission adds tolerations of unready and unreachable
-    nodes for 300 seconds. The controller of a DaemonSet adds them without a time limit, and further
-    ones.
+    `kind` is the kind of its controller. Admission adds tolerations of unready and
+    unreachable nodes for 300 seconds. The controller of a DaemonSet adds them without a time
+    limit, and further ones.
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):

@@ -1,7 +1,7 @@
 """Validation of objects of Kubernetes' own kinds against their schemas, like `kubectl apply`.
 
-Reports unknown keys and values of the wrong type. Custom resources have unknown schemas and are
-accepted.
+Reports unknown keys and values of the wrong type. Custom resources have unknown schemas
+and are accepted.
 """
 
 import re
@@ -200,7 +200,7 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
 def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yield the problems of an object by the rules of the API.
 
-    Those of an envelope's content are warnings.
+    Problems of an envelope's content are warnings.
     """
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
@@ -219,7 +219,7 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
 def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yield the problems of a manifest by the schema of its kind.
 
-    None for a kind without a known schema.
+    There are none for a kind without a known schema.
     """
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     shape = _load_schemas().kinds.get(f"{version} {manifest.kind}")

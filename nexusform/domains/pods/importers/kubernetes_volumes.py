@@ -73,9 +73,9 @@ class Storage(Struct, frozen=True):
     `default_class` is the default class or "". `reserved_volumes` have a claimRef, by the claim's
     namespace and name; `free_volumes` are neither reserved nor named in claims, by class.
     `templates` are the claim templates of StatefulSets, by namespace and name without the ordinal.
-    `has_all_classes`: a StorageClass missing here does not exist. `csi` are limits and free storage
-    of CSI drivers. `has_all_claims`: a claim missing here does not exist, unless it is one of
-    `coming_claims`: these are those that a controller creates for DataVolumes.
+    `has_all_classes` means that a StorageClass missing here does not exist. `csi` are limits and
+    free storage of CSI drivers. `has_all_claims` means that a claim missing here does not exist,
+    unless it is one of `coming_claims`: these are those that a controller creates for DataVolumes.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -101,8 +101,8 @@ def collect_storage(
 ) -> Storage:
     """Return the storage among a cluster's objects.
 
-    `is_complete`: it has no objects besides `manifests`. `has_all_classes`: a StorageClass missing
-    here does not exist. `has_all_claims`: no unread object has claims.
+    `is_complete` means that it has no objects besides `manifests`, `has_all_classes` that a
+    StorageClass missing here does not exist, `has_all_claims` that no unread object has claims.
     """
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
@@ -173,7 +173,7 @@ def _collect_reserved_volumes(
 ) -> dict[tuple[str, str], Manifest]:
     """Return the volumes with a claimRef by namespace and name of the claim.
 
-    Those of deleted claims are left out.
+    Volumes of deleted claims are left out.
     """
     reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
@@ -189,8 +189,8 @@ def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_comple
 
     It may refer to a deleted claim of the same name.
 
-    `claim` is None if no claim with this name was read. `is_complete`: all claims of the cluster
-    were read.
+    `claim` is None if no claim with this name was read. `is_complete` means that all claims of the
+    cluster were read.
     """
     uid = claim_reference.get_text("uid")
     if not uid:
@@ -346,8 +346,8 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
     if _has_existing_volume(claim_object, storage):
         needs = _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)])
     elif selected_node:
-        # Its volume is being created for a pod on this node. It counts for the limit of its driver
-        # already.
+        # Its volume is being created for a pod on this node. It counts for the limit of
+        # its driver already.
         node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
         needs = (VolumeNeed((node_term,), is_bound=False),)
     else:
@@ -512,7 +512,7 @@ def collect_cluster_storage(
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
     """Return a PersistentVolume, reserved for the claim of its claimRef, else for `named_by`.
 
-    A claim with its name.
+    `named_by` is a claim that names the volume.
     """
     spec = read_silently(manifest, "spec")
     claim = spec.get_mapping("claimRef")
@@ -539,7 +539,7 @@ def _warn_unknown_nodes(
 ) -> None:
     """Warn at a field (`reference`: its object and key) about a volume with unknown nodes.
 
-    `outcome`: consequence.
+    `outcome` is the consequence.
     """
     fields, key = reference
     path = (*fields.path, key)
@@ -572,8 +572,8 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     """Return why pods with this claim get no node, in the scheduler's words.
 
-    The result is "" if they may get one. UNBOUND: the volume named in the claim is missing, too
-    small, or reserved for another claim. A missing volume counts only if kubectl has listed the
+    The result is "" if they may get one. It is UNBOUND if the volume named in the claim is missing,
+    too small, or reserved for another claim. A missing volume counts only if kubectl has listed the
     claim and all other objects: otherwise the volume may exist.
     """
     metadata = read_silently(claim, "metadata")

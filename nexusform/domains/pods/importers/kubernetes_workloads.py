@@ -129,9 +129,9 @@ def collect_workload_context(
 ) -> WorkloadContext:
     """Return what the objects of a cluster decide on pods.
 
-    `is_complete`: objects missing here do not exist; `has_all_classes`: StorageClasses missing here
-    do not exist. Objects of `read_kinds` missing here do not exist. `version` is the one of
-    Kubernetes, () if unknown.
+    `is_complete` means that objects missing here do not exist, `has_all_classes` that
+    StorageClasses missing here do not exist. Objects of `read_kinds` missing here do not exist.
+    `version` is the one of Kubernetes, () if unknown.
     """
     objects = _merge_objects(manifests)
     services: dict[str, list[Mapping[str, str]]] = {}
@@ -187,8 +187,8 @@ def read_workloads(
 ) -> ParsedWorkloads:
     """Return the workloads among `manifests`, some of the objects of a context.
 
-    `live_workloads` (by key) have the fields of other managers; `previous_manifests` are those
-    applied before.
+    `live_workloads` (by key) have the fields of other managers; `previous_manifests` are
+    those applied before.
     """
     # ReplicaSets of a Deployment: each names it as its owner.
     replica_sets = [workload for workload in live_workloads.values() if workload.owner]
@@ -500,8 +500,8 @@ class _WorkloadReader(Struct):
     ) -> LabelSelector | None:
         """Return the selector of pods for kube-scheduler's default spreading; None without any.
 
-        It joins the selectors of the Services of the pod and of its controller (but not of a
-        DaemonSet).
+        It joins the selectors of the Services of the pod and of its controller (but not
+        of a DaemonSet).
         """
         pairs: dict[str, str] = {}
         for service_selector in self.context.services.get(manifest.namespace, ()):
@@ -758,7 +758,7 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
     """Return a number of pods, or a percentage of the replicas as pods (default 25%).
 
-    An invalid one is reported.
+    An invalid value is reported.
     """
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -776,8 +776,8 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
 
 
 class _WorkloadKind(Struct, frozen=True):
-    # `template_label` is added to all pods of one template; "" in `restart_policies` is the
-    # default, Always.
+    # `template_label` is added to all pods of one template; "" in `restart_policies` is
+    # the default, Always.
     parse_replicas: Callable[[Fields], int]
     apply_strategy: Callable[[Workload, Fields], Workload]
     template_label: str = ""

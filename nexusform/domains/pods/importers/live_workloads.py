@@ -1,8 +1,8 @@
 """Deployments, ReplicaSets and other workloads of a live cluster.
 
-The fields of other managers, and the pod templates. A manifest without such a field keeps it.
-Source: managedFields of the API server (server-side apply), and the three-way merge of `kubectl
-apply`.
+They show the pod templates and the fields of other managers. An apply of a manifest without such a
+field keeps the live value. Source: managedFields of the API server (server-side apply), and the
+three-way merge of `kubectl apply`.
 """
 
 import json
@@ -237,8 +237,8 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
     """
     foreign_fields: list[tuple[FieldPath, Any, bool]] = []
     for steps, value, is_kubectl in data["fields"]:
-        # A step is a key, or the identifying fields of a list's item. JSON turns their tuples into
-        # lists.
+        # A step is a key, or the identifying fields of a list's item. JSON turns their
+        # tuples into lists.
         path = tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in steps)
         foreign_fields.append((path, value, is_kubectl))
     return LiveWorkload(
@@ -264,9 +264,9 @@ def find_current_revisions(
 ) -> tuple[str, ...] | None:
     """Return the revision labels of the live pods with a template.
 
-    () if none has it, None if unknown. The template is compared with those of the ReplicaSets (of a
-    Deployment), else with the one of the live workload. NEWEST_REVISION means the label of the
-    newest pods.
+    The result is () if none has it, None if unknown. The template is compared with those of the
+    ReplicaSets (of a Deployment), else with the one of the live workload. NEWEST_REVISION means the
+    label of the newest pods.
     """
     if not replica_sets and not live.template:
         return None

@@ -76,7 +76,7 @@ class Manifest(Struct, frozen=True):
     """Kubernetes object: its identity, its labels and its body as plain data (immutable).
 
     `namespace` is "" for cluster-scoped objects. `group` is "" for the core API. `line` counts from
-    1. `is_listed`: it is an item of a list, as printed by `kubectl get`.
+    1. `is_listed` means that it is an item of a list, as printed by `kubectl get`.
     """
 
     group: str
@@ -336,7 +336,7 @@ def find_selection_exclusion(
 ) -> str | None:
     """Return why a cluster resource placement never selects an object, None if it may.
 
-    `services`: (namespace, name) on the hub.
+    `services` are the Services on the hub as pairs of namespace and name.
     """
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):

@@ -140,7 +140,7 @@ def list_admission_rejections(
 ) -> Iterator[AdmissionRejection]:
     """Yield why admission plugins reject a pod with defaults set, in the words of Kubernetes.
 
-    In the order of the API server.
+    They are in the order of the API server.
     """
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
@@ -207,7 +207,7 @@ def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
 def _find_excess_request(container: Fields) -> str:
     """Return a clause about a request above its limit.
 
-    A limit may be a default one. "" if no request is above.
+    A limit may be a default one. The result is "" if no request is above its limit.
     """
     limits = _read_limits(container)
     for name, request in _read_amounts(container.data, *_REQUESTS).items():
@@ -463,8 +463,8 @@ def _apply_multus_networks(
 ) -> Fields:
     """Return the spec with requests for the devices of the networks in the annotation.
 
-    Report an unknown network, and mark the spec as IN_DOUBT: then the prediction for the pod is
-    uncertain.
+    Report an unknown network, and mark the spec as IN_DOUBT: then the prediction for the
+    pod is uncertain.
     """
     # number of devices by resource.
     needed_resources: Counter[str] = Counter()

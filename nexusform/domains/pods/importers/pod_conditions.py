@@ -1,7 +1,7 @@
 """Observed conditions of pods and nodes.
 
-Readiness, restarts, containers that do not start, and their times; resources of pods resized in
-place.
+They are readiness, restarts, containers that do not start, the times of these, and the resources of
+pods resized in place.
 """
 
 from collections.abc import Mapping
@@ -86,8 +86,8 @@ def parse_time(text: Any) -> int:
 def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a node's Ready condition ("" without one), and its newest heartbeat.
 
-    In seconds since 1970. `coming_taints` are those that the node gets by its conditions.
-    `is_terminating`: it is being deleted.
+    The heartbeat is in seconds since 1970. `coming_taints` are the taints that the node gets by its
+    conditions. `is_terminating` means that it is being deleted.
     """
     status = get_mapping(body, "status")
     ready = get_text(_find_condition(status, "Ready"), "status")
@@ -111,9 +111,9 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     """Return the containers of a pod in a `section` (one of CONTAINERS).
 
-    Running ones get the requests counted by the scheduler: during a resize in place, the larger
-    ones of requested and actual resources. Source: kubernetes component-helpers/resource,
-    determineContainerReqs.
+    Running ones get the requests counted by the scheduler: during a resize in
+    place, the larger ones of requested and actual resources. Source:
+    kubernetes component-helpers/resource, determineContainerReqs.
     """
     status = get_mapping(pod, "status")
     containers = get_value_at_path(pod, "spec", section)
@@ -121,8 +121,8 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     if not isinstance(containers, list) or not statuses:
         # invalid, or not started.
         return containers
-    # The larger of actual and allocated resources. Without status.resources the scheduler reads the
-    # spec alone.
+    # The larger of actual and allocated resources. Without status.resources the scheduler reads
+    # the spec alone.
     amounts_by_name = {
         get_text(container_status, "name"): _merge_larger_amounts(
             get_mapping(container_status, "resources", "requests"),

@@ -81,11 +81,11 @@ class ObservedCluster(Struct, frozen=True):
     """Cluster with its registered nodes and running pods.
 
     `unknown_nodes` match no VM of the plan; `lost_pod_count` counts pods on nodes removed or
-    re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
+    re-created in this plan. `objects` affect pods; `is_complete` means that there are no others.
     `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has
-    predicted since. `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing
-    in the snapshot. `unmatched_vms` have no listed node. `plan_names` are those of the nodes
-    by their names in the snapshot, `attributes` those of the data block that read it.
+    predicted since. `waiting_pods` have no node. `unlisted_usage` is the usage of quotas by pods
+    missing in the snapshot. `unmatched_vms` have no listed node. `plan_names` are those of the
+    nodes by their names in the snapshot, `attributes` those of the data block that read it.
     """
 
     cluster: NodeCluster
@@ -244,7 +244,7 @@ def _resolve_vm_name(
 ) -> str:
     """Return the name of a node's VM, known by the node's name or provider id.
 
-    Without a VM, the name of the node.
+    Without a VM, the result is the name of the node.
     """
     for name in (node.name, node.provider_id.rpartition("/")[2]):
         vm_name = cluster.platform_names.get(name, name)
@@ -270,8 +270,8 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        # A registered node without an amount of ephemeral storage has none, rather than an unknown
-        # amount.
+        # A registered node without an amount of ephemeral storage has none, rather than
+        # an unknown amount.
         other_resources={STORAGE: 0, **size.extended},
         declared_features=node.declared_features,
     )
@@ -280,7 +280,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
 def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the budgets already charged for the eviction of a pod.
 
-    `disruptedPods` lists it by namespace and name.
+    They are by the pod's namespace and name, and have the pod in `disruptedPods`.
     """
     budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
     for manifest in objects:
@@ -333,7 +333,7 @@ def _build_existing_pods(
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
     """Return the pods of observed DaemonSets on `nodes`, too new to be listed by kubectl.
 
-    `pods` are listed ones.
+    `pods` are the listed pods.
     """
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
@@ -440,7 +440,7 @@ def _warn_mismatches(
 ) -> Iterator[Diagnostic]:
     """Yield warnings about nodes without a VM, and about pods on lost nodes.
 
-    `has_vms`: whether the VMs of the cluster are known.
+    `has_vms` is True if the VMs of the cluster are known.
     """
     if has_vms and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
@@ -513,10 +513,8 @@ def apply_observed_usage(
 ) -> tuple[ResourceQuota, ...]:
     """Return quotas with their usage by pods that are not planned.
 
-    These are pods not listed by kubectl, and listed pods without a node of other workloads than
-    `managed_keys`.
-
-    The caller adds all other pods.
+    These are pods not listed by kubectl, and listed pods without a node that belong to other
+    workloads than `managed_keys`. The caller adds all other pods.
     """
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(

@@ -243,7 +243,7 @@ class PodsByCluster:
     ) -> ClusterInventory:
         """Return the objects on a cluster during this plan, to answer for needed ones.
 
-        With `further` objects, as if applied to it.
+        Objects in `further` count as if they were applied to it.
         """
         namespaces = set(self._namespaces.get(cluster_id, ()))
         for key, kept in self._kept_namespaces.items():
@@ -312,8 +312,8 @@ class PodsByCluster:
         excluded_keys |= {
             key for other_id, key in self._recreated_workloads if other_id == cluster_id
         }
-        # Pending pods of forgotten objects and of other states are among the existing pods of
-        # predictions.
+        # Pending pods of forgotten objects and of other states are among the existing
+        # pods of predictions.
         excluded_keys |= {
             pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node
         }
@@ -454,9 +454,9 @@ class PodsByCluster:
     ) -> dict[str, LiveWorkload]:
         """Return the live workloads of manifests by key, with their fields set by other managers.
 
-        Also the live ReplicaSets that they own. As observed, else only the replicas estimated from
-        their pods. The manager of the object `key` (address and cluster id) is Fleet (`is_placed`),
-        or this plan with kubectl.
+        The live ReplicaSets that they own are included. The fields are as observed, else only the
+        replicas estimated from the pods are known. The manager of the object `key` (address and
+        cluster id) is Fleet (`is_placed`), or this plan with kubectl.
         """
         _, cluster_id = key
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)

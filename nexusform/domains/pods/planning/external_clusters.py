@@ -55,8 +55,8 @@ def _add_clusters_of_state(
 
     It is an error if a cluster differs between states.
     """
-    # Objects of a known type with valid attributes, in order; their positions count as their order
-    # of creation.
+    # Objects of a known type with valid attributes, in order; their positions count as their
+    # order of creation.
     instances: dict[Address, InstanceState] = {}
     objects: dict[Address, SiteObject] = {}
     resources = attributes.get("resources")

@@ -1,6 +1,6 @@
 """Planning of fleet_hub_manifest blocks.
 
-Those with a cluster_id apply their pods there directly.
+Blocks with a cluster_id apply their pods there directly.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -451,7 +451,7 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
     """Join the texts of warnings, equal texts once after all of their clusters.
 
-    Only the first names the workload.
+    Only the first text names the workload.
     """
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
@@ -470,8 +470,8 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     """Return warnings of one kind as one line with the first reason.
 
-    `is_named`: with the cluster of each, such as `shop/web: 2 Pending on c1; 1 Pending on c2:
-    reason`.
+    With `is_named`, the line names the cluster of each, such as `shop/web: 2 Pending on c1; 1
+    Pending on c2: reason`.
     """
     _, first_warning = risks[0]
     # Such as `shop/web: 2 Pending: reason`.

@@ -36,13 +36,13 @@ class NodeCluster(Struct, frozen=True):
     """Cluster with known nodes.
 
     `skus` are those of its nodes in order, `total_size` the sum of their registered sizes.
-    `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are created and
-    not observed: pods of state on either are lost. `pools` are the agent pools of its nodes in
+    `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are created
+    and not observed: pods of state on either are lost. `pools` are the agent pools of its nodes in
     order, () if not known; `empty_pools` has a possible node of each pool without nodes. `seed` is
-    the tie-break seed of its site. `platform_names` maps the platform's VM names to ours. `version`
-    is the Kubernetes version, major and minor, () if unknown. `live_workloads` are its observed
-    controllers by key. With `has_chosen_removals` the platform chooses which nodes a smaller pool
-    loses.
+    the tie-break seed of its site. `platform_names` maps the platform's VM names to ours.
+    `version` is the Kubernetes version, major and minor, () if unknown. `live_workloads` are its
+    observed controllers by key. With `has_chosen_removals` the platform chooses which nodes a
+    smaller pool loses.
     """
 
     id: str
@@ -133,8 +133,8 @@ def build_existing_clusters(
 
 
 class _ClusterPart(Struct, frozen=True):
-    # Contribution of one object to its cluster: its VMs, the re-created and the new ones among
-    # them.
+    # Contribution of one object to its cluster: its VMs, the re-created and the new
+    # ones among them.
     type: ResourceType
     attributes: Mapping[str, Any]
     demand: VmDemand

@@ -77,9 +77,9 @@ class PriorPods(Struct, frozen=True):
     ) -> Iterator[tuple[RecordedPod, ExistingPod]]:
         """Yield the record in state and the existing pod of each pod.
 
-        `workloads` have the known specs, by key. Of a pod of another workload, only the namespace
-        is known. A pod failed for good gets its recorded reason as its rejection, so it is not
-        placed again.
+        `workloads` have the known specs, by key. Of a pod of another workload, only the
+        namespace is known. A pod failed for good gets its recorded reason as its rejection, so
+        it is not placed again.
         """
         for key, pods in self.workloads.items():
             spec = (

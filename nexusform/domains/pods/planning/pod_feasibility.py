@@ -69,8 +69,8 @@ _POOL_LABELS: Final = (
 # taints by the condition of one node.
 _STATUS_TAINTS: Final = "node.kubernetes.io/"
 
-# Waiting pods by number of additional nodes by pool: all objects on a cluster share these
-# predictions.
+# Waiting pods by number of additional nodes by pool: all objects on a cluster
+# share these predictions.
 WaitingPods: TypeAlias = dict[frozenset[tuple[str, int]], Counter[str]]
 
 
@@ -149,8 +149,8 @@ def find_object_feasibility(
 ) -> ObjectFeasibility | None:
     """Return the feasibility of an object on a cluster; None without workloads.
 
-    With `tries_nodes`, find additional nodes for pods without a node. Without it, these pods mean
-    CANNOT_RUN.
+    With `tries_nodes`, find additional nodes for pods without a node. Without it, these
+    pods mean CANNOT_RUN.
     """
     pods = capacity.pods
     cluster = capacity.cluster
@@ -358,7 +358,7 @@ def find_candidate_feasibility(
 class ClusterLossEffects:
     """Pods without a node by workload, after the loss of each machine or rack.
 
-    Empty if some of these are unknown.
+    They are empty if some machines or racks are unknown.
     """
 
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
@@ -398,8 +398,8 @@ def _count_waiting_after_losses(
 def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
     """Return the loss with the most waiting pods of the workloads `keys`; None without losses.
 
-    `losses` has the waiting pods by lost place and workload. If no pod waits, the result is an
-    empty LossEffect.
+    `losses` has the waiting pods by lost place and workload. If no pod waits, the result is
+    an empty LossEffect.
     """
     waiting_by_place = Counter(
         {place: sum(waiting[key] for key in keys) for place, waiting in losses.items()}
@@ -449,8 +449,8 @@ def find_additions(
         # predictions with one pool.
         single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
         predicted_counts = [counts[pool] for counts in single_pools if pool in counts]
-        # Numbers of nodes to try first: those with a prediction already, then some around the
-        # estimate.
+        # Numbers of nodes to try first: those with a prediction already, then some
+        # around the estimate.
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
         # fewer than the best pool so far.
         limit = min([maximum + 1, *best.values()]) - 1
@@ -480,8 +480,8 @@ def _estimate_nodes(waiting: Mapping[str, int], inputs: PredictionInput, node: N
 def compute_search_limit(inputs: PredictionInput) -> int:
     """Return the largest number of additional nodes per pool to try: one per pod, up to a limit.
 
-    Each workload may need another number, and each number is a prediction: the limit is lower with
-    many workloads.
+    Each workload may need another number, and each number is a prediction: the limit is lower
+    with many workloads.
     """
     pods = sum(workload.replicas for workload in inputs.workloads)
     limit_by_workloads = max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads)))
@@ -561,7 +561,7 @@ def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
 def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     """Return a node of each pool by pool name, in the order of the pools.
 
-    A schedulable node if there is any.
+    The node is a schedulable one if there is any.
     """
     nodes: dict[str, Node] = {}
     # Without VMs: by label.
@@ -590,7 +590,7 @@ def _find_pool_label(node: Node) -> str:
 def copy_node(node: Node, number: int) -> Node:
     """Copy a node as an additional, ready one on an unnamed machine, with unknown images.
 
-    The `number`th from 0.
+    `number` counts the copies from 0.
     """
     name = f"{node.name}-additional-{number + 1}"
     labels = {

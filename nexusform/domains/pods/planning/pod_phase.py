@@ -63,9 +63,9 @@ _MAX_PREDICTIONS: Final = 20
 class CheckablePrediction(Struct, frozen=True):
     """Prediction that a real scheduler can repeat.
 
-    `pods` by key: the address of their object, and the outcome. `manifests` are those of the plan
-    on the cluster. `dump` has the attributes of its data block, `node_names` the names of nodes in
-    the plan by those in the dump.
+    `pods` has by key the address of the pod's object, and the outcome. `manifests` are those of the
+    plan on the cluster. `dump` has the attributes of its data block, `node_names` the names of
+    nodes in the plan by those in the dump.
     """
 
     inputs: PredictionInput
@@ -122,8 +122,8 @@ class PodPhase(PodsByCluster):
                 adjusted, workload_pods, orphans, is_complete=is_complete
             )
             is_stuck = assumptions.has_permanent_failure(adjusted, pods)
-            # If adopted pods make too many, it is unknown if the ReplicaSet deletes these or its
-            # own.
+            # If adopted pods make too many, it is unknown if the ReplicaSet deletes these
+            # or its own.
             has_orphans = (
                 workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             )
@@ -184,7 +184,7 @@ class PodPhase(PodsByCluster):
     def _remove_observed_pods(self, cluster_id: str, pods: Sequence[ExistingPod]) -> None:
         """Remove observed pods without a controller from a cluster.
 
-        Those with a node, and waiting ones.
+        These are pods with a node, and waiting pods.
         """
         for pod in pods:
             self._observed_pods[cluster_id].pop(pod.workload, None)
@@ -232,7 +232,7 @@ class PodPhase(PodsByCluster):
 
         `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the
         object is re-created: these are removed first. `previous` are the former manifests, if other
-        than `manifests`. `overrides_changed`: overrides alone changed the template.
+        than `manifests`. `overrides_changed` means that overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -326,7 +326,7 @@ class PodPhase(PodsByCluster):
     ) -> None:
         """Remove all pods of an object from a cluster.
 
-        `keeps_running`: only from state, as the object is forgotten.
+        With `keeps_running`, they are removed only from state, because the object is forgotten.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
@@ -368,7 +368,7 @@ class PodPhase(PodsByCluster):
     def _remove_observed_workloads(self, cluster_id: str, keys: Iterable[str]) -> None:
         """Forget the observed pods of deleted workloads.
 
-        Those re-created by this plan start without pods.
+        Workloads re-created by this plan start without pods.
         """
         for key in keys:
             self._recreated_workloads.add((cluster_id, key))
@@ -489,8 +489,8 @@ class PodPhase(PodsByCluster):
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
         """Record the pods of a cluster before their first prediction.
 
-        The input to predict all of them again. The first call records all pods. Later calls replace
-        only the pods of objects without a prediction so far.
+        They are the input to predict all of them again. The first call records all pods. Later
+        calls replace only the pods of objects without a prediction so far.
         """
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:

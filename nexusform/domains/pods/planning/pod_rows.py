@@ -21,8 +21,8 @@ from nexusform.resources.address import Address
 
 # Key of a pod in state with a former template: the hash of that template.
 FORMER: Final = "former_template"
-# Key of the former spec as JSON: the pod uses those resources, not the current ones of its
-# workload.
+# Key of the former spec as JSON: the pod uses those resources, not the current ones
+# of its workload.
 FORMER_POD: Final = "former_pod"
 # Key of the volumes bound to its claims, by claim: they restrict its nodes.
 VOLUMES: Final = "volumes"
@@ -190,8 +190,8 @@ def build_pod_row(
 ) -> PlacementChange:
     """Return the row of one pod in a plan.
 
-    `cluster` is None if it is removed; `record` has default values for a new pod. `keeps_running`:
-    the object of the pod is only forgotten (a `removed` block without destroy).
+    `cluster` is None if it is removed; `record` has default values for a new pod. `keeps_running`
+    means that the object of the pod is only forgotten (a `removed` block without destroy).
     """
     cluster_name = cluster_id.rpartition("/")[2]
     site_id = ""

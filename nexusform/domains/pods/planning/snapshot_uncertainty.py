@@ -200,7 +200,7 @@ def _format_time(seconds: int) -> str:
 def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
     """Return a clause if the files list no pods, or only pods of some namespaces.
 
-    "" otherwise, or without files.
+    The result is "" otherwise, or without files.
     """
     if not snapshot.has_pods:
         return "the files list no pods" if snapshot.nodes else ""
@@ -374,8 +374,8 @@ def find_pods_in_doubt(
         # It is removed by this plan.
         if workload is None:
             return ""
-        # If existing pods show the changes of the installed webhooks, only webhooks of this plan
-        # are unknown.
+        # If existing pods show the changes of the installed webhooks, only webhooks of this
+        # plan are unknown.
         unknown_hooks = new_hooks if workload.is_admission_known else all_hooks
         namespace = outcome.spec.namespace
         restriction = "" if workload.is_admission_known else restrictions.get(namespace, "")
@@ -447,15 +447,15 @@ def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncert
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
     """Return why a workload may not have the configured pods; "" without a reason.
 
-    `observed_count`: its live pods.
+    `observed_count` is the number of its live pods.
     """
     # More adopted pods than replicas: some are deleted.
     if workload.has_orphans:
         return ORPHANS
     if scaler_kind:
         return f"a {scaler_kind}"
-    # With an autoscaler, the configured replicas of the next apply differ from the live ones. None:
-    # no autoscaler.
+    # With an autoscaler, the configured replicas of the next apply differ from the live ones. None
+    # means that there is no autoscaler.
     is_scaled = observed_count and workload.configured_replicas not in (None, observed_count)
     return AUTOSCALER if is_scaled else ""
 

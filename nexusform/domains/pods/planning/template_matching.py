@@ -73,9 +73,9 @@ def _find_matching_revisions(
 ) -> list[str]:
     """Return the revisions with a pod like the template, by its containers.
 
-    If this plan replaces the live template, two rules are added. The revision of the live template
-    does not count, and all pods of the revision must have the node selection and pod affinity of
-    the template.
+    If this plan replaces the live template, two rules are added. The revision of the live
+    template does not count, and all pods of the revision must have the node selection and pod
+    affinity of the template.
     """
     # Of the live template, "" if it is not replaced.
     replaced_revision: str | None = workload.replaced_revision
@@ -244,8 +244,8 @@ def assign_template_specs(
             # compared below, like the other pods.
             pods = [*pods, pod]
         else:
-            # Without the label of a revision it counts as outdated: the next rolling update
-            # replaces it.
+            # Without the label of a revision it counts as outdated: the next rolling
+            # update replaces it.
             result.append(replace(pod, spec=replace(pod.spec, template="seen-")))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     for pod in pods:
@@ -265,7 +265,7 @@ def assign_template_specs(
 def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:
     """Return whether a pod has the containers of a template, or more.
 
-    `is_complete`: LimitRange defaults are known.
+    `is_complete` means that LimitRange defaults are known.
     """
     container_by_name = _index_observed_containers(pod)
     return all(
@@ -282,7 +282,7 @@ def _is_same_container(
 ) -> bool:
     """Return whether known images and requests are equal.
 
-    `is_complete` (defaults are known): always CPU and memory.
+    With `is_complete` (defaults are known), CPU and memory are always compared.
     """
     if (
         template_container.image
@@ -373,8 +373,8 @@ def assign_pod_numbers(
 ) -> list[ExistingPod]:
     """Return adopted pods (`orphans`) as numbered pods of a workload.
 
-    `recorded_nodes`: nodes in state by number. A pod of a StatefulSet has its ordinal. Another pod
-    gets a number recorded for its node, else a new one.
+    `recorded_nodes` are the nodes in state by number. A pod of a StatefulSet has its ordinal.
+    Another pod gets a number recorded for its node, else a new one.
     """
     numbers_by_node = group_by(sorted(recorded_nodes), lambda number: recorded_nodes[number])
     free_numbers = count(1 + max((*recorded_nodes, *used_numbers), default=-1))

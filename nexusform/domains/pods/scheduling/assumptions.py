@@ -64,8 +64,8 @@ _MOST_ORDERS: Final = 16
 _RANK_BITS: Final = 32
 _ANY_ORDER: Final = "if the pods arrive in another order"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-# A container that was not started for these reasons may still start; one without its image does
-# not.
+# A container that was not started for these reasons may still start; one without its
+# image does not.
 _PERMANENT_REASONS: Final = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -462,8 +462,8 @@ def _list_scenarios_with_arrival_orders(
                 has_fast_replacements=number % 4 == 0,
             )
         pods = _shuffle_eviction_ages(scene, number)
-        # 0: removed pods free their capacity at once. From 2, the number selects some to free it
-        # later.
+        # 0: removed pods free their capacity at once. From 2, the number selects some to
+        # free it later.
         timing = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
         yield (
@@ -477,8 +477,8 @@ def _list_sequential_orders(
 ) -> list[tuple[str, ArrivalOrder]]:
     """Return orders of workloads (`keys`) one after another, each with its condition.
 
-    "if b arrives first". The pods of `claiming_keys` wait for claims, those of `ordered_keys` for
-    the pod before.
+    A condition is for example "if b arrives first". The pods of `claiming_keys` wait for claims,
+    those of `ordered_keys` for the pod before.
     """
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))

@@ -1,7 +1,7 @@
 """CEL selectors of devices, evaluated in a child process with limits.
 
-The limits are those of Kubernetes where it has them. Source: kubernetes
-staging/src/k8s.io/api/resource/v1/types.go.
+The limits are those of Kubernetes where it has them.
+Source: kubernetes staging/src/k8s.io/api/resource/v1/types.go.
 """
 
 from functools import lru_cache
@@ -31,7 +31,7 @@ class CelSelectorError(Exception):
 class SelectorProblem(Struct, frozen=True):
     """Why an expression is not evaluated here.
 
-    `is_invalid`: kube-apiserver rejects it, or it fails on every device.
+    `is_invalid` means that kube-apiserver rejects it, or it fails on every device.
     """
 
     text: str

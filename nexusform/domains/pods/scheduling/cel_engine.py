@@ -1,7 +1,7 @@
 """CEL expressions over devices, evaluated by the library cel-expr-python of the extra "devices".
 
-The module of a child process with limits: a short expression can use gigabytes. Source: kubernetes
-staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
+The module runs in a child process with limits, because a short expression can use gigabytes.
+Source: kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
 import re
@@ -58,7 +58,7 @@ class CelRequest(Struct, frozen=True):
 class CelAnswer(Struct, frozen=True):
     """Whether an expression selects the device, or why it cannot be compiled or evaluated.
 
-    `is_invalid`: kube-apiserver rejects it, or it fails on every device.
+    `is_invalid` means that kube-apiserver rejects it, or it fails on every device.
     """
 
     is_selected: bool = False
@@ -138,8 +138,8 @@ def _build_device_value(request: CelRequest) -> dict[str, Any]:
         _add_domain_value(values["attributes"], name, driver, cel_value)
     for name, amount in request.capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
-    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty, not
-    # an error.
+    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty,
+    # not an error.
     for part, double_quoted_domain, single_quoted_domain in _LOOKUP.findall(request.expression):
         values[part].setdefault(double_quoted_domain or single_quoted_domain, {})
     return {"driver": driver, "allowMultipleAllocations": False, **values}

@@ -63,7 +63,7 @@ _RANKS: Final = 8
 class DeviceNodeRequirements(Struct, frozen=True):
     """Nodes with devices for a pod, as needs of volumes.
 
-    `doubt`: the assumption behind it, "" if certain.
+    `doubt` is the assumption behind them, "" if they are certain.
     """
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -289,7 +289,7 @@ class DeviceSlicePool(Struct, frozen=True):
 class DeviceAllocation(Struct, frozen=True):
     """Devices by claim; `score` counts preferred alternatives.
 
-    `is_random`: they may depend on the order of slices.
+    `is_random` means that they may depend on the order of slices.
     """
 
     uses: tuple[tuple[AllocatedDevice, ...], ...]
@@ -420,8 +420,8 @@ class _AllocationSearch:
         self._values: dict[tuple[int, int], list[Attribute]] = {}
         # Of `_available`, by the devices taken.
         self._consumed: Counter[tuple[str, str, str, str]] = Counter()
-        # Free amounts by driver, pool, counter set and counter, without those of devices in use by
-        # other claims.
+        # Free amounts by driver, pool, counter set and counter, without those of devices in use
+        # by other claims.
         slices = list(chain.from_iterable(pool.all_slices for pool in pools))
         amounts: dict[tuple[str, str, str, str], int] = {}
         for item in slices:
@@ -440,7 +440,7 @@ class _AllocationSearch:
     def _check_request(self, claim: DeviceClaim, request: DeviceRequest) -> None:
         """Raise an AllocationError if a request for all devices cannot be evaluated.
 
-        A pool is incomplete, or a selector fails.
+        This is so if a pool is incomplete, or if a selector fails.
         """
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
@@ -543,8 +543,8 @@ class _AllocationSearch:
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
         """Return the devices of the node selected by an alternative of a request, in use or not.
 
-        cached. Raise an AllocationError if a selector fails, or two devices of a pool have one
-        name.
+        The result is cached. Raise an AllocationError if a selector fails, or if two devices of a
+        pool have the same name.
         """
         if id(alternative) in self._candidates:
             return self._candidates[id(alternative)]  # found before

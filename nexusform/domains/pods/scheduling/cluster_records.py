@@ -1,8 +1,8 @@
 """Devices, nodes, pod specs, workloads and existing pods: the immutable records of this package.
 
-CPU is in milli-CPUs, memory in bytes, other resources in their own units. Sources: kube-scheduler
-(default profile; see profile.py), and for devices its plugin DynamicResources (kubernetes
-staging/src/k8s.io/api/resource/v1/types.go).
+CPU is in milli-CPUs, memory in bytes, other resources in their own units. Sources:
+kube-scheduler (default profile; see profile.py), and for devices its plugin
+DynamicResources (kubernetes staging/src/k8s.io/api/resource/v1/types.go).
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Device(Struct, frozen=True):
 class ResourceSlice(Struct, frozen=True):
     """ResourceSlice.
 
-    `terms`: the nodes with its devices, None for all. `has_own_nodes`: each device has its own.
+    `terms` select the nodes with its devices (None: all nodes). `has_own_nodes` means that each
+    device has its own.
     """
 
     name: str
@@ -114,7 +115,7 @@ class ResourceSlice(Struct, frozen=True):
 class DeviceSubRequest(Struct, frozen=True):
     """One way to satisfy a request.
 
-    A number of devices (ALL_DEVICES: all) selected by all of the CEL expressions.
+    It requests a number of devices (ALL_DEVICES: all) that all of the CEL expressions select.
     """
 
     name: str
@@ -127,7 +128,7 @@ class DeviceSubRequest(Struct, frozen=True):
 class DeviceRequest(Struct, frozen=True):
     """Request of a claim: the first satisfiable alternative counts.
 
-    `is_prioritized`: firstAvailable.
+    `is_prioritized` is True for firstAvailable.
     """
 
     name: str
@@ -148,7 +149,7 @@ class DeviceClaim(Struct, frozen=True):
     `name` is `namespace/name`. With `is_own` it is the name in the pod, as each pod gets its own
     claim from a template.
 
-    `error`: why no pod with it gets a node.
+    `error` is the reason why no pod with it gets a node.
     """
 
     name: str
@@ -218,11 +219,11 @@ class Requests(Struct, frozen=True):
 class VolumeNeed(Struct, frozen=True):
     """Nodes from which a volume is reachable (any of the terms, None = all).
 
-    `is_bound`: the volume exists, or (without terms) must exist before its pod is scheduled; else
-    it is found or provisioned there. `zones` are the zone requirements for nodes with a zone or
-    region label. `error`: why no node is checked with its claim. `reason`: the scheduler's reason
-    for other nodes, "" if the volume is missing there. `points`: the score of nodes by the storage
-    left on them, by name; nodes without an entry have 0.
+    `is_bound` means that the volume exists, or (without terms) must exist before its pod is
+    scheduled; else it is found or provisioned there. `zones` are the zone requirements for nodes
+    with a zone or region label. `error` is the reason why no node is checked with its claim.
+    `reason` is the scheduler's reason for other nodes, "" if the volume is missing there. `points`
+    are the score of nodes by the storage left on them, by name; nodes without an entry have 0.
     """
 
     terms: tuple[NodeSelectorTerm, ...] | None
@@ -282,8 +283,8 @@ class Claim(Struct, frozen=True):
 class Volume(Struct, frozen=True):
     """PersistentVolume: the nodes that reach it, its zones, and its reserved claim.
 
-    A node reaches it by any of the terms, None: all nodes. The claim is `namespace/name`, "" if it
-    is unreserved.
+    A node reaches it by any of the terms; without terms (None), all nodes reach it. The claim is
+    `namespace/name`, "" if it is unreserved.
 
     `driver` is its CSI driver, `attributes_class` its VolumeAttributesClass.
     """
@@ -326,9 +327,9 @@ class Container(Struct, frozen=True):
 class PodCondition(Struct, frozen=True):
     """Observed condition of a pod.
 
-    Times are in seconds since 1970, 0 if unknown. `name` and `uid` are those of Kubernetes.
-    `stuck_reason`: why it is not ready and does not start ("ImagePullBackOff"), since
-    `stuck_since`.
+    Times are in seconds since 1970, 0 if unknown. `name` and `uid` are those of
+    Kubernetes. `stuck_reason` is why it is not ready and does not start
+    ("ImagePullBackOff"), since `stuck_since`.
     """
 
     name: str = ""
@@ -354,8 +355,8 @@ class SpreadConstraint(Struct, frozen=True):
     """One topologySpreadConstraint, with matchLabelKeys merged into the selector.
 
     `is_hard` is DoNotSchedule. `honor_affinity` and `honor_taints` are the two node inclusion
-    policies. `counts_own_node`: the pod's affinity names its node (DaemonSets) and is honored, so
-    only this node counts.
+    policies. `counts_own_node` means that the pod's affinity names its node (DaemonSets) and is
+    honored, so only this node counts.
     """
 
     topology_key: str
@@ -487,8 +488,8 @@ class Strategy(StrEnum):
 class NeedEffect(StrEnum):
     """Effect of an absent object on the pods that name it.
 
-    The API server creates no pod, kubelet starts no container, or it pulls images without
-    credentials.
+    The API server creates no pod, kubelet starts no container, or it pulls
+    images without credentials.
     """
 
     CREATION = "creation"
@@ -521,19 +522,19 @@ class Workload(Struct, frozen=True):
     A DaemonSet's replicas are its nodes; a bare Pod has one. `max_surge` and `max_unavailable` are
     pods (percentages resolved as Kubernetes rounds them); `max_unavailable_text` is the configured
     text ("25%"). `first_ordinal` is a StatefulSet's first ordinal. A rolling update keeps the
-    template of `partition` pods from it on. `is_ordered`: it waits for each pod. `max_surge_text`
-    is a DaemonSet's maxSurge. A Deployment that `is_paused` creates and replaces nothing, but is
-    scaled. `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it
-    is not scaled). `admission_error`: why the API server creates no pod of it, "" if it does;
-    `rejected_by`: the admission plugin. `needs`: objects that its pods name.
-    `current_revisions`: the revision labels of its pods with the current template, None if unknown.
-    `keeps_replicas`: its manifest sets no replicas, so those of the cluster are kept.
-    `is_rewritten`: its pods differ from the manifest as if changed on admission.
-    `is_admission_known`: existing pods show the additions of admission. `configured_replicas`:
-    those before an autoscaler, None without one. `replaced_revision`: the live revision of a set
-    with another template, so an earlier one may be the current one again. `is_stuck`: no observed
-    pod of its template can start. `has_orphans`: pods adopted from no controller exceed its
-    replicas.
+    template of `partition` pods from it on. `is_ordered` means that it waits for each pod.
+    `max_surge_text` is a DaemonSet's maxSurge. A Deployment that `is_paused` creates and replaces
+    nothing, but is scaled. `previous_max_pods` is the maximum of pods of a scaled Deployment
+    before, surge included (0: it is not scaled). `admission_error` is why the API server creates no
+    pod of it, "" if it does; `rejected_by` is the admission plugin. `needs` are objects that its
+    pods name. `current_revisions` are the revision labels of its pods with the current template,
+    None if unknown. `keeps_replicas` means that its manifest sets no replicas, so those of the
+    cluster are kept. `is_rewritten` means that its pods differ from the manifest as if changed on
+    admission. `is_admission_known` means that existing pods show the additions of admission.
+    `configured_replicas` are those before an autoscaler, None without one. `replaced_revision` is
+    the live revision of a set with another template, so an earlier one may be the current one
+    again. `is_stuck` means that no observed pod of its template can start. `has_orphans` means that
+    pods adopted from no controller exceed its replicas.
     """
 
     kind: str
@@ -614,12 +615,12 @@ class ExistingPod(Struct, frozen=True):
     """Existing pod: its workload (key), number and node ("" = none).
 
     `spec` is that of its template; `age` orders pods by their start (larger is newer; 0 if
-    unknown), equal ages by number. `rejection`: why kubelet rejects it permanently, "" if it runs
-    or waits. `volumes`: its recorded claims with the names of their volumes. A pod that
-    `is_protected` is never evicted. `observed_template`: its template as listed by kubectl.
-    `charged_budgets`: the budgets (of its namespace, by name) already charged for its eviction,
+    unknown), equal ages by number. `rejection` is why kubelet rejects it permanently, "" if it runs
+    or waits. `volumes` are its recorded claims with the names of their volumes. A pod that
+    `is_protected` is never evicted. `observed_template` is its template as listed by kubectl.
+    `charged_budgets` are the budgets (of its namespace, by name) already charged for its eviction,
     though it still exists. `condition` is the observed one, or the default of a pod predicted to
-    run. `devices`: its ResourceClaims with their devices.
+    run. `devices` are its ResourceClaims with their devices.
     """
 
     workload: str
@@ -675,7 +676,8 @@ class ResourceQuotaScope(Struct, frozen=True):
 class ResourceQuota(Struct, frozen=True):
     """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs).
 
-    `used`: the observed usage; in a prediction that by pods outside of it.
+    `used` is the observed usage; in a prediction, it is the usage by pods outside
+    of the prediction.
     """
 
     namespace: str
@@ -688,9 +690,10 @@ class ResourceQuota(Struct, frozen=True):
 class PodDisruptionBudget(Struct, frozen=True):
     """PodDisruptionBudget with one of the two amounts as configured ("1", "50%").
 
-    `withheld_disruptions`: by how many fewer disruptions its controller reported than follow from
-    the amounts (negative: by how many more). `is_met`: enough pods are ready by its controller,
-    None if not reported. `evicts_unready`: unready pods may always be evicted.
+    `withheld_disruptions` is by how many fewer disruptions its controller reported than follow
+    from the amounts (negative: by how many more). `is_met` means that enough pods are ready by
+    its controller; it is None if not reported. `evicts_unready` means that unready pods may
+    always be evicted.
     """
 
     namespace: str

@@ -39,10 +39,7 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
 
 
 def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Return sentences about labels and resources missing on all nodes, and about taints.
-
-    The taints are untolerated.
-    """
+    """Return sentences about labels and resources missing on all nodes, and untolerated taints."""
     return describe_unmet(spec, nodes) + _describe_untolerated_taints(spec, nodes)
 
 

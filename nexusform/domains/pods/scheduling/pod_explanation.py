@@ -93,7 +93,7 @@ def evaluate_nodes(
 ) -> tuple[NodeVerdict, ...]:
     """Return the verdicts of all nodes on one more pod of a spec, highest total first.
 
-    `volumes`: (claim, volume).
+    `volumes` are pairs of a claim and its volume.
     """
     pod = ExistingPod(workload="", number=number, node="", spec=spec, volumes=volumes)
     # A lost pod keeps its volumes.

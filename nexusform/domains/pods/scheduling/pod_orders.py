@@ -1,7 +1,7 @@
 """Orders in which pods arrive at the scheduler, and in which controllers delete pods on scale-in.
 
-Source of the latter: kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks, and
-replica_set.go, getPodsRankedByRelatedPodsOnSameNode.
+Source of the latter: kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks,
+and replica_set.go, getPodsRankedByRelatedPodsOnSameNode.
 """
 
 import math
@@ -43,7 +43,7 @@ def has_differing_concurrent_pods(workload: Workload) -> bool:
 def count_controller_hops(key: str) -> int:
     """Return how many controllers act in turn until the pods of a workload exist.
 
-    `key` is the workload. An example is 2.
+    `key` is that of the workload.
     """
     # namespace, kind and name.
     _, kind, _ = key.split("/", 2)
@@ -84,8 +84,8 @@ class ArrivalOrder(Struct, frozen=True):
         if self.sample % _MIXED_SAMPLES == 0:
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        # Ordered StatefulSets need no exception here: the arrival times of their pods include the
-        # wait.
+        # Ordered StatefulSets need no exception here: the arrival times of their pods
+        # include the wait.
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
@@ -168,10 +168,9 @@ def _compare_for_removal(
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
     """Compare two observed pods: a negative number if `one` is removed before `two`.
 
-    A positive one if it is removed after it.
-
-    First is the pod ready later, else the one with more restarts, else the one created later. The
-    result is 0 if all three are equal.
+    The number is positive if `one` is removed after `two`. Removed first is the pod that is ready
+    later, else the one with more restarts, else the one created later. The result is 0 if all
+    three are equal.
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
@@ -185,9 +184,9 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
     """Return a sort key by the facts about a pod other than times.
 
-    The pod with the lowest key is removed first. Removed first are pods without a node (False sorts
-    before True), in an early phase, not ready, with the lowest deletion cost, and on a node with
-    many pods.
+    The pod with the lowest key is removed first. Removed first are pods without a node (False
+    sorts before True), in an early phase, not ready, with the lowest deletion cost, and on a node
+    with many pods.
     """
     condition = pod.condition
     phase = _PHASE_RANKS.get(condition.phase, len(_PHASE_RANKS))

@@ -51,14 +51,14 @@ EVICTED = "evicted"
 class PodOutcome(Struct, frozen=True):
     """Predicted outcome of one pod.
 
-    `node` "" = no node: the pod is in `unscheduled_state` (or removed, by `action`), `reason` is
-    the message of Kubernetes, and `rejections` has the first reason per node. `is_certain`: every
-    scheduler run would choose this node (or leave the pod Pending). `feasible_nodes` is their
-    number, None without a decision. `victims` are evicted for the pod; `preempted_by` is the pod it
-    was evicted for. `volumes`: bound claims, each with the name of its volume. `condition` is the
-    observed one of a kept pod. `doubt`: the assumption behind an uncertain one, `alternative` its
-    other node and the condition ("n0 if b arrives first"). `devices`: its ResourceClaims with their
-    devices.
+    `node` is "" for a pod without a node: it is in `unscheduled_state` (or removed, by `action`),
+    `reason` is the message of Kubernetes, and `rejections` has the first reason per node.
+    `is_certain` means that every scheduler run would choose this node (or leave the pod Pending).
+    `feasible_nodes` is their number, None without a decision. `victims` are evicted for the pod;
+    `preempted_by` is the pod it was evicted for. `volumes` are bound claims, each with the name of
+    its volume. `condition` is the observed one of a kept pod. `doubt` is the assumption behind an
+    uncertain outcome, `alternative` its other node and the condition ("n0 if b arrives first").
+    `devices` are its ResourceClaims with their devices.
     """
 
     workload: str
@@ -170,7 +170,7 @@ class PodsPrediction(Struct, frozen=True):
     def list_existing_pods(self) -> tuple[ExistingPod, ...]:
         """Return every pod after the prediction, Pending ones included.
 
-        The input of the next prediction.
+        They are the input of the next prediction.
         """
         decided_pods = tuple(
             ExistingPod(
@@ -179,8 +179,8 @@ class PodsPrediction(Struct, frozen=True):
                 node=outcome.node,
                 spec=outcome.spec,
                 age=outcome.age,
-                # Only a pod failed for good keeps its rejection: a controller creates its failed
-                # pods again.
+                # Only a pod failed for good keeps its rejection: a controller creates its
+                # failed pods again.
                 rejection=outcome.reason
                 if outcome.is_failed and not is_recreated(outcome.workload)
                 else "",
@@ -396,8 +396,8 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
             domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()
         }
     if spread:
-        # No domain may have more than maxSkew pods above the smallest count, if all further pods
-        # are placed.
+        # No domain may have more than maxSkew pods above the smallest count, if all further
+        # pods are placed.
         counter = spread[0]
         # With fewer domains than minDomains, Kubernetes takes 0 as the smallest count.
         minimum = 0
@@ -479,16 +479,16 @@ def _compute_placeable_bounds(
 
     It depends on the order of placement.
 
-    The upper bound is the smallest limit of a single counter. The lower one is known to fit in the
-    worst order.
+    The upper bound is the smallest limit of a single counter. The lower one is known to fit in
+    the worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])
     if own_counters.spread or len(scheduler.counts.affinity) > 1:
         # Only the next pod is known to fit.
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
         return PlaceablePodRange(minimum, maximum, is_exact=False)
-    # A pod on a node excludes the node itself, and by each anti-affinity the other nodes of its
-    # domain.
+    # A pod on a node excludes the node itself, and by each anti-affinity the other nodes
+    # of its domain.
     excluded_counts = dict.fromkeys(capacity, 1)
     for counter in own_counters.anti_affinity:
         nodes_by_domain = group_by(capacity, counter.domain_by_node.__getitem__)

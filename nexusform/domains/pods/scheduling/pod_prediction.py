@@ -67,10 +67,10 @@ def predict(
 
     `existing_pods` are all pods of the cluster. Pods of other workloads are kept, unless
     `removed_workloads` has the key of the workload. `lost_pods` (workload key, number) and pods on
-    removed nodes are placed again. `arrival`: order of new pods, by default workload by workload.
-    `timing`: removed pods free their capacity at once (0), later (1), or as in the sample of this
-    number (from 2): rollouts take steps of random size, and with even numbers some pods free it
-    later.
+    removed nodes are placed again. `arrival` is the order of new pods, by default workload by
+    workload. By `timing`, removed pods free their capacity at once (0), later (1), or as in the
+    sample of this number (from 2): rollouts take steps of random size, and with even numbers some
+    pods free it later.
     """
     choices = RandomChoices(RandomFacts(seed, arrival, timing))
     return PodPredictor(
@@ -111,8 +111,8 @@ class PodPredictor:
         self.nodes = cluster.node_by_name
         # They have lost their nodes, so they are placed again.
         self.lost_pods = frozenset(lost_pods)
-        # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their
-        # order.
+        # DaemonSets first, then by priority, highest first. Workloads of equal rank
+        # keep their order.
         self.workload_queue = sorted(
             workloads, key=lambda item: (item.kind != "DaemonSet", -item.pod.priority)
         )
@@ -302,8 +302,8 @@ class PodPredictor:
                     PodToPlace(pod.number, previous=pod.node, trigger=trigger)
                 )
             else:
-                # Pending, or a former template's pod rejected by kubelet: placed again with one of
-                # two templates.
+                # Pending, or a former template's pod rejected by kubelet: placed again with one
+                # of two templates.
                 pod_with_current_template = PodToPlace(pod.number, was_pending=True, age=pod.age)
                 pod_with_own_template = replace(pod_with_current_template, former_spec=pod.spec)
                 # The rollout of its Deployment decides on it.
@@ -312,8 +312,8 @@ class PodPredictor:
                 elif not is_current and (
                     workload.is_ordered or workload.is_below_partition(pod.number)
                 ):
-                    # An OrderedReady StatefulSet replaces no pod before it runs, a partition none
-                    # below it.
+                    # An OrderedReady StatefulSet replaces no pod before it runs, a partition
+                    # none below it.
                     progress.pods_to_place.append(pod_with_own_template)
                 else:
                     progress.pods_to_place.append(pod_with_current_template)
@@ -420,8 +420,8 @@ class PodPredictor:
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Place the pods of all workloads one by one: workload by workload, or as they arrive.
 
-        `_place_workload` is a generator: each step places one pod, so the pods of several workloads
-        can alternate.
+        `_place_workload` is a generator: each step places one pod, so the pods of several
+        workloads can alternate.
         """
         steps = {
             progress.workload.key: self._place_workload(progress) for progress in progress_list
@@ -449,8 +449,8 @@ class PodPredictor:
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
         """Place the requested pods of a workload, then replace pods of former templates.
 
-        Yield the workload's key before each pod: the caller may place pods of other workloads in
-        between.
+        Yield the workload's key before each pod: the caller may place pods of other
+        workloads in between.
         """
         workload = progress.workload
         progress.has_started = True

@@ -303,9 +303,9 @@ class PodSpecScheduler:
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
         """Return the nodes with the highest total score; None if none is feasible.
 
-        Nodes are in buckets. Rules about domains reject or score all nodes of a bucket alike, so
-        one node represents its bucket. The total of a node is its usage score and the points of its
-        bucket.
+        Nodes are in buckets. Rules about domains reject or score all nodes of a bucket alike,
+        so one node represents its bucket. The total of a node is its usage score and the points
+        of its bucket.
         """
         buckets = self._get_domain_buckets()
         rules = profile.DOMAIN_FILTERS
@@ -349,8 +349,8 @@ class PodSpecScheduler:
         ]
         if not feasible_nodes:
             return {}
-        # The rules below score buckets of nodes. Here each node has a bucket of its own, with any
-        # usage score.
+        # The rules below score buckets of nodes. Here each node has a bucket of its own, with
+        # any usage score.
         single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]
         for bucket, node in single_buckets:
             bucket.put_all([node], score=0)
@@ -379,8 +379,8 @@ class PodSpecScheduler:
         if not self._has_buckets:
             # buckets created later include the pod.
             return
-        # The pod changes the counts of its domains. Nodes there change the bucket if its key has
-        # these counts.
+        # The pod changes the counts of its domains. Nodes there change the bucket if its key
+        # has these counts.
         for changing_axis in self._changing_axes:
             domain = changing_axis.domain_by_node[node]
             for member in changing_axis.members.get(domain, ()):
@@ -480,9 +480,9 @@ class PodSpecScheduler:
     def _compute_usage_score(self, node: int) -> int:
         """Return the usage score of the node with the pod, -1 if its usage rejects the pod.
 
-        Nodes of equal size and usage have one usage number, so their score is computed once. This
-        does not hold for specs with host ports, disks or other resources (`_has_plain_usage` is
-        false).
+        Nodes of equal size and usage have one usage number, so their score is computed once.
+        This does not hold for specs with host ports, disks or other resources
+        (`_has_plain_usage` is false).
         """
         spec = self._incoming_spec
         node_record = self.cache.nodes[node]
@@ -592,8 +592,8 @@ def _count_bucket_domains(
 class FeasibleNodes(Struct, frozen=True):
     """Nodes (by index) feasible for a pod regardless of other pods, and their points.
 
-    `points`: scores of the nodes alone before normalization. `mask`: the same nodes as bits.
-    The points are in the order of `rules`. `members`: results of `list_members`.
+    `points` are scores of the nodes alone before normalization, in the order of `rules`. `mask` has
+    the same nodes as bits. `members` are results of `list_members`.
     """
 
     points: dict[int, tuple[int, ...]]

@@ -475,7 +475,7 @@ def list_displaced_warnings(
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
     """Format pods, the taints that evict them, and the delay.
 
-    `web-0 from n1 (maintenance:NoExecute, after 60 s)`.
+    The format is `web-0 from n1 (maintenance:NoExecute, after 60 s)`.
     """
     texts = []
     for outcome in evicted_pods:
@@ -654,8 +654,8 @@ def _explain_too_few(
 ) -> str:
     """Return the advice for a label with fewer values than pods.
 
-    `counted_locations`: its values ("2 racks"); `has_one_value`: all workers have the same.
-    Anti-affinity is never advised: it would leave pods Pending.
+    `counted_locations` are its values ("2 racks"). `has_one_value` means that all workers have the
+    same value. Anti-affinity is never advised: it would leave pods Pending.
     """
     required_keys, preferred_keys = _list_own_topology_keys(context)
     if has_one_value and proposed_label in preferred_keys:

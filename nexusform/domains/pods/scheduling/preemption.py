@@ -1,10 +1,10 @@
 """Preemption: selection of the pods to evict for a pod without a feasible node.
 
-On every node where removals may help, all pods of lower priority are removed. If the pod fits then,
-as many as possible are put back, and the others are the victims of the node. The node with the
-least important victims is chosen. PodDisruptionBudgets limit the evictions. Source: kubernetes
-pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption (1.30 on);
-pkg/controller/disruption/disruption.go.
+On every node where removals may help, all pods of lower priority are removed. If the pod fits
+then, as many as possible are put back, and the others are the victims of the node. The node
+with the least important victims is chosen. PodDisruptionBudgets limit the evictions. Source:
+kubernetes pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption
+(1.30 on); pkg/controller/disruption/disruption.go.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ TieBreak = Callable[[Sequence[int]], int]
 class PreemptionVictim(Struct, frozen=True):
     """Pod evicted for `preemptor` (workload and number).
 
-    `is_certain`: no other pod may be evicted instead.
+    `is_certain` means that no other pod may be evicted instead.
     """
 
     pod: ExistingPod
@@ -58,8 +58,8 @@ class PreemptionVictim(Struct, frozen=True):
 class PreemptionResult(Struct, frozen=True):
     """Node assigned to a pod after the eviction of its victims, the most important first.
 
-    `is_certain`: decided without a tie-break and without an unknown start time. `considered_nodes`
-    are all possible winners.
+    `is_certain` means that it was decided without a tie-break and without an unknown start time.
+    `considered_nodes` are all possible winners.
     """
 
     node: int
@@ -86,8 +86,8 @@ class _Candidate(Struct, frozen=True):
     def rank(self) -> tuple[int, ...]:
         """Return the sort key of the node; the node with the lowest key is chosen.
 
-        In this order count: violated budgets, the highest priority of a victim, the sum of
-        priorities, the number of victims, and late starts.
+        The parts of the key are, in order: violated budgets, the highest priority of a victim, the
+        sum of priorities, the number of victims, and late starts.
         """
         # They are sorted by importance.
         highest = self.victims[0].spec.priority
@@ -103,7 +103,7 @@ def compute_eviction_allowances(
 ) -> tuple[DisruptionAllowance, ...]:
     """Return the evictions allowed by each budget with a selector.
 
-    `expected_pods`: number of pods by budget.
+    `expected_pods` is the number of pods by budget.
     """
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
@@ -260,7 +260,7 @@ class _PreemptionTrial:
     def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
         """Put back each pod if the pod to place still fits on the node then, and return the others.
 
-        The victims.
+        The others are the victims.
         """
         victims: list[ExistingPod] = []
         for pod in pods:
@@ -274,7 +274,7 @@ class _PreemptionTrial:
 def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
     """Return the sort key of a pod: the higher priority first, then the earlier start.
 
-    The rest breaks ties.
+    The rest of the key breaks ties.
     """
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 

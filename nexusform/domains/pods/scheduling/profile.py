@@ -233,7 +233,7 @@ def should_run_daemon(pod: PodSpec, node: Node) -> bool:
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
     """Return whether the DaemonSet controller keeps such a pod on a node.
 
-    Of taints, only NoExecute ones remove it.
+    Only taints with the effect NoExecute remove it.
     """
     is_permitted = not any(rule.find_rejection(pod, node) for rule in _KEPT_DAEMON_FILTERS)
     return is_permitted and taints.find_evicting_taint(pod, node) is None
@@ -256,8 +256,8 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 def compute_scored_node_limit(nodes: int) -> int:
     """Return how many feasible nodes kube-scheduler scores in a cluster of this size.
 
-    The function numFeasibleNodesToFind: 50 to 5 per cent (less in larger clusters), but at least
-    100.
+    As in its function numFeasibleNodesToFind, these are 50 to 5 per cent (less in larger clusters),
+    but at least 100.
     """
     if nodes < 100:
         # All of them.

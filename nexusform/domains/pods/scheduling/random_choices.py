@@ -1,8 +1,8 @@
 """Random choices of a prediction, and repetitions of one prediction with other choices.
 
-A prediction is random only in the answers to the questions of `RandomChoices`. So two repetitions
-from the same facts about the cluster, in which each question gets the same answer, have the same
-result.
+A prediction is random only in the answers to the questions of `RandomChoices`. So two
+repetitions from the same facts about the cluster, in which each question gets the same answer,
+have the same result.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def draw_extra_age(pod: PodKey, facts: RandomFacts) -> int:
 def terminates_slowly(pod: PodKey, facts: RandomFacts) -> bool:
     """Return whether a removed pod still holds its capacity.
 
-    By `timing`, none do (0, and odd numbers from 3), all (1), or a random half (even numbers from
-    2).
+    By `timing`, none do (0, and odd numbers from 3), all (1), or a random half (even
+    numbers from 2).
     """
     if facts.timing <= 1 or facts.timing % 2:
         return facts.timing == 1

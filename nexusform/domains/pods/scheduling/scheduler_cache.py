@@ -1,7 +1,7 @@
 """Pods on the nodes of a cluster during a prediction, with integer node ids.
 
-Pods of equal spec form one group, counted per node. Groups are indexed by the label pairs used in
-selectors.
+Pods of equal spec form one group, counted per node. Groups are indexed by the label pairs
+used in selectors.
 """
 
 from collections import Counter
@@ -105,8 +105,8 @@ class SchedulerCache:
         self.nodes = cluster.nodes
         self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
         self.usage = [NodeUsage() for _ in cluster.nodes]
-        # Nodes of one number have equal sizes, and equal usage apart from other resources, ports
-        # and disks.
+        # Nodes of one number have equal sizes, and equal usage apart from other resources,
+        # ports and disks.
         self.usage_numbers = [0] * len(cluster.nodes)
         self._numbers_by_usage: dict[tuple[int, ...], int] = {}
         for node in range(len(cluster.nodes)):
@@ -142,8 +142,8 @@ class SchedulerCache:
     def _index_affinity_terms(self, group: PodSpecGroup) -> None:
         """Index a group by the label pairs of its terms, or for all pods.
 
-        The pairs are those required by its terms. The group is for all pods if a term requires
-        none.
+        The pairs are those required by its terms. The group is for all pods if a
+        term requires none.
         """
         pairs: set[tuple[str, str]] = set()
         for term in group.spec.affinity_terms:

@@ -17,8 +17,8 @@ from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # The newest version in this table; its source was read.
 NEWEST_KNOWN: Final = (1, 37)
-# From this version on, BalancedAllocation compares the balance of a node before and after the new
-# pod.
+# From this version on, BalancedAllocation compares the balance of a node before and after
+# the new pod.
 BALANCE_CHANGE: Final = (1, 36)
 # From this version on, kubelets declare features, and pods need nodes with theirs.
 DECLARED_FEATURES: Final = (1, 36)
@@ -26,8 +26,8 @@ DECLARED_FEATURES: Final = (1, 36)
 IMAGE_VOLUMES: Final = (1, 36)
 # From this version on, the storage left on a node counts for its score.
 STORAGE_SCORES: Final = (1, 37)
-# From this version on, MaxUnavailableStatefulSet is on, and unready pods of the old template do not
-# count.
+# From this version on, MaxUnavailableStatefulSet is on, and unready pods of the old template
+# do not count.
 UNAVAILABLE_CHANGE: Final = (1, 37)
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
 
@@ -41,9 +41,9 @@ def parse_version(text: str) -> tuple[int, ...]:
 class SchedulerVersionDifference(Struct, frozen=True):
     """Difference of the versions from `since` on, before `until` (None: all known ones).
 
-    `is_affected`: new pods affected by it. `apply`: such a pod as read by these versions.
-    `affects_scores_only`: it only affects the choice among several nodes. `is_repeated`: an unknown
-    version repeats the prediction with and without it.
+    `is_affected` selects new pods affected by it. `apply` returns such a pod as read by these
+    versions. `affects_scores_only` means that it only affects the choice among several nodes.
+    `is_repeated` means that an unknown version repeats the prediction with and without it.
     """
 
     name: str
@@ -81,7 +81,7 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
     """Return whether an unknown version may change the decision on a pod.
 
-    The pod has this many feasible nodes.
+    `feasible_nodes` is the number of the pod's feasible nodes.
     """
     if version > NEWEST_KNOWN:
         # Nobody has looked at what it changes.

@@ -62,7 +62,7 @@ _NO_CHOICE = BestNodes(tied_nodes=(), feasible_nodes=0)
 class PodVerdict(Struct, frozen=True):
     """Node of a pod ("" = none), its certainty, reasons against other nodes, and its victims.
 
-    An uncertain one has a `doubt`.
+    An uncertain verdict has a `doubt`.
     """
 
     node: str
@@ -114,8 +114,8 @@ class SchedulingSession:
         # number of pods under each budget of the cluster.
         self._expected_counts = expected_counts
         self._names = list(cluster.node_by_name)
-        # With more feasible nodes, kube-scheduler stops its search before it has scored all of
-        # them.
+        # With more feasible nodes, kube-scheduler stops its search before it has scored
+        # all of them.
         self._scored_node_limit = profile.compute_scored_node_limit(len(self._names))
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
@@ -133,8 +133,8 @@ class SchedulingSession:
         self._scheduler: PodSpecScheduler | None = None
         # nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
-        # By spec group (id): the cache version of the last pod without a feasible node, and its
-        # verdict.
+        # By spec group (id): the cache version of the last pod without a feasible node,
+        # and its verdict.
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
         self._cells: dict[int, NodeNumaCells] = {}  # by node
         self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
@@ -187,7 +187,7 @@ class SchedulingSession:
     ) -> PodSpecScheduler:
         """Return the scheduler of a spec with the node needs of its claims.
 
-        The last one again, if still valid.
+        This is the last scheduler again, if it is still valid.
         """
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
@@ -264,8 +264,8 @@ class SchedulingSession:
         """
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
-        # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for
-        # every pod.
+        # Until the cluster changes, pods of an equal spec fail alike. But an observer is called
+        # for every pod.
         if self._observer is None and failed_version == self.cache.version:
             return failure
         nomination = self._release_nominated_node(workload, number)
@@ -314,7 +314,7 @@ class SchedulingSession:
     ) -> PodVerdict:
         """Return an uncertain verdict with its doubt: unknown facts, else ties.
 
-        A certain one unchanged.
+        A certain verdict is returned unchanged.
         """
         if verdict.is_certain:
             return verdict
@@ -593,7 +593,7 @@ class SchedulingSession:
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Release and return the node reserved for a pod waiting for its victims.
 
-        None if it has none.
+        The result is None if it has none.
         """
         nomination = self._nominations.pop((workload, number), None)
         if nomination is None:
@@ -623,8 +623,8 @@ class SchedulingSession:
         There is a single best node, no fact about the pod is unknown, and no random choice for an
         earlier pod affects this one.
         """
-        # kube-scheduler chooses at random among tied nodes, and scores a random part of many
-        # feasible nodes.
+        # kube-scheduler chooses at random among tied nodes, and scores a random part of
+        # many feasible nodes.
         is_random = len(choice.tied_nodes) > 1 or choice.feasible_nodes > self._scored_node_limit
         if is_random or self._find_doubt(scheduler, choice):
             return False

@@ -52,11 +52,11 @@ class RolloutState(Struct):
     """Progress of a replacement: old pods that remain, removed old pods, new pods by number.
 
     `new_verdicts` begins with the new pods just decided; `kept_nodes` are the nodes of earlier
-    ones. `is_blocked`: it waits for an unschedulable pod, or for `uncreated` ones with this
-    `rejection`. `spare_numbers`: free numbers for new pods without a predecessor. `former_specs`
-    are specs of new pods with a former template, by number. `pending_specs` are old pods without a
-    feasible node, by number. `stuck_numbers`: existing pods of the current template, not ready.
-    `is_template_stuck`: none of that template is ready.
+    ones. `is_blocked` means that it waits for an unschedulable pod, or for `uncreated` ones with
+    this `rejection`. `spare_numbers` are free numbers for new pods without a predecessor.
+    `former_specs` are specs of new pods with a former template, by number. `pending_specs` are old
+    pods without a feasible node, by number. `stuck_numbers` are existing pods of the current
+    template that are not ready. `is_template_stuck` means that none of that template is ready.
     """
 
     remaining_pods: list[ExistingPod]
@@ -233,8 +233,8 @@ class _PodReplacement(Struct, frozen=True):
             0, self.workload.replicas - len(state.kept_nodes) - len(state.new_verdicts)
         )
         old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
-        # The new pods not yet created get the numbers of the old ones they replace, then spare
-        # ones.
+        # The new pods not yet created get the numbers of the old ones they replace,
+        # then spare ones.
         next_numbers = [*old_numbers, *state.spare_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
             # Of this round.
@@ -457,8 +457,8 @@ class TemplateRollout:
         # Of former templates, by number.
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        # New pods deleted at once do not count. Their numbers are spare: a pod created with one
-        # counts then.
+        # New pods deleted at once do not count. Their numbers are spare: a pod created with
+        # one counts then.
         for _ in counted_numbers.intersection(self._spare_numbers):
             self._quota_usage.remove(progress.workload.pod)
         pending_pods = progress.pending_outdated_pods
@@ -487,8 +487,8 @@ class TemplateRollout:
 
         The oldest ReplicaSet is first.
 
-        These are the Pending ones, and pods just created by scaling: `new_specs`, by number.
-        Deleted ones are removed from it.
+        These pods are Pending, or were just created by scaling (`new_specs`, by number). Deleted
+        pods are removed from `new_specs`.
         """
         progress = self._progress
         workload = progress.workload
@@ -502,8 +502,8 @@ class TemplateRollout:
             deletable_count = max(
                 0, total + len(new_specs) - (workload.replicas - workload.max_unavailable)
             )
-        # The ages of ReplicaSets are unknown: those with running pods count as older than those
-        # without.
+        # The ages of ReplicaSets are unknown: those with running pods count as older
+        # than those without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         older_numbers = [
             number for number, spec in new_specs.items() if spec.template in running_templates
@@ -537,8 +537,8 @@ class TemplateRollout:
 
         The verdicts are by final number.
 
-        `verdicts` are those of the pods placed before the replacement. The progress of the workload
-        is updated.
+        `verdicts` are those of the pods placed before the replacement. The progress of the
+        workload is updated.
         """
         progress = self._progress
         workload = self._progress.workload
@@ -704,8 +704,8 @@ class DaemonRollout:
 
         Block the rollout once `maximum` nodes wait for one.
         """
-        # Pods that are not ready are replaced first, and regardless of the maximum: their nodes are
-        # unavailable anyway.
+        # Pods that are not ready are replaced first, and regardless of the maximum: their nodes
+        # are unavailable anyway.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
             if self._waiting_count >= maximum and not pod.is_stuck:
                 self._progress.is_blocked = True

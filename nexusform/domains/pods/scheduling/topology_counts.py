@@ -120,8 +120,8 @@ class SpreadCounter(DomainCounter):
         levels[level] -= 1
         levels[level + sign] = levels.get(level + sign, 0) + 1
         self._minimum = min(self._minimum, level + sign)
-        # No domain has the minimum any more if this one was the last: the next level with a domain
-        # follows.
+        # No domain has the minimum any more if this one was the last: the next level with
+        # a domain follows.
         while not levels.get(self._minimum):
             self._minimum += 1
 
@@ -129,8 +129,8 @@ class SpreadCounter(DomainCounter):
 class TopologyCounts:
     """All counters of one pod spec over the scheduler cache.
 
-    `incoming_spec` is the spec of a new pod as read by the scheduler; it may differ from that of
-    existing pods.
+    `incoming_spec` is the spec of a new pod as read by the scheduler; it may differ from that
+    of existing pods.
     """
 
     def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
@@ -146,8 +146,8 @@ class TopologyCounts:
         self._own_increments: list[tuple[DomainCounter, int]] = []
         # pods selected by all terms.
         self.affinity = list(map(self._create_counter, spec.affinity))
-        # Number of the pods counted in `affinity`: each once per term, if its node has a domain for
-        # it.
+        # Number of the pods counted in `affinity`: each once per term, if its node has a
+        # domain for it.
         self.affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
         # A counter for each term.
@@ -167,8 +167,8 @@ class TopologyCounts:
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
-        # Nodes without a key of a soft constraint do not count, unless the constraints are
-        # Kubernetes' defaults.
+        # Nodes without a key of a soft constraint do not count, unless the constraints
+        # are Kubernetes' defaults.
         self._all_soft_keys = bool(spec.spread)
         self.hard_spread = self._create_spread_counters(
             [item for item in spec.spread if item.is_hard]

@@ -1,10 +1,10 @@
 """Binding of PersistentVolumeClaims to volumes during a prediction.
 
-A claim with WaitForFirstConsumer is bound with its pod's node: the smallest fitting volume
-reachable from the node, else a provisioned one. Any other claim is bound as soon as it exists.
-Source: kubernetes pkg/scheduler/framework/plugins/volumebinding, FindMatchingVolume of
-component-helpers/storage/volume, and (by access modes, immediate binding)
-pkg/controller/volume/persistentvolume.
+A claim with WaitForFirstConsumer is bound with its pod's node: the smallest fitting
+volume reachable from the node, else a provisioned one. Any other claim is bound as
+soon as it exists. Source: kubernetes pkg/scheduler/framework/plugins/volumebinding,
+FindMatchingVolume of component-helpers/storage/volume, and (by access modes,
+immediate binding) pkg/controller/volume/persistentvolume.
 """
 
 from collections import Counter, defaultdict
@@ -48,8 +48,9 @@ _PERCENT: Final = 100
 class NodeVolumeChoice(Struct, frozen=True):
     """Volumes of a node for the claims of a pod.
 
-    `shortage`: the reason if one of them gets none, else "". `points`: the score by the storage
-    left. `is_ambiguous`: the score depends on the order in which kube-scheduler reads storage.
+    `shortage` is the reason if one of them gets none, else "". `points` are the score by the
+    storage left. `is_ambiguous` means that the score depends on the order in which
+    kube-scheduler reads storage.
     """
 
     shortage: str = ""
@@ -351,8 +352,8 @@ def build_node_volume_need(names: Iterable[str], reason: str) -> VolumeNeed:
 def score_storage(amounts: Iterable[tuple[int, int]]) -> int:
     """Return the score of a node, 0 to 100, by the requested and available bytes per StorageClass.
 
-    The share left of each class, on average. The function buildScorerFunction of VolumeBinding with
-    its default shape.
+    The score is the share left of each class, on average. It is that of the function
+    buildScorerFunction of VolumeBinding with its default shape.
     """
     points = [
         _PERCENT - requested * _PERCENT // available if available and requested <= available else 0
@@ -421,8 +422,8 @@ class AttachedVolumes:
             if is_feature_enabled("VolumeLimitScaling", cluster.version) is not False
             else frozenset()
         )
-        # By node: the number of pods here with each volume, and the volumes attached by
-        # VolumeAttachments.
+        # By node: the number of pods here with each volume, and the volumes
+        # attached by VolumeAttachments.
         self._pod_volumes: defaultdict[str, Counter[_Volume]] = defaultdict(Counter)
         self._attachments: defaultdict[str, set[_Volume]] = defaultdict(set)
         for node, driver, claim in cluster.attach_limits.attachments:
@@ -487,7 +488,7 @@ class AttachedVolumes:
     def _list_volumes(self, spec: PodSpec, number: int) -> Iterator[_Volume]:
         """Yield the volumes of a pod (driver and claim).
 
-        Those without a CSI driver do not count.
+        Volumes without a CSI driver do not count.
         """
         for name, driver in spec.bound_claims:
             yield driver, name

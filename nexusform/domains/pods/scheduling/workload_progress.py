@@ -28,7 +28,7 @@ class PodToPlace(Struct, frozen=True, order=True):
     The nodes are its only possible node (DaemonSets) and its previous node. The history is whether
     it was Pending and since when, and its preemptor.
 
-    `former_spec`: the spec of a waiting pod that keeps a former template.
+    `former_spec` is the spec of a waiting pod that keeps a former template.
     """
 
     number: int
@@ -66,8 +66,8 @@ class WorkloadProgress(Struct):
     former template. `placed_outdated` are outdated pods that got a node before the rollout began
     (number, certainty, trigger). `surge_pods` are daemons waiting for capacity besides those they
     replace. `deferred_removals` are surplus pods of an ordered set, removed once all others run.
-    `has_started`: its placement has begun. `evicted_numbers`: placed pods evicted since.
-    `permitted_nodes` are those of a DaemonSet.
+    `has_started` means that its placement has begun. `evicted_numbers` are placed pods evicted
+    since. `permitted_nodes` are those of a DaemonSet.
     """
 
     workload: Workload
@@ -192,7 +192,7 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
     """Return whether pods of the current template exist on nodes, and all are stuck.
 
-    Not ready, and not starting.
+    Stuck pods are not ready and do not start.
     """
     # Pods predicted in this plan have no condition, and give no evidence.
     stuck_states = {
@@ -221,8 +221,8 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
 def set_former_templates(progress: WorkloadProgress, pods: Sequence[ExistingPod]) -> None:
     """Give the former template to the requested pods of a StatefulSet below the partition.
 
-    `pods` are its existing pods. A Pending pod exists already, so it keeps the template that was
-    set before.
+    `pods` are its existing pods. A Pending pod exists already, so it keeps the template that
+    was set before.
     """
     progress.pods_to_place = [
         pod
@@ -257,8 +257,8 @@ def select_surplus_pods(
 ) -> list[ExistingPod]:
     """Return the pods to remove by scaling.
 
-    `now`: seconds since 1970. Of a StatefulSet, they are those outside its ordinals, else the first
-    in its controller's order of removal.
+    `now` is in seconds since 1970. A StatefulSet loses the pods outside its ordinals, another
+    workload the first pods in its controller's order of removal.
     """
     if workload.kind == "StatefulSet":
         ordinals = range(workload.first_ordinal, workload.first_ordinal + workload.replicas)
@@ -341,8 +341,8 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
         return {}
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
-    # Retried pods have the current template: they are Pending, or re-created after the loss of
-    # their node.
+    # Retried pods have the current template: they are Pending, or re-created after the loss
+    # of their node.
     current_pods = [pod.build_pending_pod(workload) for pod in retried_pods]
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
     pending_former_pods = [
@@ -359,8 +359,8 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     former_specs, current_growth = _compute_new_pods(
         workload, [*progress.kept_pods, *former_pods, *current_pods]
     )
-    # Pods of the current template are added here only for a paused Deployment, as its rollout
-    # creates none.
+    # Pods of the current template are added here only for a paused Deployment, as its
+    # rollout creates none.
     current_growth = max(0, current_growth) if workload.is_paused else 0
     used_numbers = list_numbers([*progress.kept_pods, *former_pods, *progress.pods_to_place])
     former_count = len(former_specs)
@@ -456,9 +456,9 @@ def _compute_template_sizes(
 
     The target number is in proportion to these pods.
 
-    The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or
-    has one ReplicaSet. Source: kubernetes pkg/controller/deployment/sync.go,
-    util/deployment_util.go (GetReplicaSetProportion).
+    The result is empty if nothing is scaled: the Deployment keeps its size, has all its
+    pods, or has one ReplicaSet. Source: kubernetes pkg/controller/deployment, sync.go
+    and util/deployment_util.go (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
     sets = [
@@ -473,8 +473,8 @@ def _compute_template_sizes(
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
         return []
-    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the
-    # older shrinks.
+    # The largest set is first and gets the rounding remainder; of equal sets the newer grows,
+    # the older shrinks.
     sign = 1 if total_change > 0 else -1
     sorted_sets = sorted(
         sets,
@@ -529,9 +529,9 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
 def find_stuck_number(progress: WorkloadProgress) -> int:
     """Return the lowest ordinal of the stuck pods of an ordered workload.
 
-    The pods not ready and not starting. Return NONE_STUCK, above all ordinals, for other workloads
-    and without a stuck pod. An ordered workload is a StatefulSet with podManagementPolicy
-    OrderedReady.
+    Stuck pods are not ready and do not start. Return NONE_STUCK, above all ordinals,
+    for other workloads and without a stuck pod. An ordered workload is a StatefulSet
+    with podManagementPolicy OrderedReady.
     """
     if not progress.workload.is_ordered:
         return NONE_STUCK

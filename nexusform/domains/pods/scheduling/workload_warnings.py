@@ -42,8 +42,8 @@ class WorkloadWarning(Struct, frozen=True):
     """One risk of one workload (key).
 
     `kind` is a constant of this module and the id of the diagnostic; `detail` is the message.
-    `location` is the machine or rack shared by its pods ("" for other risks). `summary` is one line
-    (`name: text`).
+    `location` is the machine or rack shared by its pods ("" for other risks). `summary` is one
+    line (`name: text`).
     """
 
     kind: str

@@ -31,7 +31,7 @@ def find_contradictory_terms(pod: PodSpec) -> str | None:
 def find_unnamed_node_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if every required term names nodes and none names this one.
 
-    The node is not checked.
+    Then kube-scheduler does not check the node.
     """
     named_nodes = _collect_named_nodes(pod)
     return None if named_nodes is None or node.name in named_nodes else EXCLUDED
@@ -93,7 +93,7 @@ def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:
 def score(pod: PodSpec, node: Node) -> int:
     """Return the summed weights of the matching preferred terms.
 
-    One without expressions never matches.
+    A term without expressions never matches.
     """
     return sum(weight for weight, term in pod.preferred_nodes if is_term_satisfied(term, node))
 

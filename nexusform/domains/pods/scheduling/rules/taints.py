@@ -66,8 +66,8 @@ def list_evicting_taints(pod: PodSpec, node: Node) -> list[Taint]:
 def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
     """Return after how many seconds a node evicts a pod; None for never.
 
-    The first toleration per taint counts, of several the shortest time
-    (pkg/controller/tainteviction).
+    The first toleration per taint counts, and of several times the shortest one.
+    Source: kubernetes pkg/controller/tainteviction.
     """
     times: list[int] = []
     for taint in select_taints(node, NO_EXECUTE):
