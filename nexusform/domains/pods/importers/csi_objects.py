@@ -152,9 +152,9 @@ def find_csi_provisioner(storage_class: Manifest | None) -> str:
 
 
 def find_volume_driver(volume: Manifest) -> str:
-    """Return the CSI driver of a PersistentVolume, also of an in-tree volume; "" without one.
+    """Return the CSI driver of a PersistentVolume; "" without one.
 
-    Replaced by a driver.
+    An in-tree volume has the driver that replaces its plugin.
     """
     spec = get_mapping(volume.body, "spec")
     in_tree_driver = next((driver for key, driver in _MIGRATED_DRIVERS.items() if key in spec), "")

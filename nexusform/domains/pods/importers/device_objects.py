@@ -297,7 +297,8 @@ def parse_device_claims(
     """Return the ResourceClaims of a pod.
 
     Warn about claims with an error: their pods get no node. Facts not evaluated by this program
-    make all claims unknown (a warning). `is_complete`: objects missing in `objects` do not exist.
+    make all claims unknown (a warning). `is_complete` means that objects missing in `objects`
+    do not exist.
     """
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
@@ -342,7 +343,7 @@ class _DeviceClaimReader:
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
         """Return the claim for an entry of a pod's resourceClaims.
 
-        A named claim, or the pod's own by a template.
+        The entry names a claim, or the template of the pod's own claim.
         """
         name = reference.get_text("resourceClaimName")
         is_own = not name
@@ -400,7 +401,7 @@ class _DeviceClaimReader:
     ) -> DeviceRequest:
         """Return a request of a claim, and add its errors to `errors`.
 
-        Alternatives: firstAvailable, else exactly.
+        Its alternatives are those of firstAvailable, else the one of exactly.
         """
         name = get_text(request, "name")
         first_available = list_mappings(request, "firstAvailable")

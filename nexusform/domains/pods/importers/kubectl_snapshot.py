@@ -221,7 +221,7 @@ class ObservedPod(Struct, frozen=True):
 
     `workload` is the key of its controller, "" for a terminating pod. `start_time` is its start
     time (UTC, as in Kubernetes), "" before the start. `template` is its observed template; None
-    after a resize. `devices`: its allocated ResourceClaims with their devices.
+    after a resize. `devices` are its allocated ResourceClaims with their devices.
     """
 
     workload: str
@@ -239,9 +239,9 @@ class KubectlSnapshot(Struct, frozen=True):
     """Cluster as listed by kubectl, nodes and pods sorted by name.
 
     `nominated_pods` have no node yet and wait for their victims; `waiting_pods` have no node
-    either. `workloads` are the live controllers by key. `has_pods`: the files list pods, finished
-    ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and
-    classes are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as
+    either. `workloads` are the live controllers by key. `has_pods` means that the files list pods,
+    finished ones included. `missing_kinds` are mandatory kinds without objects in the files: claims
+    and classes are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as
     configured; () if unknown. `duplicates` are listed twice with different contents, `unlisted` is
     the first object outside of a list, `unread_kinds` have no file, `listed_kinds` were listed
     whole, and `unread_fields` (such as `Pod spec.future`) have no reader.
@@ -318,7 +318,7 @@ class KubectlOutput(Struct):
     def list_unlisted_kinds(self) -> list[str]:
         """Return the kinds possibly not listed by kubectl.
 
-        Without an object here, and not certainly in its command.
+        These are kinds without an object here that are not certainly part of its command.
         """
         kinds = {key.split("/")[1] for key in self.workloads} | {
             body["kind"] for body in self.objects.values()
@@ -519,7 +519,7 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
 def _keep_needed_object_fields(body: _Object) -> _Object:
     """Return the fields of an object with an effect on pods.
 
-    Those listed for its kind in the tables of this module.
+    The tables of this module list them by kind.
     """
     kind = body["kind"]
     full_metadata = get_mapping(body, "metadata")

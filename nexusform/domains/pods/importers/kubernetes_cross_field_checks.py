@@ -142,7 +142,7 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
     """Yield the errors of a Job.
 
-    Restart policy Always (also the default), and mounts of its template.
+    They are about the restart policy Always (also the default), and about mounts of its template.
     """
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")

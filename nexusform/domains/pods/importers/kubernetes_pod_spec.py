@@ -331,8 +331,8 @@ def _get_section_amounts(container: Fields, section: str) -> Amounts:
 def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     """Return per container the resources allocated from the same NUMA cells.
 
-    Hugepages, devices, and exclusive CPUs of Guaranteed pods. Init containers are omitted: their
-    resources are reused.
+    These are hugepages, devices, and exclusive CPUs of Guaranteed pods. Init containers are
+    omitted: their resources are reused.
     """
     containers = (*spec.list_mappings("containers"), *_list_sidecars(spec))
     is_guaranteed = all(
@@ -359,7 +359,7 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
 def _is_guaranteed(container: Fields) -> bool:
     """Return whether a container has limits of CPU and memory, and equal requests.
 
-    QoS class Guaranteed.
+    Its QoS class is then Guaranteed.
     """
     limits = _get_section_amounts(container, "limits")
     requests = _get_section_amounts(container, "requests")
@@ -369,7 +369,7 @@ def _is_guaranteed(container: Fields) -> bool:
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
     """Return the priority of a pod: its own (set in observed pods), else that of its class.
 
-    0 for an unknown class.
+    It is 0 for an unknown class.
     """
     name = _get_priority_class(spec, priorities)
     if not name or "priority" in spec:
@@ -593,7 +593,7 @@ def _parse_pod_affinity(
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
     """Return the required and preferred terms of podAffinity or podAntiAffinity (`key`) of a pod.
 
-    Weight 0.
+    Required terms have weight 0.
     """
     fields = affinity.get_mapping(key)
     required = tuple(

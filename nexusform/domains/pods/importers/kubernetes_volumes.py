@@ -223,11 +223,11 @@ def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimT
 class PodVolumes(Struct, frozen=True):
     """Node requirements of a pod's volumes.
 
-    Those with fixed nodes (`needs`), and `claims` still to be bound. `bound_claims` have a volume,
-    each with its CSI driver. `exclusive_claims` are ReadWriteOncePod claims (`namespace/name`),
-    `disks` those named without a claim. `claim_count` counts all claims. `missing_objects` are
-    reasons for missing objects. `single_node_claims`: their volumes can be attached to one node at
-    a time (`namespace/name`).
+    `needs` are those with fixed nodes, `claims` are still to be bound. `bound_claims` have a
+    volume, each with its CSI driver. `exclusive_claims` are ReadWriteOncePod claims
+    (`namespace/name`), `disks` those named without a claim. `claim_count` counts all claims.
+    `missing_objects` are reasons for missing objects. `single_node_claims` have volumes that can be
+    attached to one node at a time (`namespace/name`).
     """
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -476,8 +476,8 @@ def collect_cluster_storage(
     Each has its reason.
 
     A volume is usable if it is free or has a claim. A claim to bind at once has no volume yet, and
-    does not wait for a pod. `is_complete`: the cluster has no other objects. `has_all_classes`: it
-    has no other StorageClasses.
+    does not wait for a pod. `is_complete` means that the cluster has no other objects.
+    `has_all_classes` means that it has no other StorageClasses.
     """
     storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
     # "": of claims without a volumeName.

@@ -103,8 +103,8 @@ class WorkloadContext(Struct, frozen=True):
     """Objects of a cluster that decide on the pods of workloads, read once for all of them.
 
     `services` are selectors by namespace, `autoscalers` those of a workload by its namespace, kind
-    and name, `device_classes` the classes by resource. `is_complete`: objects missing here do not
-    exist. `version` is the one of Kubernetes, () if unknown.
+    and name, `device_classes` the classes by resource. `is_complete` means that objects missing
+    here do not exist. `version` is the one of Kubernetes, () if unknown.
     """
 
     priorities: Priorities
@@ -170,7 +170,7 @@ def collect_workloads(
     """Return the workloads among `manifests`, the objects of one cluster.
 
     Services, autoscalers and admission rules are also read from `context_manifests`: other objects
-    of the cluster. `is_complete` and `has_all_classes` as for `collect_workload_context`.
+    of the cluster. `is_complete` and `has_all_classes` are those of `collect_workload_context`.
     """
     context = collect_workload_context(
         (*manifests, *context_manifests), is_complete=is_complete, has_all_classes=has_all_classes
@@ -618,7 +618,7 @@ def _parse_replicas(spec: Fields) -> int:
 def _parse_parallelism(spec: Fields) -> int:
     """Return the number of pods of a Job running at the same time.
 
-    0 if suspended or managed by another controller.
+    It is 0 if the Job is suspended or managed by another controller.
     """
     pods = spec.get_integer("parallelism", 1)
     replicas = min(pods, spec.get_integer("completions", pods))
@@ -869,7 +869,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
 def _add_defaults(values: Any, defaults: Mapping[str, Any]) -> Any:
     """Return a mapping with missing fields set to their defaults, nested ones as well.
 
-    Another value unchanged.
+    Another value is returned unchanged.
     """
     # Without parameters of a rolling update.
     if not isinstance(values, dict) or values.get("type") == "Recreate":

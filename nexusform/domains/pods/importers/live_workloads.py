@@ -98,8 +98,8 @@ _SPEC_FIELDS: Final = (
 class LiveWorkload(Struct, frozen=True):
     """Workload as it exists: fields set by other managers, and its revision label.
 
-    The fields below `spec` have path, value, and whether kubectl apply set them. `has_managers`:
-    whether the object names its managers.
+    The fields below `spec` have path, value, and whether kubectl apply set them. `has_managers` is
+    True if the object names its managers.
 
     `owner` is the key of a ReplicaSet's Deployment, `owners` are all its owner references (`Kind
     name`). `template` are the fields of its pod template with an effect on placement.
@@ -185,8 +185,8 @@ def _list_fields_of_other_managers(
 ) -> Iterator[tuple[FieldPath, Any, bool]]:
     """Yield the fields of a live spec owned by other managers than nexusform and Fleet.
 
-    Their path, their value, and whether kubectl owns them. A subresource (scale) always has another
-    manager, such as an autoscaler.
+    A field has its path, its value, and whether kubectl owns it. A subresource (scale) always has
+    another manager, such as an autoscaler.
     """
     for item in managers:
         name = item.get("manager")
@@ -351,7 +351,7 @@ def merge_live_fields(
 def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the spec applied last, by the annotation of kubectl, else by that of Fleet.
 
-    {} without a readable one.
+    The result is {} without a readable one.
     """
     texts = [
         get_text(metadata, "annotations", f"{prefix}/last-applied-configuration")

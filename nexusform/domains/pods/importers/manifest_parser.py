@@ -250,7 +250,7 @@ def is_envelope(manifest: Manifest) -> bool:
 def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
     """Yield the problems of an envelope by the API's rules.
 
-    One of its version or data at most, then unknown fields.
+    At most one is about its version or data; those of unknown fields follow.
     """
     data = get_mapping(envelope.body, "data")
     count = len(data)

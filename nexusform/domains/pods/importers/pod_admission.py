@@ -60,8 +60,8 @@ class LimitRangeBounds(Struct, frozen=True):
 class AdmissionRules(Struct, frozen=True):
     """Objects of a cluster that change its pods.
 
-    `runtimes` and `namespaces` by name, `defaults` by namespace, `networks` by namespace and name:
-    the resource required by each, "" if there is none. `bounds` by namespace. `counted_namespaces`
+    `runtimes` and `namespaces` are by name, `defaults` and `bounds` by namespace. `networks` have,
+    by namespace and name, the resource required by each, "" if there is none. `counted_namespaces`
     have a ResourceQuota of count/pods. `version` is the one of Kubernetes, () if unknown.
     """
 
@@ -373,8 +373,8 @@ def _replace_data(spec: Fields, data: dict[str, Any]) -> Fields:
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     """Return a pod spec with the node selector, tolerations and overhead of its RuntimeClass.
 
-    Unchanged without one. With an unknown class (a warning) it is marked IN_DOUBT: its rules are
-    unknown. Conflicting selectors are an error.
+    The spec is unchanged without a RuntimeClass. With an unknown class (a warning) it is marked
+    IN_DOUBT: its rules are unknown. Conflicting selectors are an error.
     """
     name = spec.get_text("runtimeClassName")
     if not name:

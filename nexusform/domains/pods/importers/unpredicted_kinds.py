@@ -83,7 +83,7 @@ def list_unpredicted_problems(
 ) -> list[Problem]:
     """Return a warning per kind with an effect on pods, except for `known_kinds` read elsewhere.
 
-    Group and kind.
+    `known_kinds` are pairs of group and kind.
     """
     unknown_manifests = [item for item in manifests if (item.group, item.kind) not in known_kinds]
     effects = group_by(

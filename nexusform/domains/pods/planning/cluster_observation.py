@@ -1,6 +1,6 @@
 """Clusters listed by kubectl, matched to the VMs of the plan.
 
-Registered nodes, running pods, and status of budgets.
+They have registered nodes, running pods, and the status of budgets.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

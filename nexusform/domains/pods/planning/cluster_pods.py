@@ -288,7 +288,7 @@ class PodsByCluster:
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
         """Return a cluster as read by the scheduler.
 
-        Its nodes, and the effects of all objects on it.
+        It has its nodes, and the effects of all objects on it.
         """
         manifests = self._collect_manifests(cluster.id)
         return build_cluster(

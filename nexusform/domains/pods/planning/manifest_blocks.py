@@ -362,7 +362,7 @@ def list_pod_risk_warnings(
 ) -> Iterator[Diagnostic]:
     """Yield the risks of pods at their blocks.
 
-    Each kind of risk of a workload once, with all locations.
+    Each kind of risk of a workload is reported once, with all locations.
     """
     by_address = {str(address): instance for address, instance in instances.items()}
     yield from _warn_missing_namespaces(pods, by_address)

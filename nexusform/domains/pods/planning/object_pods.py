@@ -154,8 +154,8 @@ class ObjectPods(Struct):
     `prior_pods` are those of state by workload and name, `records` their records; `prior_templates`
     are template hashes by workload. `workloads` and `manifests` are those of the last call,
     `values` is the returned value, `outcomes` has the outcome of each pod (by workload and number),
-    `displacements` those of pods evicted for other objects. `uncreated_keys`: workloads without
-    some of their pods, `rejection`: why some of them are not created on any number of nodes (see
+    `displacements` those of pods evicted for other objects. `uncreated_keys` are workloads without
+    some of their pods, `rejection` is why some of them are not created on any number of nodes (see
     WorkloadForecast); `rejections` are pods rejected permanently. `findings` are problems of the
     manifests, applied by Fleet (`is_placed`) or by the plan.
     """
@@ -224,7 +224,7 @@ class ObjectPods(Struct):
     def list_nodes_with_outdated_pods(self) -> dict[str, set[str]]:
         """Return, by workload, the nodes with possibly outdated pods in state.
 
-        Observed, or of a former template.
+        Such pods were observed, or have a former template.
         """
         nodes: dict[str, set[str]] = {}
         for workload, pods in self.prior_pods.items():
@@ -276,7 +276,7 @@ class ObjectPods(Struct):
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the workloads with pods not created, and those with rejected pods.
 
-        Forecasts of workloads tell them.
+        They are found in the forecasts of workloads.
         """
         self.uncreated_keys = set()
         self.rejections = []
@@ -433,7 +433,7 @@ def _set_outcome_certainty(
 def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
     """Return the spec of a pod in state.
 
-    The one of its workload (`spec`), or of its former template as recorded.
+    This is the spec of its workload (`spec`), or that of its former template as recorded.
     """
     if not record.former_template:
         return spec

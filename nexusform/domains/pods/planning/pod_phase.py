@@ -635,8 +635,8 @@ class PodPhase(PodsByCluster):
     ) -> list[PlacementChange]:
         """Return the rows of all pods, object by object.
 
-        Of removed pods, of the others, and of those never created. The removal of a pod from one of
-        the `clusters_in_doubt` (assumption by id) is uncertain.
+        The rows of removed pods come first, then those of the others and of pods never created. The
+        removal of a pod from one of the `clusters_in_doubt` (assumption by id) is uncertain.
         """
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
@@ -697,7 +697,7 @@ class PodPhase(PodsByCluster):
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
         """Yield the namespaces used by an object and missing on a cluster.
 
-        (object address, cluster id, namespaces).
+        Each item is (object address, cluster id, namespaces).
         """
         known_namespaces = {
             cluster_id: set(names) for cluster_id, names in self._namespaces.items()

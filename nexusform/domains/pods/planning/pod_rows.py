@@ -151,7 +151,7 @@ def _build_values_before_plan(
 ) -> dict[str, str]:
     """Return the former template and spec of a pod not yet updated, as recorded if known.
 
-    {} for a current pod.
+    The result is {} for a current pod.
     """
     spec = outcome.spec
     if spec.template == workload.pod.template:

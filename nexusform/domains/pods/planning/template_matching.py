@@ -42,8 +42,8 @@ def find_outdated_pod_numbers(
 ) -> set[int]:
     """Return the numbers of observed pods of an earlier template.
 
-    The pods of one template have the same revision, a label set by their controller. `is_complete`:
-    all LimitRange defaults are known.
+    The pods of one template have the same revision, a label set by their controller. `is_complete`
+    means that all LimitRange defaults are known.
     """
     if workload.kind not in _UPDATED_KINDS:
         # Their pods have no other template.
@@ -118,8 +118,8 @@ def add_observed_changes(
     New pods will get the same from webhooks.
 
     The workload is unchanged if its pods cannot be compared, or if those of its template differ
-    from each other. `is_complete`: all LimitRange defaults are known. `is_changed`: this plan
-    changes the template, so observed pods may also differ for this reason.
+    from each other. `is_complete` means that all LimitRange defaults are known. `is_changed` means
+    that this plan changes the template, so observed pods may also differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
@@ -154,7 +154,7 @@ def add_observed_changes(
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
     """Return the revisions with all pods like the template, apart from images changed on admission.
 
-    Labels of pods.
+    A revision is the label of its pods.
     """
     by_revision = group_by(pods, _get_revision)
     return tuple(

@@ -1,6 +1,6 @@
 """Placement of pods on the nodes of one cluster by the rules of kube-scheduler.
 
-Pure functions.
+All functions are pure.
 """
 
 # public names of the package, by module.

@@ -127,7 +127,8 @@ class PredictionAssumption(Struct, frozen=True):
     """Assumption of predictions.
 
     `list_alternatives` yields scenes under other facts, each with its condition ("if b arrives
-    first"), as many as the number of samples permits. `has_samples`: each scene has its own seed.
+    first"), as many as the number of samples permits. `has_samples` means that each scene has
+    its own seed.
     """
 
     name: str
@@ -140,7 +141,7 @@ def find_doubtful_pods(
 ) -> dict[PodKey, PodDoubt | None]:
     """Return the doubt about each pod with another outcome under another assumption.
 
-    Workload and number.
+    A pod is its workload and number.
 
     Each assumption lists alternatives: the scene under other facts, such as another order of
     arrival. All pods are predicted again in each one, and the first difference is the doubt of a

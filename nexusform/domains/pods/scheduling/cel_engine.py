@@ -175,8 +175,8 @@ def _compile(expression: str) -> Any:
 def _create_environment() -> Any:
     """Return the environment for CEL expressions.
 
-    The library's extensions, and Kubernetes' functions for amounts and versions. CEL gets an amount
-    as an integer (in thousandths), and a version as a map.
+    It has the library's extensions, and Kubernetes' functions for amounts and versions. CEL gets an
+    amount as an integer (in thousandths), and a version as a map.
     """
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings

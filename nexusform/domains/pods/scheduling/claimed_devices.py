@@ -78,7 +78,7 @@ class ClaimedDevices:
     ) -> None:
         """Record the devices in use.
 
-        Those of allocated claims of the cluster, and those of existing pods.
+        These are the devices of allocated claims of the cluster, and those of existing pods.
         """
         self._nodes = cluster.nodes
         self._version = cluster.version
@@ -160,8 +160,8 @@ class ClaimedDevices:
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
         """Return the assumption behind allocations, such as RANDOM, "" if certain.
 
-        Random choices of devices. `scores` are the different scores of nodes: a node gets more for
-        earlier alternatives of its requests.
+        The allocations choose devices at random. `scores` are the different scores of nodes: a node
+        gets more for earlier alternatives of its requests.
         """
         if self._version not in _TESTED_VERSIONS:
             return _VERSION

@@ -63,8 +63,8 @@ ClaimedUses = tuple[tuple[str, tuple[AllocatedDevice, ...]], ...]
 class Device(Struct, frozen=True):
     """Device of a slice.
 
-    Capacities are in thousandths. `counters`: consumed amounts by counter set and counter. `terms`:
-    the nodes of the device in a slice with a selection per device, None for all.
+    Capacities are in thousandths. `counters` are consumed amounts by counter set and counter.
+    `terms` select the nodes of the device in a slice with a selection per device, None for all.
     """
 
     name: str
@@ -96,7 +96,7 @@ class ResourceSlice(Struct, frozen=True):
     def is_gated(self) -> bool:
         """Whether it uses features off by default before Kubernetes 1.36.
 
-        Taints, counters, nodes per device.
+        These are taints, counters and nodes per device.
         """
         has_fields = any(device.taints or device.counters for device in self.devices)
         return has_fields or self.has_own_nodes or bool(self.counters)
@@ -258,11 +258,11 @@ class Claim(Struct, frozen=True):
     """PersistentVolumeClaim; its volume is found or provisioned once the claim or its pod exists.
 
     `name` is `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in
-    bytes, `is_block` its volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at
-    once. `provisioning_terms`: the nodes for provisioned volumes (any of the terms, None = all);
-    `storage_terms`: those of them with enough free storage (None = unlimited), `free_storage` their
-    amounts. `driver` is the CSI driver of its class, `attributes_class` its VolumeAttributesClass.
-    `is_ephemeral`: a controller creates it with its pod.
+    bytes, `is_block` its volumeMode. `waits_for_pod` is True for WaitForFirstConsumer, else it is
+    bound at once. `provisioning_terms` are the nodes for provisioned volumes (any of the terms,
+    None = all); `storage_terms` are those of them with enough free storage (None = unlimited),
+    `free_storage` their amounts. `driver` is the CSI driver of its class, `attributes_class` its
+    VolumeAttributesClass. `is_ephemeral` means that a controller creates it with its pod.
     """
 
     name: str
@@ -397,20 +397,21 @@ class PodSpec(Struct, frozen=True):
     `scored_requests` have 100m and 200 MiB for containers without requests. `node_terms` None means
     no required node affinity. `default_spread` selects the pods counted by the cluster's default
     spreading (None = none); it is used only without `spread`. `template` is the hash of the pod
-    template. `aligned_requests`: per container, requests from the same NUMA cells. A pod that
+    template. `aligned_requests` are, per container, requests from the same NUMA cells. A pod that
     `is_terminating` keeps its resources and is not counted by spread constraints. `gates` are
     scheduling gates. `exclusive_claims` can be used by one pod only (`namespace/name`).
-    `can_preempt`: its preemptionPolicy is not Never. `disks` are on one node once. `volumes` are
-    bound independently of claims; `claims` are bound in volume_binder.py. `bound_claims` have a
-    volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of its
-    containers, one each. `missing_objects` are reasons why no node is checked.
-    `container_scored_requests` are the scored requests of the containers alone, if the pod has
-    requests of its own. `has_unknown_rules`: another scheduler, uncounted devices or doubtful
-    admission also decide. `compares_balance`: BalancedAllocation scores a node before the pod.
-    `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers,
-    without others. `single_node_claims`: their volumes can be attached to one node at a time
-    (`namespace/name`). `required_features`: its node must declare them. `scores_storage`: the
-    storage left on a node counts for its score. `image_volumes` are the images of its volumes.
+    `can_preempt` means that its preemptionPolicy is not Never. `disks` are on one node once.
+    `volumes` are bound independently of claims; `claims` are bound in volume_binder.py.
+    `bound_claims` have a volume, each with its CSI driver. `claim_count` counts all its claims.
+    `images` are those of its containers, one each. `missing_objects` are reasons why no node is
+    checked. `container_scored_requests` are the scored requests of the containers alone, if the pod
+    has requests of its own. `has_unknown_rules` means that another scheduler, uncounted devices or
+    doubtful admission also decide. `compares_balance` means that BalancedAllocation scores a node
+    before the pod. `device_claims` are its ResourceClaims. `container_requests` are CPU and memory
+    of its containers, without others. `single_node_claims` have volumes that can be attached to one
+    node at a time (`namespace/name`). `required_features` are those that its node must declare.
+    `scores_storage` means that the storage left on a node counts for its score. `image_volumes` are
+    the images of its volumes.
     """
 
     namespace: str = "default"
@@ -724,10 +725,10 @@ class Cluster(Struct, frozen=True):
     """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets.
 
     Its claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`)
-    prevent pods from getting a node, each with the reason. `observation_time`: the newest heartbeat
-    of a node in seconds since 1970, 0 if unknown. `devices` are those of ResourceSlices.
-    `extreme_image_values`: see image_locality. `limits_unavailable_pods`: StatefulSets are replaced
-    within maxUnavailable (gate MaxUnavailableStatefulSet).
+    prevent pods from getting a node, each with the reason. `observation_time` is the newest
+    heartbeat of a node in seconds since 1970, 0 if unknown. `devices` are those of ResourceSlices.
+    `extreme_image_values` are explained in image_locality. `limits_unavailable_pods` means that
+    StatefulSets are replaced within maxUnavailable (gate MaxUnavailableStatefulSet).
     """
 
     name: str

@@ -55,8 +55,8 @@ class Decision(Struct, frozen=True):
 class DecisionKind(Struct, frozen=True):
     """Kind of object or field that decides on pods.
 
-    `fields` are those of a pod spec with this kind. `since`: the first version that has it.
-    `has_controller`: a controller decides, not kube-scheduler alone.
+    `fields` are those of a pod spec with this kind. `since` is the first version that has it.
+    `has_controller` means that a controller decides, not kube-scheduler alone.
     """
 
     name: str

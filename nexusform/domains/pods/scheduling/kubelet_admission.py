@@ -177,9 +177,9 @@ def compute_cells(
 ) -> tuple[dict[str, int], ...]:
     """Return the capacity of each of `count` NUMA cells.
 
-    Whole CPUs except reserved ones, and further `resources`. CPUs are numbered in blocks, beginning
-    with the first cell. A resource has an amount per cell, or one amount to spread evenly (the
-    first cells get the remainder).
+    It is the number of whole CPUs except reserved ones, and amounts of further `resources`. CPUs
+    are numbered in blocks, beginning with the first cell. A resource has an amount per cell, or one
+    amount to spread evenly (the first cells get the remainder).
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):

@@ -45,8 +45,8 @@ def explain(
 ) -> tuple[NodeVerdict, ...]:
     """Return every node as evaluated when `pod` was last decided, highest total first.
 
-    Workload key, number. The prediction is replayed. Empty if the prediction decides nothing about
-    the pod (it is kept, or unknown).
+    `pod` is a workload key and a number. The prediction is replayed. The result is empty if the
+    prediction decides nothing about the pod (it is kept, or unknown).
     """
     evaluations: list[tuple[NodeVerdict, ...]] = []
 

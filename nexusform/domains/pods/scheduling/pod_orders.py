@@ -53,11 +53,12 @@ def count_controller_hops(key: str) -> int:
 class ArrivalOrder(Struct, frozen=True):
     """Order of arrival.
 
-    Workloads arrive one after the other by `ranks` (keys, earliest first), or with a `sample` (from
-    1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys`
-    are workloads with podManagementPolicy OrderedReady; pods of `claiming_keys` wait for their
-    ResourceClaims. `has_slow_victims`: evicted pods terminate after all others have arrived.
-    `has_fast_replacements`: their controllers replace them before the next pod arrives.
+    Workloads arrive one after the other by `ranks` (keys, earliest first), or with a `sample`
+    (from 1) pod by pod at drawn times after the creation of their objects in this order.
+    `ordered_keys` are workloads with podManagementPolicy OrderedReady; pods of `claiming_keys`
+    wait for their ResourceClaims. `has_slow_victims` means that evicted pods terminate after all
+    others have arrived. `has_fast_replacements` means that their controllers replace them before
+    the next pod arrives.
     """
 
     sample: int = 0
@@ -70,8 +71,8 @@ class ArrivalOrder(Struct, frozen=True):
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod to arrive.
 
-        The first by rank, or with a `sample` a random one. `counts` has the number of arrived pods
-        by workload (-1: not started).
+        It is the first by rank, or with a `sample` a random one. `counts` has the number of arrived
+        pods by workload (-1: not started).
         """
         # An ordered StatefulSet with a pod waits until it runs, so others come first. If all are
         # such, none waits.

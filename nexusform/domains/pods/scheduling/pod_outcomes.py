@@ -131,9 +131,9 @@ class PlaceablePodRange(Struct, frozen=True):
 class WorkloadForecast(Struct, frozen=True):
     """Workload after the prediction: requested pods, and running pods by machine and rack.
 
-    Counts omit nodes with unknown machine or rack. `is_blocked`: a rolling update cannot continue.
-    `uncreated` pods do not exist: rejected by a quota or on admission, or (`deferred`) behind
-    another pod of an ordered StatefulSet; `rejection`: why.
+    Counts omit nodes with unknown machine or rack. `is_blocked` means that a rolling update cannot
+    continue. `uncreated` pods do not exist: rejected by a quota or on admission, or (`deferred`)
+    behind another pod of an ordered StatefulSet. `rejection` is the reason.
     """
 
     workload: Workload
@@ -378,8 +378,8 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
 def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) -> int:
     """Return how many further pods fit on all nodes together, within the rules between them.
 
-    At most one counter of anti-affinity and one of spreading, over the same topology key.
-    `capacity`: number of further pods by node without these rules.
+    There is at most one counter of anti-affinity and one of spreading, over the same topology key.
+    `capacity` is the number of further pods by node without these rules.
     """
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:

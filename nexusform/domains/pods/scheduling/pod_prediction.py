@@ -174,7 +174,7 @@ class PodPredictor:
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
         """Return the seconds until a NoExecute taint of its node evicts a pod.
 
-        0 at once, None never.
+        The result is 0 for at once, None for never.
         """
         node = self.nodes[pod.node]
         _, kind, _ = pod.workload.split("/", 2)  # NAMESPACE/KIND/NAME
@@ -622,7 +622,7 @@ class PodPredictor:
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
         """Record the eviction of an unmanaged pod (`preemptor` is "" if its node is the cause).
 
-        Request it again.
+        The pod is requested again.
         """
         namespace, kind, name = pod.workload.split("/", 2)
         workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)

@@ -507,7 +507,7 @@ class PodSpecScheduler:
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
         """Count, per soft spread constraint, the domains with nodes of these buckets.
 
-        Each with one of its nodes.
+        A bucket is given with one of its nodes.
         """
         # Nodes without points for spreading do not count.
         scored_buckets = [

@@ -1,7 +1,7 @@
 """Warnings about a prediction that combine facts about pods, workers and machines.
 
-Waiting and failed pods, blocked rollouts, pods on shared machines or racks, and topology keys
-missing on workers.
+They are about waiting and failed pods, blocked rollouts, pods on shared machines or racks, and
+topology keys missing on workers.
 """
 
 from collections import Counter
@@ -149,7 +149,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
 def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning if there is no capacity for one more pod, and max unavailable is 0.
 
-    Checked by the caller.
+    The caller checks both conditions.
     """
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
@@ -184,7 +184,7 @@ def _count_topology_domains(context: WorkloadContext, key: str) -> float:
 def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a blocked rollout, by its cause.
 
-    New pods without a node, uncreated or not ready.
+    The cause is new pods that are without a node, uncreated or not ready.
     """
     if not context.forecast.is_blocked:
         return
@@ -599,7 +599,7 @@ def find_location_label_key(
 def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
     """Return the topology keys by which a workload separates its own pods.
 
-    Required and preferred ones.
+    Required and preferred rules both count.
     """
     pod = context.workload.pod
     labels = dict(pod.labels)

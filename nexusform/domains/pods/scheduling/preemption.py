@@ -401,8 +401,9 @@ def find_drain_obstacles(
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes.
 
-    Violated budgets, workloads with a single pod, and protected workloads. A workload is protected
-    if a budget covers its pods alone, and does not allow to evict all running ones at once.
+    These are violated budgets, workloads with a single pod, and protected workloads. A
+    workload is protected if a budget covers its pods alone, and does not allow to evict all
+    running ones at once.
     """
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]

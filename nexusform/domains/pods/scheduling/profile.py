@@ -69,7 +69,7 @@ class TopologyDomainScoreRule(Struct, frozen=True):
     """Score by the pods in the node's domains; skipped for pods without such rules.
 
     The third argument of `score` is the number of domains of the feasible nodes per soft spread
-    constraint. None = not scored.
+    constraint. A score of None means that the node is not scored.
     """
 
     name: str

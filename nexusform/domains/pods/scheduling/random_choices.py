@@ -21,8 +21,9 @@ from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrd
 class RandomFacts(Struct, frozen=True):
     """What answers the questions of one repetition.
 
-    `seed` decides ties and the ages of new pods, `arrival` the order of new pods. `timing`: removed
-    pods free their capacity at once (0), later (1), or as in the sample of this number (from 2).
+    `seed` decides ties and the ages of new pods, `arrival` the order of new pods. By
+    `timing`, removed pods free their capacity at once (0), later (1), or as in the sample of
+    this number (from 2).
     """
 
     seed: int = DEFAULT_SEED

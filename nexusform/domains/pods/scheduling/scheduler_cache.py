@@ -66,7 +66,7 @@ class NodeUsage:
 class TopologyDomains:
     """Topology key over the nodes.
 
-    The domain of each node (-1 = key missing) and the number of domains.
+    It has the domain of each node (-1 = key missing) and the number of domains.
     """
 
     __slots__ = ("domain_by_node", "node_domains", "size")

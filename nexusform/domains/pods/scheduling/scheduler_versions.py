@@ -105,7 +105,7 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
 def _has_negative_selector(term: PodTerm) -> bool:
     """Return whether a term selects a namespace without any label, but not by the empty selector.
 
-    All namespaces.
+    The empty selector selects all namespaces.
     """
     return term.namespace_selector != LabelSelector() and is_selected(term.namespace_selector, {})
 

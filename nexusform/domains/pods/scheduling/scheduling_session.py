@@ -384,7 +384,8 @@ class SchedulingSession:
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
         """Return the tied node with the lowest digest of `seed|cluster|workload|number|node`.
 
-        workload: `<namespace>/<kind>/<name>`. It replaces the random choice of kube-scheduler.
+        The workload is `<namespace>/<kind>/<name>`. It replaces the random
+        choice of kube-scheduler.
         """
         if len(tied_nodes) == 1:
             return tied_nodes[0]

@@ -281,7 +281,7 @@ class _PodReplacement(Struct, frozen=True):
     def _choose_step_size(self) -> int:
         """Return how many pods a round may place and delete.
 
-        All, or in half of the rounds of a timing sample one.
+        It is all of them, or one in half of the rounds of a timing sample.
         """
         state = self.state
         question = partial(
@@ -771,7 +771,7 @@ class DaemonRollout:
     def _create_waiting_pod(self, pod: ExistingPod) -> PodToPlace:
         """Return the Pending successor of a remaining pod.
 
-        One already waiting, else a new one with a free number.
+        This is a pod already waiting, else a new one with a free number.
         """
         progress = self._progress
         if progress.surge_pods:

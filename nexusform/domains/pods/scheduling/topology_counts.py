@@ -53,8 +53,8 @@ class DomainCounter:
 class SpreadCounter(DomainCounter):
     """Pods counted by one spread constraint.
 
-    `matches_itself` is 1 if the constraint counts the new pod too. `eligible_nodes`: nodes with
-    pods and domains that count. `eligible_domains`: their domains.
+    `matches_itself` is 1 if the constraint counts the new pod too. `eligible_nodes` are nodes with
+    pods and domains that count, `eligible_domains` their domains.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class SpreadCounter(DomainCounter):
     def get_minimum_pod_count(self, domain: int) -> int:
         """Return the pod count of the emptiest domain, for a pod in `domain`.
 
-        0 with fewer domains than minDomains.
+        It is 0 with fewer domains than minDomains.
         """
         # A DaemonSet's pod has one possible node, so its domain is the only one.
         if self.constraint.counts_own_node:

@@ -64,7 +64,7 @@ class VolumeBinder:
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod] = ()) -> None:
         """Index the volumes of a cluster, and bind claims.
 
-        Those of existing pods, and those to bind at once.
+        The claims are those of existing pods, and those to bind at once.
         """
         self._nodes = cluster.nodes
         # If this is unknown, another prediction has it (`scores_storage` of a pod decides).
@@ -162,7 +162,7 @@ class VolumeBinder:
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the node requirements of a pod.
 
-        One per bound claim, and one per shortage of volumes for others.
+        There is one per bound claim, and one per shortage of volumes for others.
         """
         needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
         waiting_claims = [
@@ -231,7 +231,7 @@ class VolumeBinder:
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """Return the claims of a pod bound to volumes of the cluster, not provisioned.
 
-        (claim, volume) pairs.
+        They are pairs of a claim and its volume.
         """
         volumes: dict[str, str] = {}
         for claim in spec.list_claims(number):

@@ -204,7 +204,7 @@ def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
     """Return a paused Deployment as treated by its controller.
 
-    Scaled but not rolled out, and empty without pods.
+    It is scaled but not rolled out, and gets no pods if it has none.
     """
     if not pods:
         # No ReplicaSet exists, and none is created.
@@ -329,9 +329,9 @@ def _compute_pod_limit(
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
     """Return the new pods of former templates of a Deployment scaled during a rollout.
 
-    Specs by number. Its controller scales all ReplicaSets in proportion: with 6 old and 2 current
-    pods, most new pods get the old template. The returned pods are removed from `pods_to_place`, as
-    these have the current template.
+    The result is their specs by number. The controller scales all ReplicaSets in proportion: with 6
+    old and 2 current pods, most new pods get the old template. The returned pods are removed from
+    `pods_to_place`, as these have the current template.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (

@@ -58,8 +58,8 @@ def compute_extreme_image_values(
 ) -> tuple[Mapping[str, int], ...]:
     """Return the lowest and highest values of images with different sizes on nodes.
 
-    A value is the size times the share of nodes with the image. Two mappings by image, or ()
-    without such images.
+    A value is the size times the share of nodes with the image. The result is two mappings by
+    image, or () without such images.
 
     `sizes` has the sizes of each node's images, by image (None if unknown).
     """

@@ -47,7 +47,7 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it.
 
-    VolumeRestrictions.
+    This is the plugin VolumeRestrictions.
     """
     pairs = product(pod.disks, usage.disks)
     has_conflict = any(
@@ -60,7 +60,7 @@ def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | No
 def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the mean percentage of CPU and memory free after the placement, 0..100.
 
-    LeastAllocated.
+    This is the strategy LeastAllocated.
     """
     total = resource_count = 0
     for requested, capacity in (
@@ -80,7 +80,8 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
 def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the balance of the node's CPU and memory with the pod, 0 without requests.
 
-    BalancedAllocation. Newer versions rate its improvement by the pod from 50 to 100.
+    This is the plugin NodeResourcesBalancedAllocation. Newer versions rate its improvement by the
+    pod from 50 to 100.
     """
     if not pod.requests.cpu and not pod.requests.memory:
         return 0

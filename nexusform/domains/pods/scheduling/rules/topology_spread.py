@@ -47,7 +47,7 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """Return a score from 0 to 100 per node, the highest for the emptiest.
 
-    0 for a node without a raw one.
+    It is 0 for a node without a raw score.
     """
     known_scores = [raw for raw in raws if raw is not None]
     minimum = min(known_scores, default=0)

@@ -1,6 +1,6 @@
 """VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources.
 
-Nodes with access to the volumes and devices of a pod.
+They select the nodes with access to the volumes and devices of a pod.
 """
 
 from typing import Final
