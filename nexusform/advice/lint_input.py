@@ -104,10 +104,10 @@ class LintPool(Struct, frozen=True):
 class SiteUsage(Struct, frozen=True):
     """Use of a site after a plan.
 
-    By owner: `shared` is the number of machines with more than one VM of the cluster, `maximum` the
-    largest number of its VMs on one machine, `machines` the number of machines with any, `vms` its
-    number of VMs. `free_largest` is the number of additional VMs of `largest` (the largest SKU in
-    use) that would fit afterwards.
+    These figures are by owner: `shared` is the number of machines with more than one VM of the
+    cluster, `maximum` the largest number of its VMs on one machine, `machines` the number of
+    machines with any, `vms` its number of VMs. `free_largest` is the number of additional VMs of
+    `largest` (the largest SKU in use) that would fit afterwards.
     """
 
     shared: Mapping[str, int]

@@ -43,7 +43,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
 def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, str]:
     """Return the detail (with remedies) and the summary of a shortage.
 
-    `needed` surge VMs, of which `free` fit.
+    `needed` is the number of surge VMs, and `free` of them fit.
     """
     zone_text = (
         f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""

@@ -23,7 +23,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning, su
 class LintRule(Struct, frozen=True):
     """Lint rule.
 
-    `literal` rules also run in `validate`, on literals. `help`: reason and fix, for code hosts.
+    `literal` rules also run in `validate`, on literals. `help` has the reason and the fix,
+    for code hosts.
     """
 
     id: str

@@ -43,7 +43,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
 def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
     """Return the pool of each VM on machines with several VMs of a cluster.
 
-    `{"rack1-bm01": ["a", "a"]}`.
+    The keys are the machines: `{"rack1-bm01": ["a", "a"]}`.
     """
     pools_by_machine: dict[str, list[str]] = {}
     for pool in pools:
@@ -74,7 +74,7 @@ def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
 def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site: LintSite) -> str:
     """Format a cluster's shared machines, with the reason and the remedy.
 
-    `shared`: the pools of the VMs of each machine.
+    `shared` has the pools of the VMs of each machine.
     """
     cluster = pools[0].cluster
     vm_count = sum(pool.count for pool in pools)

@@ -103,7 +103,7 @@ def _find_better_skus(
 ) -> dict[str, _BetterSku]:
     """Return SKUs of the same type and size that are better on all hardware of the machines.
 
-    By hardware. Return {} if the SKU is best on some of the hardware.
+    The keys name the hardware. Return {} if the SKU is best on some of it.
     """
     # One machine of each.
     kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}

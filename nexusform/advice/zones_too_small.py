@@ -102,9 +102,9 @@ def _format_gain(
     wider_zones: list[str],
     usage_by_site: Mapping[str, SiteUsage] | None,
 ) -> str:
-    """Return the effect of wider zones.
+    """Return the effect of wider zones: as planned, or the number of their machines.
 
-    As planned, or their number of machines: in `validate`, and for a pool without new VMs.
+    The number stands in for the effect in `validate`, and for a pool without new VMs.
     """
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"

@@ -1,9 +1,9 @@
 """Journal of one apply and the resulting state; its first records precede any provider call.
 
-At the end: the outcomes of steps that an interrupted run started, found by reading the objects. The
-intent of a step is written before its provider call. An intent without an outcome means that the
-run ended in between: the object may have been created, changed or deleted, or not. Only reading it
-by its key decides: the state is from before the step, the plan has the intended values, and the
+The module also finds the outcomes of steps that an interrupted run started, by reading the objects.
+The intent of a step is written before its provider call. An intent without an outcome means that
+the run ended in between: the object may have been created, changed or deleted, or not. Only reading
+it by its key decides: the state is from before the step, the plan has the intended values, and the
 provider knows the actual ones.
 """
 
@@ -302,7 +302,7 @@ def build_opening_records(plan: Plan, state: State) -> list[Record]:
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
     """Return the instance after the part of a change without a provider call.
 
-    None if this part changes nothing.
+    Return None if this part changes nothing.
     """
     # Only the provider deletes it.
     if change.deposed:
@@ -367,10 +367,10 @@ def recover_step_outcomes(
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return the outcome of every open intent, in order, as read now.
 
-    A step recorded as started, not as ended. The outcome of an unfinished step is followed by
-    its running operation, taken from `operations` (by step; None if the journal has none).
-    `lineage` is that of the state. Raises ProviderProblem if a provider cannot be read: then
-    nothing may be planned.
+    The intent of a step is open if its start is recorded, but not its end. The outcome of an
+    unfinished step is followed by its running operation, taken from `operations` (by step; None if
+    the journal has none). `lineage` is that of the state. Raises ProviderProblem if a provider
+    cannot be read: then nothing may be planned.
     """
     # By position in `intents`.
     answers = _read_intent_objects(intents, providers, operations, lineage)

@@ -79,7 +79,7 @@ _T = TypeVar("_T")
 def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
     """Return the open (not verified) predictions in a private note, by pool.
 
-    None for a pool with an invalid entry.
+    A pool with an invalid entry is omitted.
     """
     predictions: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, text in get_mapping(private, OPEN_PREDICTIONS_KEY).items():
@@ -190,7 +190,7 @@ _FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
 def _fold_names(names: Iterable[str]) -> Iterator[str]:
     """Yield names, with consecutive numbers of the same width folded into one text.
 
-    `rack1-bm01..16`.
+    An example is `rack1-bm01..16`.
     """
     runs: list[list[str]] = []
     for name in names:

@@ -1,9 +1,9 @@
-"""Verification of a plan's predictions for its VMs by provider observations, recorded with their site.
+"""Verification of predictions for VMs by observations, recorded with the site of the VMs.
 
-Only an observation verifies a prediction; a failed step verifies nothing. Unobserved predictions
-stay open with their object (`open_claims` in its private note), until an apply or `reconcile`
-observes all VMs of that pool.
-"""  # noqa: E501
+Only an observation by a provider verifies a prediction of a plan; a failed step verifies nothing.
+Unobserved predictions stay open with their object (`open_claims` in its private note), until an
+apply or `reconcile` observes all VMs of that pool.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

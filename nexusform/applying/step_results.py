@@ -235,9 +235,9 @@ def _build_instance(
     *,
     is_tainted: bool,
 ) -> InstanceState:
-    """Build the instance after a create, update or release.
+    """Build the instance with these attributes after a create, update or release.
 
-    With these attributes, and other objects as before.
+    Its other objects are as before.
     """
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
     current = get_current_object(before)

@@ -162,7 +162,7 @@ class Problem(Struct, frozen=True):
     def position_text(self) -> str:
         """Position for people: `line 3, column 5`, or a path such as `[4].rackId`.
 
-        A path may follow the line: `line 3, [4].rackId`. "" for all of it.
+        A path may follow the line: `line 3, [4].rackId`. The position of the whole document is "".
         """
         if self.line and self.column:
             return f"line {self.line}, column {self.column}"
@@ -247,7 +247,8 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
     """Find the position of the source line of a heredoc for a line of its evaluated text.
 
-    None if uncertain. Template sequences `${...}` make the text differ from its source.
+    Return None if it is uncertain: template sequences `${...}` make the text differ
+    from its source.
     """
     # The first source line (0) opens the heredoc; lines of its text are numbered from 1.
     expected = line.text.strip()
@@ -340,8 +341,8 @@ def find_nearest_names(
 ) -> list[str]:
     """Return those of `known` that may be intended, the nearest first.
 
-    The same letters in another case before all others. `likeness` (0 to 1) is the minimum
-    similarity, apart from case.
+    Names with the same letters in another case come before all others. `likeness` (0 to 1) is the
+    minimum similarity, apart from case.
     """
     from difflib import get_close_matches
 

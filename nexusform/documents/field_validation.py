@@ -64,7 +64,7 @@ _CLASSES: Final[Mapping[FieldKind, tuple[type, ...]]] = {
 class RuleViolation(Struct, frozen=True):
     """Violation of a rule by an object, at a key ("" = all of it).
 
-    `correction`: its id for lenient readers.
+    `correction` is the id of a correction for lenient readers.
     """
 
     key: str

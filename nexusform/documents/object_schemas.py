@@ -53,7 +53,7 @@ def parse_field_table(text: str) -> FieldTable:
 class UnreadPart(Struct, frozen=True):
     """Part of an object that is not read: its path, its name for messages, and the reason.
 
-    `is_absent`: the version of the object has no such field or kind.
+    `is_absent` means that the version of the object has no such field or kind.
     """
 
     path: Path

@@ -21,7 +21,7 @@ def parse_duration(text: str) -> timedelta | None:
 def parse_time(text: str) -> datetime | None:
     """Parse an RFC 3339 time to UTC; without a zone it counts as UTC.
 
-    None for anything else.
+    Return None for any other text.
     """
     try:
         # Azure writes up to seven digits of a second; Python accepts six.
@@ -34,7 +34,7 @@ def parse_time(text: str) -> datetime | None:
 def is_in_future(time: str, now: str) -> bool:
     """Return whether an RFC 3339 time is later than `now` by more than clocks may differ.
 
-    False if one of them is no time.
+    Return False if one of them is not a time.
     """
     moment = parse_time(time)
     current = parse_time(now)

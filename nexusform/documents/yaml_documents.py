@@ -771,7 +771,7 @@ class _UnsupportedJson(ValueError):
 def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition] | None:
     """Parse a Kubernetes List in JSON, with the position of each item.
 
-    None for any other, invalid or deep content.
+    Return None for any other, invalid or deep content.
     """
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content

@@ -31,7 +31,7 @@ def build_program_environment(
     """Return the environment of a child program: common variables, `variables` and chosen ones.
 
     The operator chooses more in NF_PROGRAM_VARIABLES. A program that `signs_in` gets those of
-    clouds. Without `environment` it is this process's.
+    clouds. The default of `environment` is the environment of this process.
     """
     if signs_in:
         variables = (*variables, *_SIGN_IN_VARIABLES)

@@ -263,7 +263,7 @@ class ResourceType(Struct, frozen=True):
 class ObjectKey(Struct, frozen=True):
     """Identity of an object at a provider.
 
-    `creation` 0 = unknown (import).
+    `creation` is 0 if it is unknown (import).
     """
 
     type: str
@@ -579,7 +579,8 @@ class PermissionedProvider(Protocol):
 class SiteCapture(Struct, frozen=True):
     """Captured site with the time of the capture, RFC 3339.
 
-    "" if it is unknown; `is_newest_change`: that of the newest change in it.
+    The time is "" if it is unknown. With `is_newest_change` it is the time of the newest change
+    in the site.
     """
 
     site: str

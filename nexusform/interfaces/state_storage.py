@@ -69,7 +69,7 @@ class StateBackend(Protocol):
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document, then clear the journal except for the records to `keep`.
 
-        Only called by the lock's holder. A crash in between loses no record: each is in the
+        Only the holder of the lock calls this. A crash in between loses no record: each is in the
         document, or in the journal at least once.
         """
 

@@ -321,8 +321,8 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Return the value with `change` applied to the part at a path.
 
-    The same value without such a part. An element of a set has no path, so a path into a set
-    changes the whole set.
+    Return the same value if it has no such part. An element of a set has no path, so a path into a
+    set changes the whole set.
     """
     raw = value.raw
     if not path or isinstance(value.type, SetType):

@@ -61,7 +61,7 @@ def _build_document(placement: Placement) -> dict[str, Any]:
 def _format_many_locations(placements: Sequence[Placement]) -> str:
     """Format few machines by name, more by rack, and many racks by text.
 
-    `4 machines in each of 8 racks`.
+    An example is `4 machines in each of 8 racks`.
     """
     machines = [placement.machine for placement in placements]
     if len(machines) <= MAXIMUM_NAMES:

@@ -130,7 +130,7 @@ class UnreadLedger(Struct, frozen=True, dict=True):
     def describe(self) -> str:
         """Return the unread facts as the end of a sentence, "" without any.
 
-        `availability_zone of 2 servers (hot.yaml:14); their hosts are uncertain`.
+        An example is `availability_zone of 2 servers (hot.yaml:14); their hosts are uncertain`.
         """
         if not self.facts:
             return ""

@@ -53,7 +53,7 @@ class ValueOverride(Struct, frozen=True):
     def is_for(self, address: Address) -> bool:
         """Return whether the override applies to this instance.
 
-        By its pattern, or without one by its type.
+        Its pattern decides, or without one its type.
         """
         return address.type == self.type if self.pattern is None else self.pattern.is_match(address)
 

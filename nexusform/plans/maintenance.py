@@ -1,7 +1,6 @@
 """Maintenance in a plan: upgrades of clusters, drains, and lifecycle actions of machines.
 
 Upgrades have batches, quorum, hours and disruptions. Actions are in order of execution.
-
 `simulate kubernetes-upgrade` shares the upgrades.
 """
 

@@ -150,7 +150,7 @@ class Step(Struct, frozen=True):
     def attributes(self) -> Mapping[str, Any]:
         """Attributes of the object after the step, or before its removal.
 
-        Empty for a step without an object (gate).
+        They are empty for a step without an object (gate).
         """
         return (self.prior or {}) if self.planned is None else self.planned
 
@@ -502,7 +502,7 @@ class SiteTies(Struct, frozen=True):
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
     """Return whether nexusform decides the location of every placed VM, and predicts none.
 
-    False without placed VMs.
+    Return False without placed VMs.
     """
     return {table.provenance for table in tables if table.placed} == {"decided"}
 

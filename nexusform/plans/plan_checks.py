@@ -11,7 +11,7 @@ from msgspec import Struct
 class EvaluatedFile(Struct, frozen=True):
     """File read by the evaluation.
 
-    `in_root`: it is in the work tree, links resolved.
+    `in_root` means that it is in the work tree, with links resolved.
     """
 
     path: str
@@ -22,9 +22,10 @@ class EvaluatedFile(Struct, frozen=True):
 class EvaluationEnvironment(Struct, frozen=True):
     """Circumstances of an evaluation.
 
-    `confined`: in a sandbox. `root` is the top of the work tree or sandbox, relative to the
-    directory of the configuration. `origins` are the contacted servers, `programs` the names of
-    started programs, `environment_read` the names of variables with settings or credentials.
+    `confined` means that it ran in a sandbox. `root` is the top of the work tree or sandbox,
+    relative to the directory of the configuration. `origins` are the contacted servers,
+    `programs` the names of started programs, `environment_read` the names of variables with
+    settings or credentials.
     """
 
     confined: bool
@@ -97,7 +98,7 @@ class PreviousPlanDifferences(Struct, frozen=True):
 class DecisionDifference(Struct, frozen=True):
     """Different decisions on one object: `predicted` in the plan, and `actual` by the program.
 
-    "" is no location.
+    A location of "" means none.
     """
 
     address: str

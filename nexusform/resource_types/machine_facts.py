@@ -420,7 +420,7 @@ def list_machine_sku_names() -> tuple[str, ...]:
 def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
     """Return the hardware of the block `machine`, else of `machine_sku`.
 
-    None if it is incomplete or unknown.
+    Return None if it is incomplete or unknown.
     """
     block = attributes.get("machine")
     if isinstance(block, Mapping):

@@ -82,7 +82,7 @@ def compute_demand(
 ) -> tuple[VmDemand | None, list[Problem]]:
     """Return the demand for the pool's VMs, as VMs of its cluster.
 
-    None with problems of its cluster, name or SKU.
+    The demand is None if there are problems of its cluster, name or SKU.
     """
     cluster_id = str(attributes["kubernetes_cluster_id"])
     name = str(attributes["name"])

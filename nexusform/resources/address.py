@@ -1,6 +1,7 @@
 """Addresses of blocks and instances: parse, format, sort.
 
-`module.edge["a"].nexus_rack.r[0]`: a path of module instances, then mode, type, name and key.
+An address such as `module.edge["a"].nexus_rack.r[0]` is a path of module instances, then mode,
+type, name and key.
 """
 
 from __future__ import annotations

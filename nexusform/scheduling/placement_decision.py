@@ -25,7 +25,7 @@ class Rejection(Struct, frozen=True):
 class PlacementCertainty(Struct, frozen=True):
     """Shares (0..1) of the repeated runs with this rack and this machine of the object.
 
-    `rack_count`: the share of runs with the same number of VMs of its pool on the rack. `tied`
+    `rack_count` is the share of runs with the same number of VMs of its pool on the rack. `tied`
     gives, for the same three, the number of different results. `measured` are the three shares
     before a reduction by the accuracy of earlier predictions; None without a reduction.
     """

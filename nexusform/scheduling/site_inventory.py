@@ -48,7 +48,7 @@ class SiteSettings(Struct, frozen=True):
 class InventoryRack(Struct, frozen=True):
     """Rack with its machines by name.
 
-    A planned one (`is_planned`) takes no VM yet.
+    A planned rack (`is_planned`) takes no VM yet.
     """
 
     id: str
@@ -63,8 +63,8 @@ class InventoryRack(Struct, frozen=True):
 class OccupiedCapacity(Struct, frozen=True):
     """Capacity of a machine used by a VM outside nexusform.
 
-    `cells` is the number of cells it spans; `cell_numbers` () = unknown. `record` as in VmSku.
-    `platform_id` is its id in inventories of the platform, "" if unknown.
+    `cells` is the number of cells it spans; `cell_numbers` are () if unknown. `record` is as in
+    VmSku. `platform_id` is its id in inventories of the platform, "" if unknown.
     """
 
     machine: str
@@ -144,10 +144,9 @@ def merge_site_machines(
 ) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
     """Return the machines of one site and the conflicts among them.
 
-    Machines are ordered by rack name, slot and name.
-
-    `machines` have their own resources (by address); each replaces the machine of its rack in the
-    same slot. Of conflicting ones the first counts.
+    Machines are ordered by rack name, slot and name. `machines` have their own resources
+    (by address); each replaces the machine of its rack in the same slot. Of conflicting
+    ones the first counts.
     """
     racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
     described_slots, conflicts = _index_described_slots(site_id, racks_of_site, machines)

@@ -160,7 +160,7 @@ def _select_vms_from_cell(
 ) -> list[ScheduledVm]:
     """Return the VMs to remove from one cell for a VM of `sku`.
 
-    The largest first, and no unnecessary ones.
+    The largest are removed first, and none without need.
     """
     in_cell = sorted(
         (vm for vm in vms if cell in vm.placement.cells),

@@ -344,7 +344,7 @@ def _build_site(
 def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
     """Return the supplies of a site (networks, storage, Kubernetes versions).
 
-    None if no provider read them.
+    Return None if no provider read them.
     """
     for _, site_object in layout.objects:
         supplies = read_recorded_site_resources(site_object.note)

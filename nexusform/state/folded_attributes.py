@@ -77,7 +77,7 @@ def _number_values(
 ) -> tuple[list[int], list[bytes]] | None:
     """Return the position of each element's value, and the JSON texts of the values.
 
-    None if the elements differ too much.
+    Return None if the elements differ too much.
     """
     texts: dict[bytes, int] = {}
     positions: list[int] = []

@@ -76,7 +76,7 @@ EMPTY_INSTANCE = InstanceState(None)
 def get_current_object(instance: InstanceState | None) -> ObjectState | None:
     """Return the current object of an instance.
 
-    None without an instance or without a current object.
+    Return None without an instance or without a current object.
     """
     return instance.current if instance is not None else None
 
@@ -98,7 +98,7 @@ def replace_note_entry(
 ) -> dict[str, Any] | None:
     """Return the private data `note` with `key` as its last entry; an empty value removes it.
 
-    None means no data.
+    A note of None means no data.
     """
     # State may have been edited.
     entries = dict(get_mapping(note))

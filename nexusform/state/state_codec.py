@@ -364,7 +364,7 @@ def _build_diagnostics_with_positions(
 ) -> list[Diagnostic]:
     """Build diagnostics at the lines of the first problems.
 
-    One more has the number of the others.
+    One more diagnostic has the number of the others.
     """
     from nexusform.language.syntax.scanner import CharacterPositions
 

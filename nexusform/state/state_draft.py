@@ -171,7 +171,7 @@ MAX_APPLIED_PLANS = 256
 class StateDraft:
     """State that applies journal records one after another.
 
-    Not frozen and not thread-safe: its owner calls `apply_record` in turn and returns
+    It is neither frozen nor thread-safe: its owner calls `apply_record` in turn and returns
     `build_state()`. Every record contains the result, not a difference.
     """
 

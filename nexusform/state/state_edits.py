@@ -214,7 +214,7 @@ def _rename_object_dependencies(
 ) -> ObjectState:
     """Return an object with the new blocks in its dependencies.
 
-    The same object if none of them changes.
+    Return the same object if none of them changes.
     """
     if new_blocks.keys().isdisjoint(object_state.dependencies):
         return object_state

@@ -145,7 +145,7 @@ def format_digits(digits: str, point: int) -> str:
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
     """Return the shortest decimal for a number above zero, 0.digits * 10**point.
 
-    "125" and 2 for 12.5.
+    The result for 12.5 is "125" and 2.
     """
     # Add digits until the decimal is within half a step of the number. A step leads to the next one
     # of PRECISION bits.

@@ -172,7 +172,7 @@ def print_row(
 def measure_digest_time() -> float:
     """Return the nanoseconds of the tie-break digest of one candidate.
 
-    The lower bound of every tie.
+    It is the lower bound of every tie.
     """
     names = [f"r0001-bm{m:03d}".encode() for m in range(100)]
     text = tie_break.build_vm_digest(8, VmName("c", "c", "p", 1))

@@ -1,6 +1,6 @@
 """Benchmark of repacking: time, memory and gap.
 
-`bench_repack.py [RACKS IN_RACK FILLED WANT [SEED]]`.
+Run `bench_repack.py [RACKS IN_RACK FILLED WANT [SEED]]`.
 
 Without arguments it prints a table of sites with up to 1,008 machines. Seconds are processor time.
 """

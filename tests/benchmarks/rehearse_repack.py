@@ -1,6 +1,6 @@
 """Rehearsal of repackings, executed like an operator would.
 
-`rehearse_repack.py [FIRST LAST]` (seeds; default 0 to 19).
+Run `rehearse_repack.py [FIRST LAST]` (seeds; the default is 0 to 19).
 
 For each seed, real applies fill a site to 60 to 90 %. `simulate repack` runs, its printed commands
 are executed window by window (overrides with cordons, `plan -replace -out`, `apply`), the cordons
@@ -332,7 +332,7 @@ class ExhaustiveSearch:
     def fewest(self, want: int) -> int | None:
         """Return the minimum number of re-created VMs by trial of all choices up to `tried`.
 
-        None if no such number suffices.
+        Return None if no such number suffices.
         """
         may = [vm for vm in self.vms if self.pools[vm[1]]["count"] > 1]
         for count in range(len(may) + 1):

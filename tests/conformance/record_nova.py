@@ -69,7 +69,7 @@ def build_document(seed: int) -> Body:
 def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[Body]:
     """Yield a case per request of a site.
 
-    `answers` are the best hosts of each.
+    `answers` are the best hosts of each request.
     """
     servers = dict(site["servers"])
     for request, hosts in zip(site["requests"], answers, strict=True):

@@ -225,7 +225,7 @@ def read_attempts(running: LoopbackPrograms, log: Path, pods: set[str]) -> list[
 def read_line(match: re.Match[bytes], attempts: list[Attempt], last: dict[str, Attempt]) -> None:
     """Add a line of the log to the attempts.
 
-    `last` are the last ones by pod.
+    `last` has the last attempt of each pod.
     """
     name = match["pod"].decode()
     if match["text"].startswith(b"Attempting"):
@@ -248,7 +248,7 @@ def build_cases(
 ) -> Iterator[Body]:
     """Yield a case per attempt.
 
-    One without scores is left out. `objects`: nodes, and a placed pod.
+    An attempt without scores is left out. `objects` are nodes, and a placed pod.
     """
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     placed: list[Body] = []

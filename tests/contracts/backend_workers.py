@@ -1,8 +1,9 @@
 """Parallel processes with a backend, forked from one with loaded modules.
 
-A start takes a fraction of Python's.
+A start takes a fraction of the time of a new Python process.
 
-with BackendWorkers() as workers:         worker = workers.start(kind, directory, settings, "hold")
+    with BackendWorkers() as workers:
+        worker = workers.start(kind, directory, settings, "hold")
 
 Every process opens its own client: the parent process only loads modules. A sign-in thread of the
 parent could hold a lock that is never released in a child.

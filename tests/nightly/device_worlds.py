@@ -27,7 +27,7 @@ _SELECTORS = (
 def build_world(seed: int, *, has_gates: bool) -> World:
     """Return a random world with slices, classes and claims.
 
-    `has_gates`: with taints and counters.
+    With `has_gates`, devices also have taints and counters.
     """
     draw = random.Random(seed)
     nodes = [build_node(draw, number, 2) for number in range(draw.randint(2, 4))]

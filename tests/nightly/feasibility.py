@@ -140,7 +140,7 @@ class Member:
     def count_pending(self, *, has_rules: bool) -> Counter[str]:
         """Return the number of pods without a node by namespace, once the scheduler has tried all.
 
-        `has_rules`: a pod may be tried again after another one.
+        With `has_rules`, a pod may be tried again after another one.
         """
         quiet_time = 1.6 if has_rules else 0.25
         last = [""]

@@ -102,9 +102,8 @@ def _build_basics() -> list[Body]:
 def _build_storage(draw: Random, nodes: list[str], *, has_prevention: bool) -> list[Body]:
     """Return volumes, classes, drivers, their nodes and their free storage.
 
-    A local volume has one node, a wide one two or more.
-
-    `has_prevention`: this version has preventPodSchedulingIfMissing; others drop the field.
+    A local volume has one node, a wide one two or more. `has_prevention` means that this version
+    has preventPodSchedulingIfMissing; others drop the field.
     """
     objects = [
         _build_storage_object("StorageClass", name, **_class("kubernetes.io/no-provisioner"))

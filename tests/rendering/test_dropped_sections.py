@@ -1,6 +1,6 @@
 """Tests of the tables of sections: each entry shows something in its format.
 
-Without an entry, something visible goes.
+Without an entry, something visible is missing.
 """
 
 from __future__ import annotations

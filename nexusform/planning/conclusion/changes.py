@@ -198,9 +198,9 @@ def _check_prevent_destroy(
 
 
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield a warning if the object is forgotten, or an error if it is replaced.
+    """Yield a warning if the object is forgotten, or an error if a kept object is replaced.
 
-    The error is for `destroy = false`.
+    An object with `destroy = false` is kept.
     """
     address = instance.address
     # On a machine: it leaves no object behind.

@@ -56,10 +56,8 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 def _check_cluster(change: Change, site_resources: SiteResources, today: str) -> Problem | None:
     """Return an error for a rejected change of a cluster's version, a warning, or None.
 
-    The warning is near or past the end of its availability.
-
-    `site_resources` has the versions offered by the site. If `today` is "", availability
-    is not checked.
+    The warning is about a version near or past the end of its availability. `site_resources` has
+    the versions offered by the site. If `today` is "", availability is not checked.
     """
     assert change.before is not None
     assert change.after is not None
@@ -91,7 +89,7 @@ def _check_availability(
 ) -> Problem | None:
     """Return a warning if a cluster's extended availability has ended or ends soon.
 
-    That of its `current` version.
+    `current` is the version of the cluster.
     """
     version = parse_version(current)
     assert version is not None

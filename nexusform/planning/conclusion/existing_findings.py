@@ -27,11 +27,11 @@ from nexusform.resources.address import Address
 class _PlanActions(Struct, frozen=True):
     """Actions of a plan, as addresses of resources and of their blocks.
 
-    A finding may be about either. Changed ones, those with changed texts (documents), with added
-    pods, with newly waiting pods, and with any changed pod. `adds_vms` and
-    `removes_vms` cover all sites, `clusters_with_added_vms` and `clusters_with_changed_vms` have
-    one (site id, name). `clusters_of_pods` are the clusters with pods of a resource.
-    `has_predecessor`: an earlier apply wrote the state.
+    A finding may be about either. Each set of resources has its own condition: changed, with
+    changed texts (documents), with added pods, with newly waiting pods, or with any changed pod.
+    `adds_vms` and `removes_vms` cover all sites. `clusters_with_added_vms` and
+    `clusters_with_changed_vms` are pairs of site id and name. `clusters_of_pods` are the clusters
+    with pods of a resource. `has_predecessor` means that an earlier apply wrote the state.
     """
 
     has_predecessor: bool
@@ -117,7 +117,7 @@ _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 def _collect_plan_actions(plan: Plan) -> _PlanActions:
     """Collect the changes of a plan with an effect on findings.
 
-    The key is the address (text) of their resource.
+    Resources are given by address (text).
     """
     rows = [
         (row, compute_effect(row), address)
@@ -179,7 +179,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 def _list_addresses(address: Address) -> tuple[str, ...]:
     """List the addresses of a resource: with and without its key, and that of its block.
 
-    `module.m["x"].a.b[0]`, `module.m["x"].a.b` and `module.m.a.b`.
+    `module.m["x"].a.b[0]` gives itself, `module.m["x"].a.b` and `module.m.a.b`.
     """
     if address.key is None and not address.module:
         return (str(address),)
@@ -189,7 +189,7 @@ def _list_addresses(address: Address) -> tuple[str, ...]:
 def _has_changed_text(change: Change) -> bool:
     """Return whether the plan changes an argument with a document or several.
 
-    A text, or a mapping such as `{"a.yaml": "text"}`.
+    Such an argument is a text, or a mapping such as `{"a.yaml": "text"}`.
     """
     before = get_mapping(change.before)
     after = get_mapping(change.after)

@@ -137,9 +137,9 @@ class PlacementPhasesResult(Struct, frozen=True):
 
 
 class PlanValidation(Struct, frozen=True):
-    """Diagnostics of an outcome, pools without capacity, and verdicts.
+    """Diagnostics of an outcome, pools without capacity, and verdicts of separation rules.
 
-    The verdicts are those of separation rules. Also the unsatisfied rules.
+    `open_rules` are the unsatisfied rules.
     """
 
     diagnostics: list[Diagnostic]
@@ -155,9 +155,7 @@ def build_plan(
     outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
-    """Build the plan from the planned instances and placement phases, and validate it.
-
-    The plan has the results of the phases.
+    """Build the plan from the planned instances and the results of the phases, and validate it.
 
     Each domain, such as fleet or pods, contributes its own rows, steps and findings.
     """
@@ -298,7 +296,7 @@ def _sample_numa_cells(
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
     """Return how the plan depends on unknown NUMA cells, and the warning about it.
 
-    None: not at all.
+    Return None and no warning if all cells are known.
     """
     # All cells are known.
     if not any(site.base.is_sampled for site in outcome.sites.values()):

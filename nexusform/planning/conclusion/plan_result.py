@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ExplainedVm(Struct, frozen=True):
     """Explanation of the location of one VM (`object`).
 
-    The decision, and the reason of the placement (`trigger`).
+    `explanation` is the decision, and `trigger` the reason of the placement.
     """
 
     address: Address
@@ -71,7 +71,7 @@ class VmOnSite(Struct, frozen=True):
 class SiteWithVms(Struct):
     """One site on one side: its scheduler with all VMs, their owners, and the pools.
 
-    The pools of NKS clusters, in plan order.
+    `pools` are those of NKS clusters, in plan order.
     """
 
     site: SitePlan

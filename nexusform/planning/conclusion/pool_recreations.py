@@ -96,7 +96,7 @@ def check_blocked_upgrades(
 def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
     """Return the reason to re-create a whole pool.
 
-    A new Kubernetes version, else a changed argument; "" for none.
+    The reason is a new Kubernetes version, else a changed argument, else "".
     """
     # Of its VMs.
     triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}
@@ -230,10 +230,9 @@ class _ScaleInPools:
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the names of other pools with a scale-in that this pool needs capacity from.
 
-        The names are `cluster/pool`.
-
-        The platform chooses the VMs to remove, so no machine is certain to get free. If the VMs of
-        this pool fit even while all VMs of those pools remain, the result is ().
+        The names are `cluster/pool`. The platform chooses the VMs to remove, so no machine is
+        certain to get free. If the VMs of this pool fit even while all VMs of those pools remain,
+        the result is ().
         """
         site = vm_object.request.site
         if site is None:
@@ -267,10 +266,8 @@ class _ScaleInPools:
     ) -> Mapping[Token, Placement | None]:
         """Return the placements of the plan if these pools were not scaled in.
 
-        The VMs that a scale-in removes remain.
-
-        `pools` are all pools of the site with a scale-in except the `excluded` one, so its name is
-        enough for the cache.
+        The VMs that a scale-in removes remain. `pools` are all pools of the site with a scale-in
+        except the `excluded` one, so its name is enough for the cache.
         """
         key = (site.id, excluded)
         if key not in self._outcomes:

@@ -105,12 +105,11 @@ def build_observed_sites(
 def list_observed_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, site_plans.SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine, and on an unexpected one.
+    """Yield a row for every VM on a missing machine, or on another machine than recorded.
 
-    A provider observed the VM on another machine than recorded.
-
-    A VM on a missing machine is lost: its row has no target. A VM elsewhere is kept (KEEP). The
-    source of its row is the location recorded in state, the target the observed one.
+    A VM on a missing machine is lost: its row has no target. A VM that a provider observed
+    elsewhere is kept (KEEP). The source of its row is the location recorded in state, the target
+    the observed one.
     """
     recorded_inventory = site_plans.build_object_inventory(
         prior.state.list_current_objects(), types

@@ -24,8 +24,8 @@ def compute_headroom(
 ) -> tuple[SiteSkuCapacity, ...]:
     """Compute the capacity of every site for every VM SKU in use, before and after the plan.
 
-    By site id, then the largest SKU first. In use are the SKUs of the NKS pools on either side; a
-    site without any is skipped.
+    The result is ordered by site id, then by SKU, the largest first. The SKUs in use are those of
+    the NKS pools on either side; a site without any is skipped.
     """
     capacities: list[SiteSkuCapacity] = []
     for site_id in sorted({*before, *after}):

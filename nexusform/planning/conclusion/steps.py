@@ -278,9 +278,8 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
     """Add waits of creates and updates for objects in use, and of destroys for their users.
 
-    A create or update uses objects; a destroy waits for the former users of its object.
-
-    A domain may order two objects differently.
+    A create or update uses objects; a destroy waits for the former users of its object. A domain
+    may order two objects differently.
     """
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
@@ -479,7 +478,7 @@ class _ObjectIndex:
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
     """Yield the names in the value of a naming or referring attribute.
 
-    None if the value is unknown. Names are a text itself, the keys of a map, or the elements of a
+    An unknown value has no names. Names are a text itself, the keys of a map, or the elements of a
     list. An object in a list is named by the values of `fields`: {"namespace": "a", "name": "b"} by
     ("a", "b"), with "" for a missing value.
     """

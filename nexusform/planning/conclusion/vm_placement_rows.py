@@ -1,6 +1,6 @@
 """Placement rows of a plan: each VM's action, reason and certainty.
 
-The Nexus document has a row per pool.
+For the tables of the Nexus document, a plan also has a row per pool.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _list_current_vm_rows(
 ) -> Iterator[PlacementChange]:
     """Yield a row per VM that exists after the plan and has a location.
 
-    Without `everything`, unchanged VMs are omitted. Left are VMs placed by this plan (with a
+    Without `everything`, unchanged VMs are omitted. The rest are VMs placed by this plan (with a
     handle), and VMs observed at another location than recorded in state.
     """
     site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
@@ -186,7 +186,7 @@ def _build_row_of_current_vm(
 ) -> PlacementChange:
     """Build the row of a VM with a location after the plan.
 
-    The rejected machines only with `everything`.
+    It has the rejected machines only with `everything`.
     """
     vm = vm_object.placements.vms[key]
     demand = vm_object.request.demand
@@ -231,10 +231,8 @@ def _determine_vm_action(
 ) -> tuple[PlacementAction, Placement | None]:
     """Return the action on a VM that exists after the plan, and its placement before.
 
-    None without a placement.
-
-    A VM placed by this plan is moved if it was in state before, with or without a machine. A
-    renamed VM counts as new.
+    The placement is None if it had none. A VM placed by this plan is moved if it was in state
+    before, with or without a machine. A renamed VM counts as new.
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
@@ -251,7 +249,7 @@ def _determine_vm_action(
 def _collect_deciding_scores(explanation: DecisionExplanation | None) -> Mapping[str, float]:
     """Return the scores of the chosen rack, then of the chosen machine, by rule.
 
-    None without an explanation.
+    The result is empty without an explanation.
     """
     if explanation is None or not explanation.racks or not explanation.machines:
         # One object for all VMs.

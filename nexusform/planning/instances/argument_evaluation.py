@@ -139,12 +139,10 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 def _replace_write_only(
     instance: Instance, arguments: dict[str, Any], remarks: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
-    """Set write-only arguments to null, and add the public values derived from them.
+    """Set write-only arguments to null, add the public values in them, and return the problems.
 
-    Such as names and labels.
-
-    Plans and state show public values, so an ephemeral text in one is a problem.
-    Return the problems.
+    Public values are, for example, names and labels. Plans and state show them, so an ephemeral
+    text in one is a problem.
     """
     split = instance.type.split_write_only_body
     if split is None:

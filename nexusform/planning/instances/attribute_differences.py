@@ -190,7 +190,7 @@ def find_null_elements(
 def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
     """Return the elements of a list, set or map of scalars.
 
-    None for other types or unknown values.
+    Other types and unknown values have none.
     """
     if not isinstance(kind, ListType | SetType | MapType):
         return ()
@@ -230,7 +230,7 @@ def apply_ignore_changes(
 ) -> dict[str, Any]:
     """Return the configuration with prior values at the ignored paths.
 
-    With `everything`, in all arguments.
+    With `everything`, all arguments have their prior values.
     """
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
@@ -411,7 +411,7 @@ def check_triggers(
 def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression) -> Key:
     """Evaluate an instance key in a reference, as in `nexus_rack.r[count.index]`.
 
-    None if it is invalid.
+    Return None if it is invalid.
     """
     assert instance.module is not None
     assert instance.repetition is not None
@@ -430,7 +430,7 @@ def _parse_trigger(
 ) -> TriggerReference | None:
     """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any.
 
-    None for other references.
+    Return None for other references.
     """
     # With literal keys only.
     if isinstance(expression, Traversal):

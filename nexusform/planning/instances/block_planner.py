@@ -524,10 +524,7 @@ class BlockPlanner:
             instance.forced_reason = REPLACED_WITH_HOST
 
     def _is_in_replaced_site_or_rack(self, instance: Instance) -> bool:
-        """Return whether an existing rack or machine refers to the id of a replaced object.
-
-        A site or a rack.
-        """
+        """Return whether an existing rack or machine refers to a replaced site or rack."""
         if instance.prior is None or instance.type.kind not in (
             PlanningKind.RACK,
             PlanningKind.MACHINE,

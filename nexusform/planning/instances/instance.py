@@ -193,7 +193,7 @@ class Instance(Struct):
     def locate(self, path: Path) -> Span | None:
         """Return the source span of an argument value, else of the header of the block.
 
-        None without a block.
+        Return None without a block.
         """
         if self.prepared is not None and path:
             return self.prepared.locate(path)

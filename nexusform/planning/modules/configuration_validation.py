@@ -172,7 +172,7 @@ class _ModuleValidator(Struct, frozen=True):
     def validate(self) -> list[Diagnostic]:
         """Evaluate everything in the module; return its problems.
 
-        Those of expressions go to the evaluation.
+        The evaluation keeps the problems of expressions.
         """
         module = self.instance.module
         evaluation = self.evaluation
@@ -253,7 +253,7 @@ class _ModuleValidator(Struct, frozen=True):
     def _validate_conditions(self) -> list[Diagnostic]:
         """Return the problems of checks, as warnings.
 
-        Those of other conditions are left in the evaluation.
+        The evaluation keeps the problems of other conditions.
         """
         module = self.instance.module
         conditions: list[Condition] = []
@@ -282,7 +282,7 @@ class _ModuleValidator(Struct, frozen=True):
     def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
         """Return the problems of one block independent of state.
 
-        Those of expressions are left in the evaluation.
+        The evaluation keeps the problems of expressions.
         """
         sources = self.registries.data_sources
         types = self.registries.resource_types
@@ -351,7 +351,7 @@ def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool
 def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
     """Return the problems of `moved` and `removed` blocks.
 
-    The latter only in normal and destroy plans.
+    `removed` blocks are checked only in normal and destroy plans.
     """
     configuration = request.configuration
     # Nothing to move or destroy.

@@ -162,7 +162,7 @@ def _build_ambiguity_error(
 def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
     """Build the error about moved blocks in a cycle, located at the first statement.
 
-    The detail lists all.
+    The detail lists all statements.
     """
     lines = "".join(
         f"\n  {_format_location(statement.span)}: {statement}" for statement in statements
@@ -206,7 +206,7 @@ def _find_declared_block(
 ) -> ResourceBlock | ModuleCall | None:
     """Return the resource block or module call named by a `removed` block.
 
-    None if it is removed indeed.
+    Return None if nothing of that name is declared.
     """
     call: ModuleCall | None = None
     for step in source.module:

@@ -291,7 +291,7 @@ def build_inventory_read(
 def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:
     """Return every inventory read by a data source, sorted by address.
 
-    One with the time of its export.
+    An inventory has the time of its export.
     """
     inventories = []
     for (module, mode, kind, name), view in evaluation.resources.items():

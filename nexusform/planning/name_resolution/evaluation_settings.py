@@ -1,6 +1,6 @@
 """Settings of evaluation: checked bodies, functions, data sources and names.
 
-Names are evaluated from state.
+The module also evaluates names from the state.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _iterate_blocks(
 ) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
     """Yield the blocks of a module and of all below it, with the path of their module.
 
-    Names of calls.
+    The path has the names of module calls.
     """
     for block in module.resources.values():
         yield path, block

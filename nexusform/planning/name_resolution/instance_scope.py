@@ -147,7 +147,7 @@ class NameResolver(Protocol):
     ) -> ModuleInstance | None:
         """Return the module instance with this key of the call with this name in `parent`.
 
-        None without one.
+        Return None if there is none.
         """
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
@@ -178,7 +178,7 @@ class InstanceScope(Struct, frozen=True):
     def lookup(self, traversal: Traversal) -> Lookup:
         """Return the value named by the first steps of a traversal.
 
-        Also the number of these steps, and the problems.
+        The result also has the number of these steps, and the problems.
         """
         name = traversal.root.name
         reader = _READERS.get(name)
@@ -370,7 +370,7 @@ def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
 def _parse_literal_key(step: Any, shape: str) -> Key:
     """Return the instance key in a step `[key]`, a number for a LIST block, else a text.
 
-    None for other steps.
+    Return None for other steps.
     """
     # `.name`, not `[key]`.
     if not isinstance(step, TraverseIndex):

@@ -101,9 +101,7 @@ class _MaximumDepthExceeded(Exception):
 class Evaluation:
     """Values of variables, locals, outputs and resources in one pass of planning.
 
-    Each is computed at its first use.
-
-    `diagnostics` collects the problems of evaluation.
+    Each value is computed at its first use. `diagnostics` collects the problems of evaluation.
     """
 
     def __init__(self, settings: EvaluationSettings) -> None:
@@ -141,7 +139,7 @@ class Evaluation:
     def create_reporting_copy(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
         """Return an evaluation of the same names, with its own diagnostics and nesting depth.
 
-        The diagnostics start with these.
+        The copy starts with `diagnostics`.
         """
         evaluation = copy(self)
         evaluation.diagnostics = list(diagnostics)
@@ -151,7 +149,7 @@ class Evaluation:
     def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
         """Return the instances of a module by its static path, in order of their keys.
 
-        Names without keys.
+        The path has names of module calls, without keys.
         """
         if path in self._modules:
             return self._modules[path]
@@ -205,7 +203,7 @@ class Evaluation:
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
         """Return whether count and for_each of all modules on a path are known.
 
-        Names of calls, without keys.
+        The path has names of module calls, without keys.
         """
         for depth, name in enumerate(path):
             for parent in self.list_module_instances(path[:depth]):
@@ -300,7 +298,7 @@ class Evaluation:
     ) -> tuple[RepetitionData, ...]:
         """Return the instances of a block in a module instance.
 
-        None on errors, which are reported elsewhere.
+        There are none on errors, which are reported elsewhere.
         """
         expansion, _ = self.expand_block(block, self.build_scope(instance))
         return expansion.repetitions
@@ -556,7 +554,8 @@ class Evaluation:
     def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Read the instances of a data block.
 
-        One with errors has unknown attributes. An invalid block is unknown.
+        An instance with errors has unknown attributes. The instances of an invalid
+        block are unknown.
         """
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems

@@ -154,7 +154,7 @@ def _expand_count(expression: Expression, value: Value, header: str, maximum: in
 def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
     """Return a finite number, also from text ("3").
 
-    None for other values, such as true or "many".
+    Return None for other values, such as true or "many".
     """
     number = plain
     if isinstance(plain, str):
@@ -321,7 +321,7 @@ def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
 class ResourceView(Struct):
     """All instances of one block in one module instance.
 
-    `shape` "" = unknown in this pass.
+    `shape` is "" if it is unknown in this pass.
     """
 
     shape: str

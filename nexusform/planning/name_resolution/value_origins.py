@@ -202,7 +202,7 @@ class ValueOriginTracer:
     ) -> _Definition | None:
         """Return the definition of `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`.
 
-        None without such an output.
+        Return None if there is no such output.
         """
         key: Key = None
         # steps: the name of the call, perhaps a key, the output.
@@ -224,7 +224,7 @@ class ValueOriginTracer:
     ) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown reference.
 
-        `sensitive: ...` or `unknown: ...`.
+        Each begins with its kind: `sensitive: ...` or `unknown: ...`.
         """
         root = traversal.root.name
         name = _get_step_name(traversal, 0)
@@ -264,7 +264,7 @@ class ValueOriginTracer:
     ) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown resource value.
 
-        `name_position`: 1 in data.TYPE.NAME, else 0.
+        `name_position` is 1 in data.TYPE.NAME, else 0.
         """
         mode: Mode = "data" if name_position else "managed"
         kind = _get_step_name(traversal, 0) if name_position else traversal.root.name
@@ -303,7 +303,7 @@ def describe_unknown_origin(
 ) -> str:
     """Return a sentence with the unknown part of an expression, and where it comes from.
 
-    "" if no part can be named.
+    Return "" if no part can be named.
     """
     tracer = ValueOriginTracer(evaluation, sources={}, own="")
     parts = tracer.find_unknown_parts(expression, instance)

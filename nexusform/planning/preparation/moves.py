@@ -255,9 +255,8 @@ class MovedState(Struct, frozen=True):
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
     """Apply moved blocks, each once and in order, and implied moves.
 
-    An added or removed count implies a move from a.b to a.b[0], or back.
-
-    An object does not move onto an existing one: a warning reports the rejected move.
+    An added or removed count implies a move from a.b to a.b[0], or back. An object does not move
+    onto an existing one: a warning reports the rejected move.
     """
     explicit_statements = list_move_statements(configuration)
     statements = order_move_statements(
@@ -366,10 +365,9 @@ class _StateMover:
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
         """Move one or all instances of a resource, if the statement applies there.
 
-        `path` is the module instance.
-
-        The first `depth` steps of `path` lead to the module with the statement, the rest is the
-        module path in its source. A move onto an existing object is rejected.
+        `path` is the module instance. Its first `depth` steps lead to the module with the
+        statement, the rest is the module path in its source. A move onto an existing
+        object is rejected.
         """
         source = statement.source
         target = statement.target
@@ -446,7 +444,7 @@ class _StateMover:
 def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:
     """Return the new path of a module after one statement.
 
-    None if the statement does not apply to it.
+    Return None if the statement does not apply to it.
     """
     source = statement.source.module
     target = statement.target.module

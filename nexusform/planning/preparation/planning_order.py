@@ -155,7 +155,7 @@ def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -
 class _Reachability:
     """Resource blocks reachable from a node through other declarations, but not through a block.
 
-    Such as locals.
+    The other declarations are, for example, locals.
     """
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:

@@ -86,7 +86,7 @@ class PriorState(Struct, frozen=True):
     ) -> tuple[str, ...]:
         """Return the dependencies of an object (or of a deposed one, by its key).
 
-        `default` if it is not in state.
+        Return `default` if the object is not in state.
         """
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
@@ -433,7 +433,7 @@ def _normalize_attributes_to_schema(
 def _normalize_block_to_schema(block: NestedBlock, value: Any) -> Any:
     """Return the bodies of a nested block with the attributes of its schema.
 
-    A list, a map, or one body or None.
+    They are a list, a map, or one body or None.
     """
     if block.nesting is Nesting.LIST:
         return [_normalize_attributes_to_schema(block.schema, part) for part in get_list(value)]

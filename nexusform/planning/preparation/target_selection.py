@@ -140,8 +140,9 @@ def find_selected_outputs(
 ) -> dict[str, set[Declaration]] | None:
     """Return the root outputs of a partial plan by name, with the blocks they depend on.
 
-    None: the plan is not partial. -target selects the outputs that depend on targets and what these
-    depend on, and on nothing else. -exclude selects those that depend on no excluded block.
+    Return None if the plan is not partial. -target selects the outputs that depend on
+    targets and what these depend on, and on nothing else. -exclude selects those that depend
+    on no excluded block.
     """
     if not selection.is_partial:
         return None

@@ -38,7 +38,7 @@ MAXIMUM_TRIALS: Final = 10
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
     """Return whether a fit depends on unknown NUMA cells, and not all samples of them fit.
 
-    None: it does not.
+    `numa_sampling` is None if the fit depends on none.
     """
     if numa_sampling is None:
         return False
@@ -51,7 +51,7 @@ def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
 def format_certainty_note(result: PlanResult) -> str:
     """Format a note for a remedy with the number of fitting samples.
 
-    "" if no unknown NUMA cell affects it.
+    Return "" if no unknown NUMA cell affects it.
     """
     numa_sampling = result.plan.numa_sampling
     if numa_sampling is None:
@@ -170,9 +170,9 @@ def add_remedies(
 def _format_repack_hint(request: PlanRequest, result: PlanResult) -> str:
     """Format a hint to free capacity for the first pool by re-creating VMs elsewhere.
 
-    "" if this cannot help. It needs existing VMs, and new ones in the pool; an upgrade gains
-    nothing. The hint names a command: no solver runs here. The command reads the state, so the
-    hint needs a VM SKU of the catalogue or of the state: a plain VM has a size without a name.
+    Return "" if this cannot help. It needs existing VMs, and new ones in the pool; an upgrade gains
+    nothing. The hint names a command: no solver runs here. The command reads the state, so the hint
+    needs a VM SKU of the catalogue or of the state: a plain VM has a size without a name.
     """
     pools = [shortage for shortage in result.unplaced if not shortage.surge]
     has_existing_vms = any(
@@ -522,7 +522,7 @@ def _build_zone_remedy(
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
     """Count the existing VMs that a plan places elsewhere for one of these reasons.
 
-    Such as "zones_changed".
+    A reason is a trigger such as "zones_changed".
     """
     return sum(
         row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements
@@ -537,7 +537,7 @@ def format_replacement_cost(moved_count: int) -> str:
 def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks (described, but without machines for VMs yet).
 
-    One by one, then all.
+    The racks are tried one by one, then all together.
     """
     sites = {shortage.site_id for shortage in failure.pools}
     # address and name of each planned rack on these sites.

@@ -325,9 +325,9 @@ def evaluate_final_results(
 ) -> FinalResults:
     """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply.
 
-    The state of `request`. An output still unknown keeps its value in `before`. `wrong_addresses`
-    are resources with attributes other than predicted, without instance keys. Outputs based on them
-    are evaluated again.
+    These objects are in the state of `request`. An output still unknown keeps its value in
+    `before`. `wrong_addresses` are resources with attributes other than predicted, without instance
+    keys. Outputs based on them are evaluated again.
     """
     has_unknown_output = any(
         has_unknown_part(output.value) for output in plan.planned_outputs.values()

@@ -114,9 +114,9 @@ class _Bindings(Struct, frozen=True):
 
 
 def _collect_bindings(plan: Plan) -> _Bindings:
-    """Collect the bindings (placement and selected cluster) of a plan.
+    """Collect the bindings of a plan: those with all pods running, and the rest.
 
-    Those with all pods running, and the rest.
+    A binding is a placement and its selected cluster.
     """
     bindings = _Bindings(running=set(), not_running=set())
     for row in plan.feasibility:
@@ -138,10 +138,8 @@ def verify_suggested_selection(
 ) -> PlanResult:
     """Return the result after a trial of the suggested -target and -exclude options.
 
-    Its diagnostics suggest them.
-
-    A trial plan may suggest further ones, tried next. If the last plan fails too, its reason is
-    added to the suggestions.
+    The diagnostics of `result` suggest them. A trial plan may suggest further ones, tried next. If
+    the last plan fails too, its reason is added to the suggestions.
     """
     trial_request = replace(build_trial_request(request), samples=0)
     last_result = result

@@ -213,7 +213,7 @@ def _iterate_zone_groups(
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     """Return the zones of a member's pool in state; () for all.
 
-    None for a new pool.
+    Return None for a new pool.
     """
     # By the address in the key of the VM.
     vm_object = result.objects[member.vm[0]]

@@ -251,8 +251,9 @@ def _find_target_machines(
 ) -> tuple[EvacuatedVm, ...]:
     """Return a target machine for each VM on the machine of an action.
 
-    "" for a pinned VM, or without capacity. The machine itself accepts no new VMs. `scheduler` is
-    changed: each VM moves in it, so later ones see less capacity.
+    The target of a pinned VM, and of a VM without capacity elsewhere, is "". The machine
+    itself accepts no new VMs. `scheduler` is changed: each VM moves in it, so later ones
+    see less capacity.
     """
     targets = []
     for vm_object in objects:
@@ -448,8 +449,8 @@ class _SiteActionOrder:
     def _check_management_servers(self, machine: Machine) -> str:
         """Return the problem of an action on a machine that is a management server.
 
-        "" for none or another role. Microsoft requires that enough of the other management servers
-        are healthy: all, half or three quarters.
+        Return "" for no problem, and for another role. Microsoft requires that enough of the other
+        management servers are healthy: all, half or three quarters.
         """
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
             return ""

@@ -33,10 +33,10 @@ def compute_numa_sampling(
     split_choice: SplitChoice,
     sample_count: int,
 ) -> NumaSampling | None:
-    """Count the samples of unknown NUMA cells with capacity for all.
+    """Count the samples of unknown NUMA cells with capacity for all VMs.
 
-    None if no placed VM depends on unknown cells. Two fixed layouts are checked, too. PACKED has
-    existing VMs in the fullest cells, SPREAD in the emptiest ones.
+    Return None if no placed VM depends on unknown cells. Two fixed layouts are checked, too. PACKED
+    has existing VMs in the fullest cells, SPREAD in the emptiest ones.
     """
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
@@ -110,7 +110,7 @@ def count_missing_vms(site: SitePlan, split_choice: SplitChoice) -> Counter[tupl
 def bound_missing_vms(site: SitePlan) -> Interval | None:
     """Return exact bounds of the VMs of the plan without capacity, over all layouts.
 
-    None if layouts cannot be counted, as in `is_certain_fit`.
+    Return None if layouts cannot be counted, as in `is_certain_fit`.
     """
     placed_count, capacity = _count_identical_vms(site)
     if capacity is None:
@@ -121,9 +121,7 @@ def bound_missing_vms(site: SitePlan) -> Interval | None:
 
 
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
-    """Return the number of VMs placed on a site, and its capacity for such VMs before.
-
-    Before the placements.
+    """Return the number of VMs placed on a site, and its capacity for such VMs before that.
 
     The capacity is None unless they all have one demand without hints, and no other operation
     changes the site.
@@ -142,9 +140,8 @@ def check_uncertain_fit(
 ) -> Iterator[Diagnostic]:
     """Yield a warning if the new VMs do not fit in every sample of unknown NUMA cells.
 
-    The cells are those of existing VMs.
-
-    Its address is that of the first object with new VMs on such a site.
+    The cells are those of existing VMs. The address of the warning is that of the first object with
+    new VMs on such a site.
     """
     # No cells are unknown.
     if numa_sampling is None:

@@ -105,11 +105,10 @@ def collect_fit_failures(
 ) -> PlacementFitFailures:
     """Return one error per pool without enough capacity, and warnings of pinned VMs.
 
-    A placement rule rejects these VMs. With -target (`has_targets`), all pools of sites with new
-    racks outside the plan share one error, and are no failures: nothing is known of their capacity.
-
-    `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not
-    managed after the plan.
+    The placement rule rejects these pinned VMs. With -target (`has_targets`), all pools of sites
+    with new racks outside the plan share one error, and are no failures: nothing is known of their
+    capacity. `outside_targets` are racks and machines outside the selection, `forgotten_hosts`
+    those not managed after the plan.
     """
     # "" without such racks and machines.
     hint = enclose(
@@ -180,7 +179,7 @@ def _format_failed_pools(
 ) -> str:
     """Format a sentence on the first of several pools without capacity on a site.
 
-    "" for a single one.
+    Return "" for a single one.
     """
     failed_count = sum(failed.shortage.site_id == first.site_id for failed in unplaced)
     if failed_count < 2:
@@ -256,10 +255,7 @@ def _build_unplaced_pool(vm_object: VmObject, pool: PoolDemand) -> PoolShortage:
 
 
 def _is_failed_upgrade(vm_object: VmObject, pool: PoolDemand) -> bool:
-    """Return whether a new kubernetes_version re-creates all VMs of the pool.
-
-    The pool has no capacity.
-    """
+    """Return whether an upgrade of Kubernetes re-creates all VMs of the pool that do not fit."""
     recreations = vm_object.request.actions.recreations
     for key in vm_object.placements.failures:
         pool_name, _ = key
@@ -389,10 +385,8 @@ def _find_excess_group_vms(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group.
 
-    The names of the VMs to move are yielded with it.
-
-    The first `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named:
-    the rule applied to them.
+    The names of the VMs to move are yielded with it. The first `max_vms` VMs there may stay. VMs
+    placed by this plan (with a handle) are not named: the rule applied to them.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
@@ -416,7 +410,7 @@ def check_overcommitted_machines(
 ) -> list[Diagnostic]:
     """Return a warning per changed resource with machines smaller than their VMs, or [].
 
-    A rack or a machine.
+    The resource is a rack or a machine.
     """
     if not any(vm_object.request.actions.unchanged for vm_object in objects):
         # Only VMs already on a machine may exceed its capacity.
@@ -689,7 +683,7 @@ def lower_certainty_to_accuracy(
 ) -> dict[str, SiteCertainty]:
     """Return the certainties by site, lowered to the accuracy of earlier predictions.
 
-    Those verified there.
+    Only predictions verified on the site count.
     """
     # unchanged for sites without verified predictions.
     adjusted = dict(certainty)
@@ -712,9 +706,8 @@ def _lower_vm_certainty(
 ) -> PlacementCertainty:
     """Lower the certainty of a VM's rack, machine and count per rack.
 
-    The limit is the accuracy of earlier predictions.
-
-    If any falls, the result has the former ones as `measured`.
+    The limit is the accuracy of earlier predictions. If any of the three falls, the result has the
+    former ones as `measured`.
     """
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
@@ -757,9 +750,9 @@ def measure_site_certainties(
 ) -> tuple[int, dict[str, SiteCertainty]]:
     """Repeat the placements of every site in samples.
 
-    With other random choices, from the seed `first` on. Return the number of samples (0 if nothing
-    was placed), and the certainties by site id. With `samples` None, the number follows from that
-    of the VMs. `keep_outcomes` adds the placements of each sample.
+    Each sample makes other random choices, from the seed `first` on. Return the number of samples
+    (0 if nothing was placed), and the certainties by site id. With `samples` None, the number
+    follows from that of the VMs. `keep_outcomes` adds the placements of each sample.
     """
     placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:

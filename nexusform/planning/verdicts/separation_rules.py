@@ -1,9 +1,7 @@
 """Separation rules: groups must not share hardware, in the plan and in every sample.
 
-Groups of clusters, pools and workloads.
-
-A rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up
-in each sample.
+The groups have clusters, pools and workloads. A rule moves no VM. It is evaluated on the placements
+after the plan; VMs placed by it are looked up in each sample.
 """
 
 from collections import Counter
@@ -176,7 +174,7 @@ class _MemberIndex:
     ) -> None:
         """Index the VMs by cluster and pool, and their ranks.
 
-        The order in which the plan places them.
+        The ranks are the order in which the plan places them.
         """
         # By cluster id.
         self.clusters: dict[str, list[VmObject]] = {}
@@ -271,7 +269,7 @@ class _MemberIndex:
     ) -> Iterator[tuple[ScheduledPod, GroupMember | None]]:
         """Yield the pods matched by a workload_selector, each located on its node.
 
-        None if its machine is unknown.
+        The member is None if the machine of the pod is unknown.
         """
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
@@ -297,7 +295,7 @@ class _MemberIndex:
 def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _RuleMembers:
     """Return the members of each group of a rule, and errors.
 
-    One per group with a member of another group.
+    There is one error per group with a member of another group.
     """
     members = _RuleMembers()
     # A rule outside of -target keeps the arguments applied before.
@@ -582,8 +580,8 @@ def _find_violations(
 ) -> tuple[SeparationViolation, ...]:
     """Return a violation for each location with members of several groups.
 
-    Of a rule's scope, such as a rack. Members are at their planned placements, or at those of one
-    sample: its `outcome` and `seed`, else None.
+    Locations have the scope of the rule, such as a rack. Members are at their planned placements,
+    or at those of one sample: its `outcome` and `seed`, else None.
     """
     # With the index of their group.
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
@@ -630,10 +628,8 @@ def _is_packed(
 ) -> bool:
     """Return whether the member is an extra-large VM packed onto a machine of another cluster.
 
-    Only packing by this plan counts.
-
-    The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine
-    chosen by the user.
+    Only packing by this plan counts. The placement rule packs extra-large VMs, whatever their
+    cluster. A pinned VM has the machine chosen by the user.
     """
     _, _, machine = location
     pool = violating_member.pool

@@ -1,8 +1,7 @@
 """Stranded VMs: a plan removes or re-creates their machine without acting on them.
 
-They are outside the selection, or a destroy plan includes only the machine.
-
-Such a plan is rejected. A cluster reduced to one rack gets a warning.
+They are outside the selection, or a destroy plan includes only the machine. Such a plan is
+rejected. A cluster reduced to one rack gets a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,9 +49,8 @@ def check_stranded_vms(
 ) -> Iterator[Diagnostic]:
     """Yield an error per rack, machine or site removed while VMs stay on its machines.
 
-    The plan neither moves nor removes these VMs.
-
-    VMs on machines missing before the plan get a warning.
+    The plan neither moves nor removes these VMs. VMs on machines missing before the plan
+    get a warning.
     """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
@@ -270,10 +268,8 @@ def _index_prior_offers_by_machine(
 ) -> dict[tuple[str, str], str]:
     """Return the resource to blame for each machine before the plan if it is lost.
 
-    The resource is an address.
-
-    The keys are site id and machine name. The resource is the rack or machine offering it. If that
-    stays and only its site is removed, it is the site.
+    The keys are site id and machine name, the values addresses. The resource is the rack or machine
+    offering the machine. If that stays and only its site is removed, it is the site.
     """
     inventory = build_object_inventory(
         ((address, instance.prior) for address, instance in instances.items()), types
@@ -451,9 +447,8 @@ class _ClusterRacks(Struct):
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning for each cluster or VNF whose VMs all end on one rack.
 
-    Several VMs, on several racks before.
-
-    The separate pools of a cluster count with it.
+    It has several VMs, which are on several racks before the plan. The separate pools of a cluster
+    count with it.
     """
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:

@@ -1,6 +1,4 @@
-"""Consistency of a state: its objects agree, and its VMs are on existing cells.
-
-The cells of their machines.
+"""Consistency of a state: its objects agree, and VMs are on existing cells of their machines.
 
 Observed placements are never errors.
 """
@@ -54,9 +52,8 @@ def check_consistency(
 ) -> list[Diagnostic]:
     """Return errors for contradictions in the state, and warnings about NUMA cells.
 
-    These are impossible or overcommitted.
-
-    `providers` are the known kinds of providers.
+    The warnings are about impossible or overcommitted cells. `providers` are the known
+    kinds of providers.
     """
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
@@ -283,8 +280,8 @@ def _check_cells(
 ) -> Iterator[tuple[str, bool]]:
     """Yield (sentence, is_contradiction) per VM in impossible NUMA cells.
 
-    A missing cell, one twice, too many or few. In a contradiction, only the state can be wrong.
-    Otherwise the platform, the hardware or a SKU may explain it.
+    A cell is missing or listed twice, or there are too many or too few. In a contradiction, only
+    the state can be wrong. Otherwise the platform, the hardware or a SKU may explain it.
     """
     for state_vm in vms:
         is_planned = state_vm.vm.provenance != OBSERVED

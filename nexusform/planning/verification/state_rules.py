@@ -132,7 +132,7 @@ def _check_separation(
 ) -> Iterator[Diagnostic]:
     """Yield a warning per violated or unknown separation rule, and per problem of a rule.
 
-    The VMs and pods in state violate it. `ledger` has the unread facts of the state.
+    The VMs and pods in state violate the rule. `ledger` has the unread facts of the state.
     """
     rules = {
         instance.address: instance

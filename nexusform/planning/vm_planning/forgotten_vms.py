@@ -66,9 +66,8 @@ def add_forgotten_vms(
 ) -> State:
     """Return the state with the VMs of `removed` objects recorded in private notes.
 
-    Those of their racks or machines.
-
-    The VMs keep running, unmanaged. The objects are still in the state.
+    The notes are those of the racks or machines of the VMs. The VMs keep running, unmanaged. The
+    objects are still in the state.
     """
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
@@ -105,7 +104,7 @@ def add_forgotten_vms(
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
     """Return the state without the record of an unmanaged VM in a rack or machine.
 
-    None without such a record.
+    Return None without such a record.
     """
     instance = state.instances.get(address, EMPTY_INSTANCE)
     current = instance.current

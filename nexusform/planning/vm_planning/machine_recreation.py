@@ -36,10 +36,8 @@ def find_recreated_machines(
 ) -> dict[str, dict[str, MachineRecreation]]:
     """Return the machines that exist before and after the plan, but are re-created.
 
-    A machine is its site id and name.
-
-    This plan deletes and creates their machine resource, their rack or their site. That resource
-    is the cause.
+    The result is by site id and machine name. This plan deletes and creates the machine resource,
+    the rack or the site of each. That resource is the cause.
     """
     # sites, racks and machines.
     removed = set(map(str, _iterate_removed_machine_owners(blocks)))
@@ -102,7 +100,7 @@ def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
 def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (ids, address) per site, rack or machine.
 
-    The ids: (site id,), (rack id,) or (rack id, machine name).
+    The ids are (site id,), (rack id,) or (rack id, machine name).
     """
     for address, site in inventory.sites.items():
         yield (site.id,), address
@@ -200,7 +198,7 @@ def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, Occupied
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
     """Yield the machines of racks, then those with a resource of their own.
 
-    A slot may have one of each: the last.
+    A slot may have one of each: then the last one counts.
     """
     site_by_rack: dict[str, str] = {}
     for address, rack in inventory.racks.items():

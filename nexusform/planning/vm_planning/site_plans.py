@@ -1,7 +1,6 @@
 """Sites of one plan: a scheduler each, their VMs, and the recorded operations.
 
-Operations since the removals, so that certainty can be measured by replaying them.
-
+The operations since the removals are recorded, so that certainty can be measured by replaying them.
 `ResourceTypeContext` answers the queries of resource types: SKUs, clusters by id, and targets of
 placement hints. `build_site_layout` builds empty sites from the attributes of objects.
 """
@@ -141,10 +140,8 @@ class SitePlan(Struct):
     ) -> tuple[int, Placement] | None:
         """Place an existing VM on its machine, and return its handle and placement.
 
-        The placement has the machine's current rack and zone.
-
-        None if the machine is missing. Impossible cells count as unknown: the capacity
-        is used nevertheless.
+        The placement has the machine's current rack and zone. Return None if the machine is
+        missing. Impossible cells count as unknown: the capacity is used nevertheless.
         """
         machine = self.machines.get(placement.machine)
         if machine is None:
@@ -184,10 +181,8 @@ class SitePlan(Struct):
     ) -> tuple[int, Placement] | NoFitReason:
         """Place a VM by the rule, or return why it does not fit.
 
-        The operation is recorded for the samples of unknown NUMA cells.
-
-        A sample places the VM again; with `is_decided` it uses the location found here,
-        as apply does.
+        The operation is recorded for the samples of unknown NUMA cells. A sample places the VM
+        again; with `is_decided` it uses the location found here, as apply does.
         """
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
@@ -498,10 +493,8 @@ def _find_evacuating_machines(
 def place_unmanaged_vms(site: SitePlan, managed: Container[str]) -> list[UnmanagedVm]:
     """Place the unmanaged VMs on their machines.
 
-    Those with known cells first, then the others by machine and name.
-
-    `managed` are the names and ids of managed VMs: an observed VM with one of them is managed by
-    now, so it is skipped.
+    VMs with known cells come first, then the others by machine and name. `managed` are the names
+    and ids of managed VMs: an observed VM with one of them is managed by now, so it is skipped.
     """
     observed = [
         entry
@@ -539,7 +532,7 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
 def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
     """Return the placement with the current rack and zone of its machine.
 
-    The same object if they are unchanged.
+    Return the same object if they are unchanged.
     """
     if (machine.rack, machine.availability_zone) == (placement.rack, placement.availability_zone):
         return placement
@@ -549,7 +542,7 @@ def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
     """Return the SKU with the recorded name, else the pool's SKU, else one of size 0.
 
-    The pool's, or a known one.
+    The SKU with the recorded name is the pool's, or a known one.
     """
     is_of_pool = not vm.has_recorded_sku or (pool is not None and pool.sku.name == vm.sku_name)
     if pool is not None and is_of_pool:
@@ -736,7 +729,7 @@ def build_object_inventory(
 ) -> PlanInventory:
     """Build the inventory offered by recorded objects, by address.
 
-    A missing one (None) offers nothing.
+    A missing object (None) offers nothing.
     """
     existing = [
         (address, current.attributes) for address, current in objects if current is not None

@@ -103,9 +103,8 @@ class HintTargets:
     def list_incoming_hints(self, vm_object: VmObject) -> list[HardHint]:
         """Return hints for the VMs of an object from the hard hints of placed VMs.
 
-        Those with this object as their target.
-
-        Affinity to a cluster means any of its VMs, so it restricts only an object with a single VM.
+        Only hints with this object as their target count. Affinity to a cluster means any of its
+        VMs, so it restricts only an object with a single VM.
         """
         # No VM has a hard hint.
         if not self._hints_by_target:
@@ -171,7 +170,7 @@ class HintTargets:
     def __call__(self, resource_id: str) -> site_plans.Targets | None:
         """Return the names of the machines and racks of a hint's target.
 
-        None if nothing has this id.
+        Return None if nothing has this id.
         """
         vm_object = self._objects.get(resource_id)
         return self._hosts.get(resource_id) if vm_object is None else _collect_locations(vm_object)

@@ -54,11 +54,11 @@ _SCALE_IN: Final = "scale_in"
 class VmActions(Struct, frozen=True):
     """Actions on the VMs of one resource instance, each with its trigger.
 
-    `removals`: deleted. `recreations`: re-created under the same name (removed first, except for an
-    upgrade of Kubernetes). `additions`: new. `unchanged`: no action. Pools in the order of the
-    demand, numbers ascending. `waiting` are VMs without a machine on the platform and without a
-    trigger to re-create them. `losses`: no step acts on them, and their machine is missing or
-    another one after the plan. `forgets`: they keep running unmanaged.
+    `removals` are deleted. `recreations` are re-created under the same name (removed first, except
+    for an upgrade of Kubernetes). `additions` are new. `unchanged` have no action. Pools are in the
+    order of the demand, numbers ascending. `waiting` are VMs without a machine on the platform and
+    without a trigger to re-create them. `losses` have no step that acts on them, and their machine
+    is missing or another one after the plan. `forgets` keep running unmanaged.
     """
 
     removals: dict[VmKey, str] = field(default_factory=dict)
@@ -563,7 +563,7 @@ def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
     """Return the reason (trigger) of a VM's placement and the serial of the state then.
 
-    None if unknown.
+    Return None if it is unknown.
     """
     for serial, trigger, names in reversed(_read_placed_entries(private)):
         if name in names:

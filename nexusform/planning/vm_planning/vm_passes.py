@@ -192,7 +192,7 @@ class _VmPlanner:
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
         """Build the VMs of the instances, and reserve capacity.
 
-        Those in state come first, then VMs managed elsewhere.
+        VMs in state come first, then VMs managed elsewhere.
         """
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
@@ -480,7 +480,7 @@ def _has_changed_argument(
 ) -> bool:
     """Return whether a configured argument differs from the prior object.
 
-    An unset optional computed one does not.
+    An unset optional computed argument does not.
     """
     arguments = dict(config)
     for name, attribute in schema.attributes.items():

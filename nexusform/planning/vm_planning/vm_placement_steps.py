@@ -171,7 +171,7 @@ def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str
 def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
     """Update the SR-IOV VFs used by unchanged VMs to those of their pool.
 
-    Only they change without a re-creation. Each VM of a pool with another number of VFs is released
+    Only VFs change without a re-creation. Each VM of a pool with another number of VFs is released
     at the scheduler, and added again with the new SKU.
     """
     # virtual functions per VM, by pool.
@@ -249,8 +249,7 @@ def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Itera
 def restore_vm_locations(vm_object: VmObject) -> None:
     """Re-create the VMs of re-created machines at their location if possible.
 
-    Before anything else is placed, so that their capacity is not allocated to others.
-
+    This comes before anything else is placed, so that their capacity is not allocated to others.
     The rest is placed later, by the rule.
     """
     site = vm_object.request.site

@@ -82,7 +82,7 @@ class GuardRail(Struct, frozen=True):
 class GuardRailLimit(Struct, frozen=True):
     """One limit of a run: `moved:0`.
 
-    `blocks`: of -fail-on, else of -warn-on.
+    `blocks` is true for a limit of -fail-on, false for one of -warn-on.
     """
 
     name: str
@@ -201,7 +201,7 @@ def _build_breach(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagno
 def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
     """Return a failed plan with an unknown result per limit.
 
-    One warning for all replaces errors.
+    One warning for all limits replaces errors.
     """
     results = [
         _build_result(limit, None, GuardRailOutcome.UNKNOWN, _PLAN_FAILED) for limit in limits
@@ -388,7 +388,7 @@ def has_default_of_fewer_samples(plan: Plan) -> bool:
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with equal rack counts in every sample.
 
-    The counts are those of their pool. None without placed VMs.
+    The counts are those of their pool. Yield nothing without placed VMs.
     """
     placed_count = plan.placed_vms
     is_decided = is_fully_decided(plan.placement_tables)

@@ -298,11 +298,9 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
     """Return a key, equal for counts of one effect with a common clause.
 
-    Such as `1 VM and 3 pods are removed`.
-
-    Objects without a place yet (waiting) or losing their host have a clause per kind and state,
-    because their verbs differ. For the same reason, moves of VMs and predicted re-creations have
-    their own clauses.
+    An example of a clause is `1 VM and 3 pods are removed`. Objects without a place yet (waiting)
+    or losing their host have a clause per kind and state, because their verbs differ. For the same
+    reason, moves of VMs and predicted re-creations have their own clauses.
     """
     if row.effect in (Effect.WAITING, Effect.STILL_WAITING, Effect.LOST):
         return row.kind, row.state

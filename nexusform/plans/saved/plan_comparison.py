@@ -32,8 +32,8 @@ _NOT_COMPARED: Final = frozenset(
 def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     """Return the names of the parts of a saved plan that differ from a new plan of the same inputs.
 
-    `["warnings", "steps"]`. The saved plan may have further diagnostics, of providers and imports,
-    but must have all of the new plan.
+    An example is `["warnings", "steps"]`. The saved plan may have further diagnostics, of providers
+    and imports, but must have all of the new plan.
     """
     different: list[str] = []
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
@@ -161,10 +161,8 @@ def is_equal_record(first: Any, second: Any) -> bool:
 def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
     """Split a value into its own content and its parts.
 
-    The content must be equal; parts are compared one by one.
-
-    The content of a list is its length, of a mapping its keys; a scalar is its own content and
-    has no parts.
+    The content must be equal; parts are compared one by one. The content of a list is its length,
+    of a mapping its keys; a scalar is its own content and has no parts.
     """
     if isinstance(value, str):
         # A member of an enum becomes a text in a saved plan.

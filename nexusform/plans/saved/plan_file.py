@@ -182,10 +182,8 @@ def read_signature(
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the signature of a file, and the digest to compare it with.
 
-    The signature is in the `last` member (None: unsigned). The digest is over the `digests`
-    of the others.
-
-    `name` is the file. Raises DiagnosticsError.
+    The signature is in the `last` member (None: unsigned). The digest is over the `digests` of the
+    others. `name` is the file. Raises DiagnosticsError.
     """
     signed_digests = {
         part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE

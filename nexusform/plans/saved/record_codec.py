@@ -51,8 +51,8 @@ class ColumnField(NamedTuple):
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
     """Return the records as a table of columns.
 
-    `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if each field has one value
-    for all records: `read_table` needs one column with a value per record.
+    An example is `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if each field
+    has one value for all records: `read_table` needs one column with a value per record.
     """
     columns = {}
     for field in fields:
@@ -95,9 +95,10 @@ def read_table(
 ) -> tuple[Any, ...]:
     """Return the records of a table from `write_table`.
 
-    `{"rows": 2, "columns": {"rack": {"each": ["a", "b"]}}}`. A column `{"all": value}` repeats its
-    value endlessly, so `zip` ends with the shortest other column. Therefore one column with a value
-    for each row must exist. Raises ConversionProblem for another form or unknown columns.
+    A table looks like `{"rows": 2, "columns": {"rack": {"each": ["a",
+    "b"]}}}`. A column `{"all": value}` repeats its value endlessly, so `zip` ends with the
+    shortest other column. Therefore one column with a value for each row must exist. Raises
+    ConversionProblem for another form or unknown columns.
     """
     rows = data.get("rows")
     columns = data.get("columns")
@@ -225,7 +226,7 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 def _build_scalar_shape(*kinds: type) -> Shape:
     """Build the shape (converters to JSON and back) of values of these classes, left unchanged.
 
-    A bool is no int.
+    A bool does not count as an int.
     """
     # Nothing to convert.
     return Shape(write=None, read=partial(_read_scalar, kinds))
@@ -283,7 +284,7 @@ def _parse_type_from_json(data: Any) -> Type:
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape (converters to JSON and back) of a tuple of any length.
 
-    A list, or a table of many records.
+    The JSON is a list, or a table for many records.
     """
     # None: the elements are JSON data already.
     write = item.write
@@ -333,7 +334,7 @@ def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
 def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
     """Build the shape (converters to JSON and back) of a tuple of fixed length.
 
-    A list, with a shape per element.
+    The JSON is a list, and each element has its own shape.
     """
     return Shape(
         write=lambda value: [
@@ -568,11 +569,10 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape of a union of scalars, or of one type and None.
+    """Build the shape (converters to JSON data and back) of a union.
 
-    It converts to JSON data and back: `str.
-
-    None is null in JSON. Raises ValueError for other unions.
+    It is a union of scalars, or of one type and None, which is null in JSON. Raises ValueError
+    for other unions.
     """
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:

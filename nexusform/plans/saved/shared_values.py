@@ -183,10 +183,8 @@ class _NodeCollector:
     ) -> _SharedNode:
         """Return the node of a list (`keys` None) or object with these items.
 
-        After nodes for its items.
-
-        Equal values have one node. Without `is_shared`, or very deep in a document, each value has
-        a node of its own.
+        The nodes of its items come before it. Equal values have one node. Without `is_shared`, or
+        very deep in a document, each value has a node of its own.
         """
         if depth > _MAXIMUM_DEPTH or not is_shared:
             self._scan_texts_for_mark_letters(value)
@@ -238,10 +236,8 @@ class _NodeCollector:
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
         """Search the texts in a value for runs of the mark's letter at their beginning.
 
-        Such as `&&x`.
-
-        A reference begins with the mark. The mark becomes longer than the longest run: no text may
-        look like a reference.
+        `&&x` begins with a run of two. A reference begins with the mark. The mark becomes longer
+        than the longest run: no text may look like a reference.
         """
         pending = [value]
         while pending:

@@ -110,7 +110,7 @@ class SiteMachine(Struct, frozen=True):
 class SiteVms(Struct, frozen=True):
     """Site with all its VMs in plan order.
 
-    With errors, also the VMs it would have placed.
+    After errors it also has the VMs that the plan would have placed.
     """
 
     id: str
@@ -174,7 +174,7 @@ class SpareCapacity(Struct, frozen=True):
 class SiteSkuCapacity(Struct, frozen=True):
     """Capacity of one site for one VM SKU of `cells` NUMA cells.
 
-    None if the site does not exist.
+    `before` or `after` is None if the site does not exist then.
     """
 
     site_id: str
@@ -210,8 +210,8 @@ def select_largest_sku_rows(
 class MachineVmCount(Struct, frozen=True):
     """VMs on one machine.
 
-    None on a side without the machine. `is_closed` machines take no new VM. With `may_lose` the
-    platform chooses whether VMs leave: `after` is the maximum.
+    The count is None on a side without the machine. `is_closed` machines take no new VM. With
+    `may_lose` the platform chooses whether VMs leave: `after` is the maximum.
     """
 
     before: int | None
@@ -273,8 +273,9 @@ def list_changed_racks(
 ) -> tuple[RackVmCounts, ...]:
     """Return the racks with added or removed VMs.
 
-    Those with most removed VMs first, then by name. The platform chooses the VMs to remove of
-    `shrunk_pools` (address, name), so each of their racks may lose some.
+    The racks with the most removed VMs come first, then they are ordered by name. The
+    platform chooses the VMs to remove of `shrunk_pools` (address, name), so each of their
+    racks may lose some.
     """
     racks = chain.from_iterable(_list_site_changes(site, shrunk_pools) for site in sites)
     return tuple(

@@ -63,7 +63,7 @@ LABELS: Final[Mapping[SiteResourceKind, str]] = {
 class NetworkAddresses(Struct, frozen=True, array_like=True):
     """L3 network: its IPv4 addresses for hosts, and the VMs attached to it.
 
-    None: no such prefix.
+    `addresses` is None if the network has no such prefix.
     """
 
     name: str
@@ -203,7 +203,7 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 def format_shortage(row: SiteResourceCapacity) -> str:
     """Format the addresses left in a network, or a use above the total.
 
-    `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`.
+    An example is `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`.
     """
     # Known for an insufficient resource.
     free = row.free or 0
@@ -239,7 +239,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
 def read_recorded_site_resources(note: Mapping[str, Any] | None) -> SiteResources | None:
     """Return the resources (networks, storage, versions) recorded in the note of a site.
 
-    None for other notes.
+    Return None for other notes.
     """
     document = get_part(note, (SUPPLIES,))
     return None if document is None else convert(document, SiteResources)
@@ -284,9 +284,8 @@ def compute_site_resource_capacity(
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the limited resources of a site with their use before and after the plan.
 
-    Kind by kind.
-
-    `supplies` are observed at the site. Observed clusters outside of the plan keep their nodes.
+    They are ordered by kind. `supplies` are observed at the site. Observed clusters outside of the
+    plan keep their nodes.
     """
     managed_names = before.counts.keys() | after.counts.keys()
     # nodes of observed clusters outside of the plan.
@@ -413,7 +412,7 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Yield a row per storage appliance, and a row of all volumes together.
 
-    An unknown one if none was captured.
+    If no appliances were captured, yield one row without figures for them.
     """
     kind = SiteResourceKind.STORAGE
     for appliance in supplies.storage or ():

@@ -1,7 +1,4 @@
-"""Answers to questions (explain, simulate, advise, test).
-
-A report as text, Markdown or HTML page.
-"""
+"""Answers to questions (explain, simulate, advise, test): reports as text, Markdown or HTML."""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -23,7 +23,7 @@ _IGNORE_HINT: Final = (
 def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
     """Build a report with a count by rule, then every finding with its location.
 
-    `origin`: `state serial 7`.
+    `origin` is the source of the findings, such as `state serial 7`.
     """
     title = f"Advice ({origin})"
     if not findings:

@@ -42,7 +42,7 @@ from nexusform.snapshots.machine_alternatives import MachineAlternative, Machine
 class VmCountByTrigger(Struct, frozen=True):
     """Number of VMs of a pool placed for one reason.
 
-    `serial` is that of the apply, None: this plan.
+    `serial` is that of the apply, or None for this plan.
     """
 
     trigger: str
@@ -175,7 +175,7 @@ def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], li
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
     """Format in how many repeated runs of the placement (samples) a VM has the same location.
 
-    "" without samples.
+    Return "" without samples.
     """
     if certainty is None or not samples:
         return ""
@@ -281,7 +281,7 @@ REMOVAL_FORM: Final = RecordForm(
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of ranked candidates, with lines on ties and the number of omitted ones.
 
-    The best first.
+    The best candidate comes first.
     """
     lines: list[str] = []
     # Only candidates tied with the best have one.
@@ -384,10 +384,9 @@ def _describe_needed_change(
 ) -> str:
     """Return a sentence on the machines with capacity for a VM after the change `need`.
 
-    Such as another zone or a smaller SKU.
-
-    Without a need (None), the VM fits there already, but the machines rank lower. The change
-    concerns all VMs of the pool; `pool_size` is their number.
+    A change is, for example, another zone or a smaller SKU. Without a need (None), the VM fits
+    there already, but the machines rank lower. The change concerns all VMs of the pool; `pool_size`
+    is their number.
     """
     if need is MachineObstacle.LEAVE:
         return _describe_needed_removals(alternatives)

@@ -83,7 +83,7 @@ def build_plan_set_document(plans: Sequence[tuple[str, Plan]]) -> dict[str, Any]
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
     """Return a sentence about all plans.
 
-    `2 of 3 have changes; ..., nothing moves.`, or the names of rejected plans.
+    It is `2 of 3 have changes; ..., nothing moves.`, or names the rejected plans.
     """
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."

@@ -30,7 +30,7 @@ ACTIONS: Final = {
 def format_provider_name(key: str) -> str:
     """Return the full name of a provider.
 
-    `nexusform.dev/builtin/simulated` for `simulated` and `simulated.lab`.
+    It is `nexusform.dev/builtin/simulated` for `simulated` and `simulated.lab`.
     """
     return key if "/" in key else f"nexusform.dev/builtin/{key.partition('.')[0] or 'simulated'}"
 
@@ -122,7 +122,7 @@ def _build_snippet(
 ) -> dict[str, Any] | None:
     """Build the source lines of a diagnostic with its values and function.
 
-    None if it has no readable source.
+    Return None if it has no readable source.
     """
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:

@@ -400,8 +400,8 @@ def _list_unchecked_conditions(
 ) -> Iterator[tuple[str, str]]:
     """Yield the kind and the address of each condition in a configuration.
 
-    `("check", "check.racks")`. A destroy plan does not check them, so their status is unknown;
-    yield nothing for other plans.
+    An example is `("check", "check.racks")`. A destroy plan does not check them, so their status is
+    unknown; yield nothing for other plans.
     """
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
@@ -422,7 +422,7 @@ def _build_checks(
 ) -> list[dict[str, Any]]:
     """Build the results of conditions, grouped by declaration.
 
-    The status of `unchecked` ones is unknown.
+    The status of `unchecked` conditions is unknown.
     """
     groups = group_by(
         results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address))

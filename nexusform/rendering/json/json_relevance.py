@@ -53,9 +53,9 @@ def collect_relevant_attributes(
 ) -> list[dict[str, Any]]:
     """Return the resource attributes used by a plan, sorted.
 
-    `{"resource": "rack.a", "attribute": ["name"]}`. They are read by expressions of changed
-    objects, changed outputs and module outputs, also through variables and locals. The instances of
-    modules are known from the addresses in `plan` and in the `prior` state.
+    An example is `{"resource": "rack.a", "attribute": ["name"]}`. They are read by expressions of
+    changed objects, changed outputs and module outputs, also through variables and locals. The
+    instances of modules are known from the addresses in `plan` and in the `prior` state.
     """
     analysis = _ReferenceAnalysis(configuration.root)
     references = list(_list_change_references(analysis, changes))
@@ -187,10 +187,8 @@ class _ReferenceAnalysis:
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
         """Return the block named by a reference, the instance key, and the further steps.
 
-        The key may be None. The steps lead to the attribute.
-
-        For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None
-        for no resource.
+        The key may be None. The steps lead to the attribute. For `rack.a["x"].name` the key is
+        `"x"` and the steps are `("name",)`. Return None for no resource.
         """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"
@@ -212,9 +210,8 @@ class _ReferenceAnalysis:
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
         """Return the references in a module output, or in all outputs.
 
-        `module.NAME.OUTPUT` names one, `module.NAME` alone all.
-
-        The call may have an instance key: `module.NAME[KEY].OUTPUT`.
+        `module.NAME.OUTPUT` names one output, `module.NAME` alone all of them. The call may have an
+        instance key: `module.NAME[KEY].OUTPUT`.
         """
         name, *steps = reference.steps
         call = module.calls.get(str(name))

@@ -225,7 +225,7 @@ class PathMarks(Struct, frozen=True):
     def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
         """Return the marks of a part, given its name or position before and after the change.
 
-        None: it is absent.
+        A side without the part has None.
         """
         if self is NO_MARKS:
             return self

@@ -68,10 +68,10 @@ def build_unknown_mask(plain: Any) -> Any:
 def build_sensitive_mask(plain: Any, marks: Any) -> Any:
     """Build Terraform's mask of a value, as in `before_sensitive`.
 
-    True in place of each sensitive part. It is True for a value sensitive as a whole, and False for
-    another scalar. For an object it is `{"key": true}` without the other keys; for a list `[false,
-    true]`, or [] if no element is sensitive. `marks` is True if the whole value is sensitive, None
-    if nothing is, else the marks of parts by name or position.
+    The mask has True in place of each sensitive part. It is True for a value sensitive as a whole,
+    and False for another scalar. For an object it is `{"key": true}` without the other keys; for a
+    list `[false, true]`, or [] if no element is sensitive. `marks` is True if the whole value is
+    sensitive, None if nothing is, else the marks of parts by name or position.
     """
     if marks is True:
         return True

@@ -75,7 +75,7 @@ def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
 def _render_attributes(attributes: dict[str, Any]) -> str:
     """Render ` name="value"` per attribute (`class_` is class, a_b a-b).
 
-    ` name` for True, "" for None and False.
+    A value of True gives ` name`; None and False give nothing.
     """
     texts = []
     for name, value in attributes.items():
@@ -94,7 +94,7 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
 def build_breakable_name(text: str) -> Markup:
     """Build a name with line-break opportunities (`<wbr>`).
 
-    Only after dots, underscores and opening brackets.
+    Lines break only after dots, underscores and opening brackets.
     """
     parts = re.split(r"(?<=[._\[])(?=.)", text)
     return Markup(build_element("wbr").join(map(escape_markup, parts)))

@@ -72,7 +72,7 @@ SAMPLES_FORM: Final = RecordForm(
 def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
     """Build the JSON of VMs without capacity: intervals over samples of unknown NUMA cells.
 
-    None without samples.
+    Return None without samples.
     """
     if sampled_capacity is None:
         return None

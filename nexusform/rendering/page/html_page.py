@@ -218,7 +218,7 @@ def _build_verdict(page_view: _PageView) -> Part:
 def _build_changes(page_view: _PageView) -> Part:
     """Build the summary of changes, and below it every object with its difference.
 
-    None for a plan without objects.
+    Return None for a plan without objects.
     """
     view = page_view.plan_view
     if not view.plan.changes:

@@ -200,7 +200,7 @@ class _SiteMapView(Struct, frozen=True):
     def list_vms(self, machine: MapMachine) -> tuple[int, ...]:
         """Return the VMs on a machine on this side, as positions in the list of VMs of the site.
 
-        Before or after.
+        A side is before or after the plan.
         """
         return machine.after if self.is_after else machine.before
 

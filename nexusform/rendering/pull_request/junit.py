@@ -87,8 +87,8 @@ def render_junit(plan: Plan) -> str:
 def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> JunitCase:
     """Build the JUnit case of a check of the configuration, with a line per broken condition.
 
-    `check.racks at main.nf.hcl:9: Add racks.`. A line has the diagnostics inside of the condition,
-    or without any the messages of the check.
+    An example of a line is `check.racks at main.nf.hcl:9: Add racks.` A line has the diagnostics
+    inside of the condition, or without any the messages of the check.
     """
     # A plan evaluates conditions on predictions; apply evaluates them on results.
     status = "cannot be evaluated" if check.status == "error" else f"{check.status}, predicted"

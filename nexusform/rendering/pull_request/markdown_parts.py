@@ -1,9 +1,7 @@
 """Building blocks of Markdown reports, their size limit, and links to source lines.
 
-The links lead to the code host.
-
-User text cannot break out of the GitHub-flavoured pieces. The least important parts are cut first,
-with a note.
+The links lead to the code host. User text cannot break out of the GitHub-flavoured pieces. The
+least important parts are cut first, with a note.
 """
 
 import posixpath

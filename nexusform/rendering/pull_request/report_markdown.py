@@ -219,7 +219,7 @@ def _render_notes(section: Section) -> list[str]:
 def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
     """Return the heading and at most `_MAX_ROWS` rows of a table.
 
-    The last one has the number of others.
+    The last row has the number of omitted rows.
     """
     # Two lines are headers and rule.
     excess = len(lines) - 2 - _MAX_ROWS

@@ -172,11 +172,9 @@ def _build_condensed_texts(
 ) -> dict[str, str]:
     """Return short texts for attributes too long to show in full, by name.
 
-    Such as `(53 to place, see below)`.
-
-    They are the maps of placed VMs, bindings or pods, long lists such as conditions, and machines.
-    `before` and `after` are the attributes of the object, None if it does not exist then. `counts`
-    has its changed placements.
+    An example is `(53 to place, see below)`. These attributes are the maps of placed VMs, bindings
+    or pods, long lists such as conditions, and machines. `before` and `after` are the attributes of
+    the object, None if it does not exist then. `counts` has its changed placements.
     """
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
@@ -207,7 +205,7 @@ def _build_condensed_texts(
 def _describe_further_entries(old: _Mapping, new: _Mapping, changed_names: set[str]) -> list[str]:
     """Return the entries of both maps without a changed placement as text.
 
-    `3 kept` and `1 other changes`.
+    Examples are `3 kept` and `1 other changes`.
     """
     names = old.keys() & new.keys() - changed_names
     kept_count = sum(old[name] == new[name] for name in names)

@@ -125,7 +125,8 @@ def _describe_nested_changes(
 def _has_nested_changes(node: DifferenceNode) -> bool:
     """Return whether a changed argument has a changed part with parts of its own.
 
-    Such as a changed object in a list. An argument with forced replacement is described as a whole.
+    An example is a changed object in a list. An argument with forced replacement is described
+    as a whole.
     """
     if node.kind not in _NESTED_KINDS or node.forces_replacement:
         return False
@@ -140,8 +141,8 @@ def _build_clauses(
 ) -> list[str]:
     """Return a clause for every changed argument, nested blocks included.
 
-    `count 2 -> 3`, `pool1,2 count 4 -> 5`. `texts` has other clauses for some arguments, by name.
-    `machines` are the names of all machines of a rack.
+    Examples are `count 2 -> 3` and `pool1,2 count 4 -> 5`. `texts` has other clauses for some
+    arguments, by name. `machines` are the names of all machines of a rack.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -316,9 +317,8 @@ _MAX_PATH_VALUE_LENGTH: Final = 60
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
     """Return clauses about the parts of an argument that differ, sorted by path.
 
-    `labels.team "a" -> "b"`, `zones[1] removed`.
-
-    `marks` has the sensitive paths as nested keys: `{"a": {0: True}}`.
+    Examples are `labels.team "a" -> "b"` and `zones[1] removed`. `marks` has the sensitive paths as
+    nested keys: `{"a": {0: True}}`.
     """
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent

@@ -43,8 +43,8 @@ def list_departures(plan: Plan) -> list[PlacementChange]:
 def describe_departures(plan: Plan, *, has_objects: bool) -> list[str]:
     """Return a clause per cluster that a placement leaves, if requested with the deleted objects.
 
-    `most-cpu leaves cluster3: Namespace test-deployment and 4 objects are deleted`. The number of
-    others follows the first clauses.
+    An example is `most-cpu leaves cluster3: Namespace test-deployment and 4 objects are deleted`.
+    The number of others follows the first clauses.
     """
     names = {
         change.address: get_text(change.before, "name")
@@ -99,7 +99,7 @@ def describe_content_losses(plan: Plan) -> list[str]:
 def describe_overridden_values(plan: Plan) -> Iterator[str]:
     """Yield a clause per value that an override changes on clusters, and the number of others.
 
-    `web/colour: ConfigMap web/settings on a and b: /data/colour "red" -> "blue"`.
+    An example is `web/colour: ConfigMap web/settings on a and b: /data/colour "red" -> "blue"`.
     """
     values = list_overridden_values(plan)
     for value in values[:_MAX_OVERRIDDEN_VALUES]:

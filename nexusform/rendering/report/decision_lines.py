@@ -255,8 +255,8 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
 def describe_merge(plan: Plan) -> str:
     """Return what a merge of the change does, and when the plan expires.
 
-    `a merge applies this plan; it expires 2026-11-28 20:15 UTC`. Return "" if the pipeline does not
-    say what a merge does.
+    An example is `a merge applies this plan; it expires 2026-11-28 20:15 UTC`. Return "" if the
+    pipeline does not say what a merge does.
     """
     step = plan.basis.after_merge
     if not step:
@@ -386,7 +386,8 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
     """Format the numbers of objects by kind with the verb of their common effect.
 
-    `3 VMs and 2 pods to move (re-created)`. A note follows if the verb alone may mislead.
+    An example is `3 VMs and 2 pods to move (re-created)`. A note follows if the verb
+    alone may mislead.
     """
     totals: Counter[str] = Counter()
     for row in rows:
@@ -452,8 +453,8 @@ def _format_amount(count: Interval) -> str:
 def _describe_upgrade_capacity(decision: PlanDecisionSummary, *, has_chosen_removals: bool) -> str:
     """Return `surge capacity for every cluster`, or the clusters without it.
 
-    `no surge capacity for cluster-d; ...`. Next are clusters with unknown capacity, the cause, and
-    the number of the others. Return "" without upgrades.
+    An example is `no surge capacity for cluster-d; ...`. Next are clusters with unknown capacity,
+    the cause, and the number of the others. Return "" without upgrades.
     """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
 
@@ -707,7 +708,8 @@ def _describe_program_check(check: ProgramCheck) -> str:
 def _build_previous_plan_line(plan: Plan) -> list[DecisionLine]:
     """Return the line with the differences to an earlier plan.
 
-    `Since 0123abc: 2 fewer moves; other placement of web-1`. Return [] without an earlier plan.
+    An example is `Since 0123abc: 2 fewer moves; other placement of web-1`. Return [] without
+    an earlier plan.
     """
     since = plan.since
     if since is None:

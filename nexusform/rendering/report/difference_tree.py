@@ -175,7 +175,7 @@ class Comparison(Struct, frozen=True):
     ) -> DifferenceNode:
         """Compare two values; add the name and a mark if the change forces replacement.
 
-        "" for none.
+        A `name` of "" adds none.
         """
         node = self._build_node(old, new, value_type, marks)
         forces_replacement = marks.replacement is True and node.symbol != SAME
@@ -543,11 +543,10 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the computed attributes for the source order of labelled blocks.
+    """Yield the names of the computed attributes for the source order of labelled blocks.
 
-    They are names. Attributes whose order changed are left out.
-
-    Only labels on both sides count: an added or removed block does not change the order.
+    Attributes whose order changed are left out. Only labels on both sides count: an added or
+    removed block does not change the order.
     """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
@@ -612,9 +611,9 @@ _Pair: TypeAlias = tuple[int | None, int | None]
 def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
     """Return pairs of positions (before, after) in display order.
 
-    None for an element of one side only. From `["a", "b"]` to `["b", "c"]`: `[(0, None), (1, 0),
-    (None, 1)]`. Equal elements are pairs. Among the differing ones between them, objects (dicts)
-    pair in order as changed objects; other elements are removed and added.
+    An element of one side only has None as its partner. From `["a", "b"]` to `["b", "c"]`:
+    `[(0, None), (1, 0), (None, 1)]`. Equal elements are pairs. Among the differing ones between
+    them, objects (dicts) pair in order as changed objects; other elements are removed and added.
     """
     # No element has a partner.
     if not before or not after:

@@ -61,8 +61,8 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
 def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
     """Return the findings of a plan, then what it destroys and replaces, and the risks it causes.
 
-    For reports without sentences. A destroyed object and a lasting risk are warnings, a replaced
-    object and a temporary risk are notes.
+    They are for reports without sentences. A destroyed object and a lasting risk are warnings, a
+    replaced object and a temporary risk are notes.
     """
     # Text needs no such rows.
     from nexusform.rendering.report.consequences import list_consequences
@@ -169,7 +169,7 @@ def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
 def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
     """Build an entry per id, text and proposed code, with all subjects and locations.
 
-    The most severe first.
+    The most severe entries come first.
     """
     # (subject, location) of each warning.
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
@@ -197,7 +197,7 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
 def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
     """Return the subject and the one-line text of a warning, from `brief` or its first paragraph.
 
-    "" for none.
+    The subject is "" if there is none.
     """
     # `SUBJECT: TEXT`, or a text about the address.
     if warning.brief:

@@ -160,7 +160,7 @@ def format_part_names(names: Iterable[str], part: str, separator: str = "/") -> 
 def fold_instances(names: Iterable[str]) -> list[str]:
     """Fold addresses of one block into one text.
 
-    `rack.r[0..7,9]`, `app["a", "c" and 280 more]`, `rack.spare`.
+    Examples are `rack.r[0..7,9]`, `app["a", "c" and 280 more]` and `rack.spare`.
     """
     by_block: dict[str, list[int | str]] = {}
     for name in dict.fromkeys(names):
@@ -219,7 +219,8 @@ def _build_pool_shape(group: PlacementLineGroup) -> object:
 def _split_label(line: PlacementLine) -> tuple[str, str, str]:
     """Split the label of VMs into the text before their cluster, the cluster and the rest.
 
-    `("SITE/", "edge01", "-pool1-0..3")`; all are "" for VMs without the name of their cluster.
+    An example is `("SITE/", "edge01", "-pool1-0..3")`. All three are "" for VMs without the name
+    of their cluster.
     """
     cluster = line.rows[0].cluster if line.rows else ""
     for separator in "-/":
@@ -333,8 +334,8 @@ def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
 def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
     """Return pairs of a text and its number of instance keys.
 
-    `count` numbers first, then `for_each` strings. A run without gaps is one pair, `("0..3", 4)` or
-    `('"a1".."a8"', 8)`; the strings of a short run are a pair each.
+    Numbers of `count` come first, then strings of `for_each`. A run without gaps is one pair,
+    `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair each.
     """
     from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -351,7 +352,7 @@ def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
 class FoldedAddresses(Struct, frozen=True):
     """Addresses that differ in one part: their positions and one text.
 
-    `keys` are instance keys only counted in it.
+    `keys` lists the instance keys that the text only counts.
     """
 
     members: tuple[int, ...]
@@ -362,11 +363,9 @@ class FoldedAddresses(Struct, frozen=True):
 def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
     """Fold addresses that differ in one instance key or final number.
 
-    `rack.r[0]`, `rack.r[1]`, or `rack.r1`, `rack.r2`.
-
-    `kinds` has an element for each address; only addresses with equal elements fold. The
-    members of a fold are positions in `addresses`. Every position is in one fold; folds are
-    ordered by first member.
+    Examples are `rack.r[0]` and `rack.r[1]`, or `rack.r1` and `rack.r2`. `kinds` has an element for
+    each address; only addresses with equal elements fold. The members of a fold are positions in
+    `addresses`. Every position is in one fold; folds are ordered by first member.
     """
     # positions by kind and by address without its folded key.
     with_keys: dict[object, list[int]] = {}
@@ -480,8 +479,8 @@ class PoolRow(Struct, frozen=True):
 class SitePools(Struct, frozen=True):
     """The rows of one site; `hidden_pools` have no row.
 
-    `is_decided`: all placed VMs have an explicit location and none is predicted. `names` are the
-    names of equal sites.
+    `is_decided` means that all placed VMs have an explicit location and none is predicted. `names`
+    are the names of equal sites.
     """
 
     site: str
@@ -680,7 +679,7 @@ def _format_certain_count(
 ) -> str:
     """Format how many of the placed VMs are certain: `168 of 215`.
 
-    "" without placed VMs or repeated runs (samples).
+    Return "" without placed VMs or repeated runs (samples).
     """
     placed = sum(table.placed for table in tables)
     if not samples or not placed:
@@ -714,7 +713,7 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
 def _describe_expected_spread(table: PlacementTable) -> str:
     """Return a sentence on the racks with unexpected numbers of VMs, or "".
 
-    `uneven: 5 on rack3,6, 3 on rack7,8; even would be 4`.
+    An example is `uneven: 5 on rack3,6, 3 on rack7,8; even would be 4`.
     """
     if not _has_unexpected_spread(table):
         return ""

@@ -134,8 +134,8 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     """Return the differences of two values, each with its path, old and new value.
 
-    `(("spec", "replicas"), 1, 2)`. Mappings and lists are compared by part, unless one is empty.
-    The other side of an added or removed part is _ABSENT.
+    An example is `(("spec", "replicas"), 1, 2)`. Mappings and lists are compared by part, unless
+    one is empty. The other side of an added or removed part is _ABSENT.
     """
     # `==` alone takes 1 and true as equal.
     if old == new and is_equal_with_booleans(old, new):
@@ -215,7 +215,7 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
 def describe_field(change: FieldChange) -> str:
     """Return `path old -> new`, `+path new` or `-path`.
 
-    `path changed` if both short texts are the same.
+    Return `path changed` if both short texts are the same.
     """
     # The values differ beyond the end of their cut texts, or are secret.
     if change.old == change.new:

@@ -209,9 +209,8 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
     """Return the clauses of a row with its instance key replaced.
 
-    The rows of one block become equal.
-
-    For `ns["a"]`, the clause `Namespace a` becomes `Namespace of its name`.
+    The rows of one block become equal. For `ns["a"]`, the clause `Namespace a` becomes
+    `Namespace of its name`.
     """
     key = row.address.key
     # A number is rarely the name of an object: `PickN 2`.
@@ -298,9 +297,8 @@ _REASON_NOTES: Final = {
 def _format_change_note(change: Change) -> str:
     """Return the reason of the change in brackets, its import id and previous address.
 
-    If it has them.
-
-    A forgotten object has the result of forgetting it instead of the reason.
+    Each of them is left out if the change has none. A forgotten object has the result of forgetting
+    it instead of the reason.
     """
     notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:
@@ -340,7 +338,7 @@ def _describe_machines(attributes: _Attributes) -> str:
 def _describe_machine_action(attributes: _Attributes) -> str:
     """Return the action and machine of a machine action, `ACTION of MACHINE`.
 
-    "" for other objects.
+    Return "" for other objects.
     """
     if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
         # Only machine actions have both.

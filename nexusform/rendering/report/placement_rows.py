@@ -121,7 +121,7 @@ class PlacementLine(Struct, frozen=True):
     def remark(self) -> str:
         """Note with the trigger and a possible other result: `(new; or n0 if b arrives first)`.
 
-        "" without either.
+        It is "" without either.
         """
         return enclose("(", join_texts((self.trigger, self.doubt), "; "), ")")
 
@@ -165,7 +165,7 @@ class PlacementSummary(Struct, frozen=True):
     def notes(self) -> list[str]:
         """Clauses about effects without an action of their own.
 
-        `2 are re-created in place`, `3 stay Pending`.
+        Examples are `2 are re-created in place` and `3 stay Pending`.
         """
         counts: Counter[tuple[Effect, str]] = Counter()
         for effect_count in self.select_effects(*_NOTE_EFFECTS):
@@ -263,10 +263,8 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return a summary of all placements, then one per kind if there are several.
 
-    Kinds are VM, pod and binding. () without placements.
-
-    A summary has the numbers of objects by action. Kept VMs count, too, even without a row
-    in the plan.
+    Kinds are VM, pod and binding. Return () without placements. A summary has the numbers of
+    objects by action. Kept VMs count, too, even without a row in the plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
@@ -432,7 +430,7 @@ def _find_recreation_triggers(
 ) -> frozenset[str]:
     """Return the triggers of re-created nodes to show in one line.
 
-    Those of many nodes, and any rolling upgrade.
+    They are those of many nodes, and of any rolling upgrade.
     """
     if detail is ShownPlacements.ALL:
         # Every node has its own line.
@@ -520,7 +518,7 @@ def _build_choice_line(
 ) -> PlacementLine:
     """Build the line of VMs that the platform chooses: their number, and the racks of the pool.
 
-    `web/workers: 1 of 9 VMs  leaves r1, r2, r3 (scale_in; Azure chooses which)`.
+    An example is `web/workers: 1 of 9 VMs  leaves r1, r2, r3 (scale_in; Azure chooses which)`.
     """
     row = run[0]
     count = len(run)
@@ -611,7 +609,7 @@ _PENDING_DEPARTURE = ("is forgotten and stays", "are forgotten and stay")
 def get_leaving_verb(line: PlacementLine) -> str:
     """Return the verb for objects removed, lost or forgotten, else "".
 
-    `removed from`, `loses` or `is forgotten and stays on`.
+    It is `removed from`, `loses` or `is forgotten and stays on`.
     """
     if line.effect is Effect.REMOVED and not line.origin:
         return "removed"
@@ -662,8 +660,8 @@ def _build_single_line(
 def get_action_text(line: PlacementLine) -> str:
     """Return the text before the location of objects shown without an origin.
 
-    `re-created in place:`, `stays`. The state of a waiting object follows without a colon: `stays
-    Pending`. Return "" before `Failed`.
+    Examples are `re-created in place:` and `stays`. The state of a waiting object follows without a
+    colon: `stays Pending`. Return "" before `Failed`.
     """
     if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
         # The state, if any, is AT_ONCE.

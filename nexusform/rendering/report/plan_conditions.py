@@ -174,7 +174,7 @@ _MINUTES_PER_HOUR: Final = 60
 def describe_machine_actions(plan: Plan) -> Iterator[str]:
     """Yield a line per site with several actions, and a line per action.
 
-    `Window 1 on lab: Restart ...`.
+    An example is `Window 1 on lab: Restart ...`.
     """
     for _, group in groupby(plan.machine_actions, key=lambda action: action.site_id):
         actions = list(group)
@@ -257,9 +257,8 @@ _AZURE_RULE: Final = (
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site with its machines out of service by reason.
 
-    The line has the capacity without them.
-
-    Example: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
+    The line has the capacity without them. An example is `Out of service: 5 of 16 machines (4 Off:
+    BMC unreachable; ...). Capacity ...`.
     """
     sites = {site.id: site for site in plan.sites}
     capacities = {row.site_id: after for row, after in select_largest_sku_rows(plan.capacity)}
@@ -292,7 +291,7 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
     """Count machines by reason, most first.
 
-    `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`.
+    Examples are `4 Off: BMC unreachable` and `1 cordoned by Azure: Degraded: port down`.
     """
     counts = Counter(_describe_machine(row) for row in rows)
     # By count, then by text.
@@ -321,7 +320,7 @@ def _count_compute_machines(site: SiteVms) -> int:
 def _describe_machine(row: OutOfService) -> str:
     """Return the main reason for a machine to be out of service, and the message.
 
-    The reason is such as `Off`; the platform reports the message.
+    The reason is a word such as `Off`; the platform reports the message.
     """
     status = row.status
     reason = row.main_reason

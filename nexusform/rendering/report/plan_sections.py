@@ -144,7 +144,7 @@ def build_drift_section(view: PlanReportData) -> Section:
 def _build_items(folds: Iterable[ObjectFold]) -> tuple[ItemGroup, ...]:
     """Build an item per fold with the name and the clauses of its objects.
 
-    `rack1..8: 16 machines each`.
+    An example is `rack1..8: 16 machines each`.
     """
     items = []
     for fold in folds:
@@ -710,7 +710,7 @@ def describe_line(line: PlacementLine) -> Text:
 def build_cause_section(view: PlanReportData) -> Section:
     """Build one line with the first causes of moved VMs, and their number.
 
-    `Cause: main.nf.hcl:26, -replace.`.
+    An example is `Cause: main.nf.hcl:26, -replace.`
     """
     source_lines = dict.fromkeys(
         format_location(change.source) for change in find_move_causes(view.plan)

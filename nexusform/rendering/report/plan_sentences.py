@@ -300,7 +300,7 @@ def describe_inventory(plan: Plan) -> str:
 def describe_inventory_age(export_times: Iterable[str], now: str) -> str:
     """Return the age of the oldest inventory: `8 h old`, or `of unknown age`.
 
-    "" without an inventory.
+    Return "" without an inventory.
     """
     ages = [_compute_age(time, now) for time in export_times]
     if not ages:
@@ -354,11 +354,10 @@ def _describe_missing_data(plan: Plan) -> str:
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return a headline and a sentence on the comparison, for a plan without changes.
 
-    The headline is `No changes. ...`.
-
-    The first matching reason decides: an unfinished earlier apply, nothing to predict, a plan from
-    the state alone, changes that wait. Otherwise the mode and the selection (-target, -exclude) do.
-    Missing data, an old inventory and `-refresh=false` change the texts.
+    The headline is `No changes. ...`. The first matching reason decides: an unfinished earlier
+    apply, nothing to predict, a plan from the state alone, changes that wait. Otherwise the mode
+    and the selection (-target, -exclude) do. Missing data, an old inventory and `-refresh=false`
+    change the texts.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     # changes of an earlier apply are not finished.
@@ -398,7 +397,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
 def describe_object_counts(plan: Plan) -> str:
     """Return the line with the counts of changed objects for readers, with thousands separators.
 
-    `Plan: 0 to add, 6,000 to change, ...`. Return the sentence for no changes of a
+    An example is `Plan: 0 to add, 6,000 to change, ...`. Return the sentence for no changes of a
     plan without any.
     """
     if not plan.has_changes:
@@ -513,7 +512,7 @@ def describe_plan_origin(plan: Plan) -> str:
 def describe_plan_evaluation(plan: Plan) -> str:
     """Return facts about the evaluation: sandboxed or not, its files, servers and programs.
 
-    "" without a record.
+    Return "" without a record.
     """
     evaluation = plan.basis.evaluation
     if evaluation is None:

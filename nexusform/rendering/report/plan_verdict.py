@@ -155,8 +155,8 @@ def _name_pools(clauses: Sequence[str], rows: Sequence[PlacementChange]) -> list
 def _describe_ended_objects(plan: Plan) -> list[str]:
     """Return clauses with the names of renamed, destroyed and replaced objects.
 
-    `nexus_kubernetes_cluster.a looks renamed: 33 VMs would be re-created; add this moved block`,
-    `destroys cluster-c (15 VMs) and 2 more objects`.
+    Examples are `nexus_kubernetes_cluster.a looks renamed: 33 VMs would be re-created; add this
+    moved block` and `destroys cluster-c (15 VMs) and 2 more objects`.
     """
     destroyed = list_destroyed_objects(plan)
     clauses: list[str] = []
@@ -221,7 +221,7 @@ def _describe_object_changes(plan: Plan) -> list[str]:
 def describe_rejection(plan: Plan) -> str:
     """Return the rules, errors and guard rails blocking an apply, in this order.
 
-    "" if nothing blocks it.
+    Return "" if nothing blocks it.
     """
     if not plan.is_rejected:
         return ""
@@ -243,7 +243,7 @@ def format_current_verdict(verdict: SeparationVerdict) -> str:
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule.
 
-    `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`.
+    An example is `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`.
     """
     locations = (
         ("machine", violation.machine),
@@ -429,7 +429,7 @@ def _format_percent(share: float) -> str:
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     """Return a sentence about the effect of unknown NUMA cells (of running VMs).
 
-    "" if the plan depends on none.
+    Return "" if the plan depends on none.
     """
     if sampling is None:
         return ""

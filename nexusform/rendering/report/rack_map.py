@@ -93,7 +93,7 @@ class MapVm(Struct, frozen=True):
 class MapMachine(Struct, frozen=True):
     """A machine with the numbers of its VMs on each side.
 
-    `mark`: PLACED if it is added, REMOVED if removed.
+    `mark` is PLACED if the machine is added, REMOVED if it is removed.
     """
 
     facts: Machine
@@ -301,10 +301,9 @@ def _list_managed_vms(
 ) -> Iterator[MapVm]:
     """Yield each VM existing before or after the plan once, by pool and number.
 
-    The certainty of its location is yielded with it.
-
-    `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none.
-    In `certain_racks` a pool has the same number of VMs in every sample.
+    The certainty of its location is yielded with it. `rows` are the placement changes of a VM by
+    its key (address and name); a kept VM may have none. In `certain_racks` a pool has the same
+    number of VMs in every sample.
     """
     # Each VM before the plan, with its pool.
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
@@ -422,7 +421,7 @@ def _compute_mark(
 def describe_vm_outcome(vm: MapVm) -> str:
     """Return the effect of the plan on a VM, such as `host lost`.
 
-    "" if its mark on the map is enough.
+    Return "" if its mark on the map is enough.
     """
     if vm.mark is ChangeMark.CHOICE:
         return MAY_BE_REMOVED

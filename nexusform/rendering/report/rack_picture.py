@@ -147,7 +147,7 @@ def _join_in_groups(signs: Sequence[str]) -> str:
 def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
     """Return the sign of a machine in the picture: its number of VMs, or a state.
 
-    `vms` None: it does not exist.
+    `vms` is None if the machine does not exist.
     """
     if vms is None:
         return _NO_MACHINE

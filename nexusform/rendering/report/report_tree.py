@@ -213,7 +213,7 @@ class Report(Struct, frozen=True):
     def alert_level(self) -> PlacementImpact | None:
         """The impact of the plan, always the highest if it is rejected.
 
-        None for a report without a plan.
+        It is None for a report without a plan.
         """
         return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact
 

@@ -18,9 +18,9 @@ _WORD: Final = re.compile(r"([\w.-]*\w)")
 def describe_risks(findings: Sequence[RiskFinding]) -> list[tuple[str, int]]:
     """Return a sentence per group of equal risks, each with the number of its risks.
 
-    `edge01..40: each of 40 keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum`.
-    Equal risks differ in one part of the names of their objects, and in one more word at most,
-    such as the rack.
+    An example is `edge01..40: each of 40 keeps 1 of 3 control-plane VMs; losing one breaks etcd
+    quorum`. Equal risks differ in one part of the names of their objects, and in one more word at
+    most, such as the rack.
     """
     sentences: list[tuple[str, int]] = []
     groups = group_by(findings, _build_shape)

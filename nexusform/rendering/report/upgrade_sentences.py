@@ -117,11 +117,9 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
     """Return the hop of an upgrade and its verdict.
 
-    `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old
-    version is unknown.
-
-    At the end is the largest surge if all pools surge, else the nodes down and up of each
-    pool without surge.
+    An example is `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old
+    version is unknown. At the end is the largest surge if all pools surge, else the nodes down and
+    up of each pool without surge.
     """
     after = upgrade.after or "no version"
     versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
@@ -145,8 +143,8 @@ def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
     """Return a clause per re-created pool, and the trigger.
 
-    `pool2: all 24 nodes are down at once (sku_changed).`. A clause has the remaining nodes, and a
-    lack of capacity.
+    An example is `pool2: all 24 nodes are down at once (sku_changed).` A clause has the remaining
+    nodes, and a lack of capacity.
     """
     pools = []
     for pool in upgrade.pools:
@@ -205,7 +203,7 @@ def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
 def _describe_pool(pool: PoolNodeRecreation) -> str:
     """Return the step of one pool.
 
-    `Azure upgrades pool1: 9 nodes in 3 batches, new nodes first, ...`.
+    An example is `Azure upgrades pool1: 9 nodes in 3 batches, new nodes first, ...`.
     """
     nodes = f"{format_count(pool.vms, 'node')} in {format_count(pool.batches, 'batch', 'batches')}"
     pace = "new nodes first" if pool.surges else f"at least {pool.minimum_up:,} up"

@@ -1,6 +1,6 @@
 """Changes of objects and outputs in OpenTofu's layout, and groups of similar ones.
 
-Also outputs of the short plan.
+The module also renders the outputs of the short plan.
 """
 
 import re
@@ -191,9 +191,8 @@ class _DifferenceRenderer:
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
         """Return the first line of a value, the lines between, and the last line.
 
-        The last one without its margin.
-
-        A value of one line has only the first. Brackets or markers of texts enclose the others.
+        The last line comes without its margin. A value of one line has only the first. Brackets or
+        markers of texts enclose the others.
         """
         match node.kind:
             case NodeKind.LEAF if node.symbol == "~":
@@ -274,7 +273,7 @@ def pair_stanzas(
 ) -> list[tuple[Change, ChangeStanza | None]]:
     """Return every change with its stanza, found by address and headline.
 
-    None for an unchanged object.
+    An unchanged object has no stanza (None).
     """
     by_headline = {
         (stanza.address, stanza.headline.removesuffix(REJECTED)): stanza for stanza in stanzas

@@ -62,7 +62,7 @@ def render_diagnostic(
 ) -> str:
     """Render one diagnostic in its box, with a newline at the end.
 
-    `terraform`: use only Terraform's two levels.
+    With `terraform`, only Terraform's two levels are used.
     """
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
@@ -96,7 +96,7 @@ def _render_location(
 ) -> list[str]:
     """Render the address, the file with its source lines, and the values in the expression.
 
-    If it has a position.
+    Without a position there is no file.
     """
     address = escape_name(diagnostic.address)
     subject = diagnostic.subject

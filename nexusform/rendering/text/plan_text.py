@@ -132,11 +132,10 @@ def _render_boxes(
 def render_around_errors(
     plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> tuple[str, str]:
-    """Render the text of a short plan as two parts.
+    """Render the text of a short plan before and after the boxes of errors.
 
-    Before and after the boxes of errors, without final newlines.
-
-    The caller renders the boxes in between, or elsewhere: while planning they are printed at once.
+    Both parts have no final newline. The caller renders the boxes in between, or elsewhere: while
+    planning they are printed at once.
     """
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
@@ -376,7 +375,7 @@ def _render_full_plan(
 ) -> str:
     """Render every argument, placements and rollouts, the findings and the decision block.
 
-    None of a failed plan.
+    A failed plan shows no changes and no verdict.
     """
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint = Painter(options.colour)
@@ -588,10 +587,9 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
 def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
     """Render an entry in at most three lines, then the proposed code.
 
-    `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ... clusters.nf.hcl:73`.
-
-    A longer text is cut at the end of a sentence or clause. A warning lists all of its subjects, on
-    further lines if needed.
+    An example is `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ...
+    clusters.nf.hcl:73`. A longer text is cut at the end of a sentence or clause. A warning lists
+    all of its subjects, on further lines if needed.
     """
     return [
         *_render_entry_text(entry, width, paint),

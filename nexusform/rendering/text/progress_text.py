@@ -81,7 +81,7 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
 def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return the result of a step, or why it failed, waits or was skipped.
 
-    `ADDR: Creation complete after 3s [id=X]`.
+    An example is `ADDR: Creation complete after 3s [id=X]`.
     """
     if step.outcome is StepOutcome.SKIPPED:
         return wrap_hanging(

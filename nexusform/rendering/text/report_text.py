@@ -185,7 +185,7 @@ def _render_rows_in_columns(
 def _move_details_to_note(table: Table, row: Row) -> Row:
     """Return a row with the cells of the table's detail columns added to its note.
 
-    `HEADER: CELL`.
+    Each is added as `HEADER: CELL`.
     """
     columns = sorted(table.details & set(range(len(row.cells))))
     details = [

@@ -1,10 +1,8 @@
 """Rules of the profile opened for one demand, and placement by a scan of machines.
 
-`choose_placement` scans every machine.
-
-The scan is for demands with a machine of last resort, and for demands with a rule without the
-promises of rule.py. Explanations and shortages are built from it. Its time is proportional to the
-number of machines.
+`choose_placement` scans every machine. The scan is for demands with a machine of last resort, and
+for demands with a rule without the promises of rule.py. Explanations and shortages are built from
+it. Its time is proportional to the number of machines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,7 +57,7 @@ class PackedSortKeys(NamedTuple):
 def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
     """Return each key with the function from an item number to its figure for a demand.
 
-    None if all figures are 0.
+    The function is None if all figures are 0.
     """
     opened_keys: list[OpenKey] = []
     for key in keys:
@@ -100,10 +98,8 @@ def prepare_packed_sort_keys(
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     """Return a function from an item to one whole number with its figures.
 
-    The first in the highest bits; 0 without any.
-
-    After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give (3
-    << 4 | 1) << 2.
+    The first figure is in the highest bits; the number is 0 without any figure. After each figure,
+    the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give (3 << 4 | 1) << 2.
     """
     # The usual case, called several times per VM: three lists or counts need no
     # further function calls.
@@ -159,7 +155,7 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
 def is_rack_selection(rule: Filter) -> bool:
     """Return whether the filter selects racks by the demand alone, not by existing VMs.
 
-    Such as its zones.
+    An example is the filter of zones.
     """
     return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
@@ -181,7 +177,7 @@ def build_machine_checks(
 ) -> list[tuple[Filter, RejectionCheck | None]]:
     """Build the check of every filter by machine number, in profile order.
 
-    None if it does not apply to the demand.
+    The check is None if the filter does not apply to the demand.
     """
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     by_rule = {
@@ -291,7 +287,7 @@ def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
 def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
     """Return the machines without the last resort of a demand, or this one if it is alone.
 
-    The name of a machine.
+    The last resort is the name of a machine.
     """
     if demand.last_resort is None:
         return machines

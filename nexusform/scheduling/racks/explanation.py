@@ -35,7 +35,7 @@ class _ShortageContext:
     def __init__(self, ledger: Ledger, demand: Demand) -> None:
         """Start with all machines of the site, and the capacity steps of the demand's SKU.
 
-        Before any filter.
+        No filter has rejected any of them yet.
         """
         self.demand = demand
         # All machines at first; `find_shortage` narrows both lists.
@@ -236,10 +236,8 @@ def _rank_by_keys(
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
     """Rank machines by weight.
 
-    Return the rack of the best one alone, and all machines, best first.
-
-    The heaviest machines tie: their digests decide among them, and are shown only if
-    there are several.
+    Return the rack of the best one alone, and all machines, best first. The heaviest machines tie:
+    their digests decide among them, and are shown only if there are several.
     """
     weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
@@ -355,7 +353,7 @@ class MachineRanking:
 def _is_ranked_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
     """Return whether no other item is ranked before these figures.
 
-    `lowest` are the lowest of others, None for none.
+    `lowest` are the lowest figures of other items, or None if there are no others.
     """
     return lowest is None or figures <= lowest
 
@@ -506,9 +504,8 @@ class _PossibleCapacities:
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
         """Return the minimum and maximum number of machines that passed all filters.
 
-        Over all NUMA layouts.
-
-        `sampled` are those that passed in the assumed layout.
+        The bounds are those over all NUMA layouts. `sampled` are the machines that passed in
+        the assumed layout.
         """
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.

@@ -225,12 +225,10 @@ class CapacityTable:
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the number of the capacity after a VM took or returned its share.
 
-        The share is that in each of `cells`. `sign` is -1 or +1.
-
-        `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs
-        change in each cell, disk once. A share may have a record, a text in the capacity while
-        the VM runs. Of equal records, the last one is removed. Cells beyond those of the
-        machine are ignored.
+        The share is that in each of `cells`. `sign` is -1 or +1. `number` is the position of the
+        former capacity in `capacities`. vCPUs, memory and VFs change in each cell, disk once. A
+        share may have a record, a text in the capacity while the VM runs. Of equal records, the
+        last one is removed. Cells beyond those of the machine are ignored.
         """
         hardware, disk, old_cpus, old_memory, vfs, records = self.capacities[number]
         cpus = list(old_cpus)

@@ -165,8 +165,8 @@ class RackScheduler:
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM and return its handle and placement, like `place`.
 
-        None without reasons if no machine fits. Successive VMs of a pool share a session (with
-        rankings of the machines), if their rules permit it.
+        If no machine fits, return None without reasons. Successive VMs of a pool share a session
+        (with rankings of the machines), if their rules permit it.
         """
         session = self._session
         if session is None or not session.is_for_session(demand):
@@ -292,7 +292,7 @@ class RackScheduler:
     def create_machine_counter(self, demand: Demand) -> Callable[[str], Interval] | None:
         """Return a function that counts how many more VMs like this one fit on a machine now.
 
-        The count follows later changes of the site. None with limits on numbers of VMs: then
+        The count follows later changes of the site. Return None with limits on numbers of VMs: then
         machines depend on each other.
         """
         passes_rack, passes_machine, has_count_filter = self._prepare_count(demand)
@@ -421,7 +421,7 @@ class RackScheduler:
     def find_best_machines(self, demand: Demand) -> TiedMachines:
         """Return the machines tied for this VM (the random choice decides).
 
-        In some, and in all NUMA layouts.
+        The result has those tied in some NUMA layouts, and those tied in all.
         """
         return self.rank_machines(demand).find_best_excluding()
 
@@ -586,7 +586,7 @@ class RackScheduler:
     def _get_tied_machines(self, demand: Demand) -> set[int] | None:
         """Return the set to which tied machines of the demand's pool are added.
 
-        None if the caller collects none.
+        Return None if the caller collects none.
         """
         if self.tied_machines is None:
             return None
@@ -601,10 +601,8 @@ class RackScheduler:
     def _choose_missing_splits(self) -> None:
         """Choose NUMA cells for the VMs in unknown cells of changed machines.
 
-        Before capacities are read.
-
-        Other cells than before may leave more capacity. Close the session, because it
-        keeps old capacities.
+        This comes before capacities are read, because other cells than before may leave more
+        capacity. It closes the session, which keeps old capacities.
         """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):

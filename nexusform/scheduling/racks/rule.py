@@ -81,7 +81,7 @@ class ShortageContext(Protocol):
 def describe_remaining_machines(_demand: Demand, remaining: Interval, before: Interval) -> str:
     """Return a text such as `12 stay` on the machines left after a filter.
 
-    "" if it rejected none.
+    Return "" if it rejected none.
     """
     return f"{remaining} stay" if remaining != before else ""
 
@@ -146,10 +146,11 @@ class CountFilter(Filter, frozen=True, kw_only=True):
 class KeyDependence(IntEnum):
     """Scope of differences between a key's figure for a demand and the neutral one.
 
-    A demand without VMs on the site. All but UNBOUNDED promise: the relevance of a key for a demand
-    depends on its SKU and constraints alone; the figure of a machine or rack depends on its VMs
-    alone; if the cluster (or pool) has VMs there, it is at least the neutral one; one more VM of
-    the demand never lowers it. Without the promise a scan of all machines places every VM.
+    The neutral figure is that of a demand without VMs on the site. All but UNBOUNDED promise: the
+    relevance of a key for a demand depends on its SKU and constraints alone; the figure of a
+    machine or rack depends on its VMs alone; if the cluster (or pool) has VMs there, it is at least
+    the neutral one; one more VM of the demand never lowers it. Without the promise a scan of all
+    machines places every VM.
     """
 
     NONE = 0

@@ -83,7 +83,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
     def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
         """Compute the cells and the remaining capacity of one more VM.
 
-        None if a capacity filter rejects it.
+        Return None if a capacity filter rejects it.
         """
         capacity = self._capacity_table.free_capacities[number]
         if any(find_rejection(capacity) is not None for find_rejection in self._checks):
@@ -158,7 +158,7 @@ class SplitCapacities:
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:
         """Return the number of the capacity left by the VMs in these cells.
 
-        For each share, the cells of its VM.
+        `cells` has the cells of the VM of each share.
         """
         number = self._number_by_cells.get(cells)
         if number is None:
@@ -200,7 +200,7 @@ class SplitCapacities:
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
         """Return the cells of the VMs in the split with capacity for most VMs, SKU by SKU.
 
-        None without a split.
+        Return None without a split.
         """
         if not self.splits.legal_splits:
             return None

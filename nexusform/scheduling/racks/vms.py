@@ -252,11 +252,12 @@ class Hint(Struct, frozen=True):
 class PlacementConstraints(Struct, frozen=True):
     """Constraints of a pool (or a VM) for the placement rule besides its SKU.
 
-    The arguments of the rules. `zones` None = all; `image` is the name of the VM's image, "" if
-    unknown, and `flavor` the name of its SKU, "" if it has only a size. `platform_zone` and
-    `platform_host` are requested of a platform that chooses the machines; other sites ignore them.
-    `unknown_request` is the fact of a request of it without a known value, such as an image from a
-    parameter. Pools pass their constraints as a whole, so a new argument is one more field.
+    They are the arguments of the rules. `zones` is None for all zones. `image` is the name of the
+    VM's image, "" if unknown, and `flavor` the name of its SKU, "" if it has only a size.
+    `platform_zone` and `platform_host` are requested of a platform that chooses the machines;
+    other sites ignore them. `unknown_request` is the fact of a request of it without a known
+    value, such as an image from a parameter. Pools pass their constraints as a whole, so a new
+    argument is one more field.
     """
 
     zones: frozenset[str] | None = None
@@ -353,7 +354,7 @@ def sum_count_intervals(intervals: Iterable[Interval]) -> Interval:
 class Placement(ObjectLocation, frozen=True):
     """Placement of a VM.
 
-    `cells` ascending, numbered from 0; () if unknown.
+    `cells` are ascending and numbered from 0; they are () if unknown.
     """
 
     machine: str

@@ -226,7 +226,8 @@ EDIT_KINDS: Mapping[str, EditKind] = {
 def find_difference(name: str, seed: int) -> str | None:
     """Return how a hypothesis differs from the plan of the written configuration.
 
-    "" for equal VMs on equal machines and cells; None if the random site has no such plan.
+    Return "" for equal VMs on equal machines and cells, and None if the random site has
+    no such plan.
     """
     kind = EDIT_KINDS[name]
     draw = random.Random(f"{name} {seed}")

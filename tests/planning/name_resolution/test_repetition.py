@@ -51,9 +51,9 @@ moved {
 
 
 def test_resource_prefix_of_a_reference_has_no_meaning() -> None:
-    """As in Terraform: `resource.TYPE.NAME` is `TYPE.NAME`.
+    """`resource.TYPE.NAME` is `TYPE.NAME`, as in Terraform.
 
-    A variable of a `for` may have this name.
+    A variable of a `for` may be named `resource`.
     """
     prefixed = plan(PREFIXED)
     plain = plan(PREFIXED.replace("resource.nexus_", "nexus_"))

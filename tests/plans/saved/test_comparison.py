@@ -1,6 +1,6 @@
 """Tests of forged plans: each differs from a new plan of the same input.
 
-None causes a traceback.
+None of them causes a traceback.
 """
 
 import random

@@ -51,7 +51,7 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
     def find_rejection(capacity: FreeCapacity) -> str | None:
         """Return why too few cells have enough CPUs and memory for a part of the VM.
 
-        None if it fits.
+        Return None if it fits.
         """
         fitting = len(select_fitting_cells(share, capacity))
         if fitting >= needed:  # it fits
@@ -104,10 +104,8 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
 def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -> Counter[PoolKey]:
     """Count the cells of `machines` with too little left for the demand.
 
-    Because of smaller VMs only.
-
-    Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then
-    by the vCPUs.
+    Only cells taken by smaller VMs alone count. Each counts for the pool of its first VM. Sizes
+    compare by the memory in one cell, then by the vCPUs.
     """
     sku = context.demand.sku
     share = Share.compute(sku)

@@ -71,7 +71,7 @@ def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     """Build the number of soft hints violated by a machine, by machine number.
 
-    None without hints.
+    Return None without hints.
     """
     soft_hints = _list_soft_hints(demand, HintScope.MACHINE)
     if not soft_hints:

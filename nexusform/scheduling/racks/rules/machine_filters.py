@@ -1,9 +1,8 @@
 """Machines: their state, hardware and disk must allow the VM.
 
 Their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral
-disk must hold the VM's root disk (disk).
-
-A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
+disk must hold the VM's root disk (disk). A VM SKU lists its supported machine SKUs; machines with
+figures of their own pass.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 def _create_remaining_description(verb_phrase: str) -> Callable[[Demand, Interval, Interval], str]:
     """Return a description of the remaining machines: `12 have the disk`.
 
-    "" if the filter rejects none.
+    It is "" if the filter rejects none.
     """
     return lambda _demand, remaining, before: (
         f"{remaining} {verb_phrase}" if remaining != before else ""
@@ -68,7 +67,7 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
     def find_rejection(capacity: FreeCapacity) -> str | None:
         """Return why a machine with this capacity is of the wrong hardware.
 
-        None if it may run the SKU.
+        Return None if it may run the SKU.
         """
         if (
             not supported_hardware

@@ -69,7 +69,7 @@ def break_machine_tie(
 ) -> int:
     """Choose one of the tied machines for a VM, and return its position in `tied`.
 
-    Like `break_rack_tie`.
+    The choice is like that of `break_rack_tie`.
     """
     if is_sample:
         return draw_sample_numbers(vm_text)[1] % len(tied)

@@ -336,7 +336,7 @@ class _SampleMatches:
     ) -> None:
         """Start to compare runs with the planned placements, by token of the VM.
 
-        None is a VM without a machine.
+        A placement of None is that of a VM without a machine.
         """
         self._pool_by_token = {
             token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()

@@ -74,7 +74,7 @@ class CellSplits:
     def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
         """Enumerate the splits (assignments to cells) of VMs with `shares`.
 
-        `base`: the cells left by other VMs.
+        `base` has the cells left by other VMs.
         """
         self.shares = shares
         self._base = base
@@ -145,9 +145,10 @@ class CellSplits:
     def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
         """Return the cells of each share in a random split.
 
-        None without a split, or if none is found. Random: the split with the lowest digest of
-        `prefix` (it has the number of the sample) and the split as text. `vm_names` are in the
-        order of `shares`. They are read only if there are too many splits to enumerate.
+        Return None without a split, or if none is found. The random split is the one with the
+        lowest digest of `prefix` (it has the number of the sample) and the split as text.
+        `vm_names` are in the order of `shares`. They are read only if there are too many
+        splits to enumerate.
         """
         # search one assignment, with VMs and cells in the order of their digests.
         if not self.is_known:
@@ -183,9 +184,9 @@ class CellSplits:
     ) -> tuple[Cells, ...] | None:
         """Return the cells of each VM if they arrive in this order (positions in `shares`).
 
-        None if none was found. Each VM takes the cells with the least free memory if
-        `packed`, else those with the most. If a later VM does not fit then, an earlier one
-        takes other cells (backtracking).
+        Return None if none was found. Each VM takes the cells with the least free memory if
+        `packed`, else those with the most. If a later VM does not fit then, an earlier one takes
+        other cells (backtracking).
         """
         if self.is_known and not self.legal_splits:
             return None
@@ -221,7 +222,7 @@ class CellSplits:
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
         """Return the cells of each share in one assignment with the result `split`.
 
-        One of `legal_splits`.
+        `split` is one of `legal_splits`.
         """
         if split not in self._cells_by_split:
             self._cells_by_split[split] = self._trace_assignment(split)
@@ -337,7 +338,7 @@ class _SplitSearch:
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
         """Yield possible cells of the VM at `index` of the order, preferred first.
 
-        `split`: free capacity of each.
+        `split` is the free capacity of each cell.
         """
         share = self._shares[self._order[index]]
         fitting = []
@@ -351,12 +352,10 @@ class _SplitSearch:
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Return safe bounds of the number of VMs of one size that fit on a machine.
 
-    `share` is the size. The machine has too many layouts to count.
-
-    VMs with `shares` run there in unknown cells. `capacity` is left by all other VMs, and its disk
-    by these too. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
-    take from the machine as a whole, not from single cells. For the minimum, each blocks as many
-    parts as it can.
+    `share` is the size. The machine has too many layouts to count. VMs with `shares` run there in
+    unknown cells. `capacity` is left by all other VMs, and its disk by these too. A part is the
+    share of a VM in one cell. For the maximum, VMs in unknown cells take from the machine as a
+    whole, not from single cells. For the minimum, each blocks as many parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
