@@ -89,7 +89,7 @@ def _fill_replica_set_defaults(body: Object) -> None:
 def _fill_job_defaults(body: Object) -> None:
     """Fill the defaults of a Job in place.
 
-    Labels only if the API server, not the user, generates the selector.
+    Labels are filled only if the API server, not the user, generates the selector.
     """
     spec = _ensure_mapping(body, "spec")
     name = str(_ensure_mapping(body, "metadata").get("name"))
@@ -214,7 +214,7 @@ _SERVICE_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 def _fill_service_defaults(body: Object) -> None:
     """Fill the defaults of a Service in place.
 
-    Also those of its type, and protocol and target of ports.
+    They include those of its type, and protocol and target of ports.
     """
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})

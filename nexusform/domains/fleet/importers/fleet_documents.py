@@ -1,9 +1,7 @@
 """Conversion of fleet objects from YAML to the arguments of their blocks.
 
-The shape of a kind guides it (fleet_shapes.py).
-
-A lenient reading applies the corrections of a closed table and lists them; other mistakes stay
-errors.
+The shape of a kind guides the conversion (fleet_shapes.py). A lenient reading applies the
+corrections of a closed table and lists them; other mistakes stay errors.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ CORRECTED: Final = "corrected-manifest"
 class Correction(Struct, frozen=True):
     """Correction of one kind of mistake.
 
-    `widens`: the corrected manifest may select more than its author intended.
+    `widens` means that the corrected manifest may select more than its author intended.
     """
 
     id: str
@@ -487,9 +485,9 @@ class _FleetObjectReader:
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
         """Return the name of the API field for a key of a mapping; "" to ignore the key.
 
-        Old names are corrected if allowed. Other unknown keys are errors, but count as the field
-        with the nearest name, if the mapping lacks it: then this field is not also reported as
-        missing.
+        Old names are corrected if allowed. Other unknown keys are errors, but count as the
+        field with the nearest name, if the mapping lacks it: then this field is not also
+        reported as missing.
         """
         value = part.node.get_node(key)
         path = f"{part.display_path}.{key}"
@@ -590,8 +588,8 @@ class _FleetObjectReader:
             if not fault.intended_text:
                 self._reject(part, f"{part.display_path} {fault.detail}")
             if shape.choices:
-                # Other fields depend on this choice, so no further error of its mapping is
-                # reported.
+                # Other fields depend on this choice, so no further error of its
+                # mapping is reported.
                 self.reported_paths.add(part.path[:-1])
             return None
         # renamed in planning, once the members are known.

@@ -1,6 +1,6 @@
 """Conversion of hub objects as listed by `kubectl get`.
 
-The result: placements with bindings, policies and resources, and managers of objects.
+The result has placements with bindings, policies and resources, and managers of objects.
 
 Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux
 and Argo CD.
@@ -75,9 +75,9 @@ _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resou
 class ObservedBinding(Struct, frozen=True):
     """Observed binding of a placement; numbers are snapshot indexes, None if unknown.
 
-    `deleting`: deletion in progress. `readiness`: the resources are available, still pending, or
-    failed permanently, by overrides for the reason in `failure`. `overrides` are names of override
-    snapshots, `apply` is the apply strategy.
+    `deleting` means that it is in deletion. By `readiness`, the resources are available, still
+    pending, or failed permanently; if overrides failed, `failure` is the reason. `overrides` are
+    names of override snapshots, `apply` is the apply strategy.
     """
 
     cluster: str
@@ -108,8 +108,8 @@ class ObservedPlacement(Struct, frozen=True):
     resource snapshot is the last one.
 
     `policy_snapshot` and `policy_index` are None if no policy snapshot was captured.
-    `captured_count`: number of captured bindings, readable or not. `rejections`: reasons of
-    clusters not picked by the last scheduling.
+    `captured_count` is the number of captured bindings, readable or not. `rejections` are the
+    reasons of clusters not picked by the last scheduling.
     """
 
     manifest: Manifest
@@ -164,7 +164,7 @@ def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
     """Return a placement with its bindings and snapshots, from the objects created for it.
 
-    `created`, by its key.
+    `created` has these objects by the key of the placement.
     """
     placement_objects = created.get(format_object_key(manifest.namespace, manifest.name), [])
     bindings = [
@@ -243,7 +243,7 @@ def _read_snapshots(
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
     """Return the objects in the resource snapshot of this index; () without it.
 
-    `manifests`: all of one placement.
+    `manifests` are all snapshots of one placement.
     """
     # The placement's name.
     for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
@@ -293,7 +293,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the override snapshots in `spec` of a binding, or of a run's cluster.
 
-    `<name>` or `<namespace>/<name>`.
+    A snapshot is given as `<name>` or `<namespace>/<name>`.
     """
     cluster_overrides, namespaced_overrides = _OVERRIDE_LISTS
     for entry in (*get_list(spec, cluster_overrides), *get_list(spec, namespaced_overrides)):
@@ -307,7 +307,8 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
     """Return the progress of a binding's cluster and the message of its first failure.
 
-    The progress is `READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`; the message "" for none.
+    The progress is `READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`; the message is ""
+    without a failure.
 
     Conditions of an earlier generation do not count.
     """
@@ -361,8 +362,8 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             )
 
 
-# By the field with the snapshot's name: the snapshot kind for each kind of binding, in the order
-# of BINDING_KINDS.
+# By the field with the snapshot's name: the snapshot kind for each kind of binding, in the
+# order of BINDING_KINDS.
 _USED_SNAPSHOTS: Final = {
     "schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS,
     "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS,
@@ -385,7 +386,7 @@ def find_uncaptured_kinds(manifests: Sequence[Manifest]) -> frozenset[str]:
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured.
 
-    Only one if no snapshot of its kind was.
+    There is only one warning for a kind of which no snapshot was captured.
     """
     captured = {
         (manifest.kind, manifest.namespace, manifest.name)
@@ -483,7 +484,8 @@ def _list_reported_clusters(placement: Manifest) -> Iterator[str]:
 def check_repeated_bindings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each binding of a placement with another one on its cluster.
 
-    A hub has one, besides those in deletion. Which of them it follows is unknown.
+    A hub has one binding per cluster, besides those in deletion. Which of several it
+    follows is unknown.
     """
     placements = {
         (manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)
@@ -548,8 +550,8 @@ _WHOLE_KINDS: Final = ("MemberCluster", "ClusterResourcePlacement")
 def check_repeated_objects(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """Yield an error for the first object listed twice with another uid or resourceVersion.
 
-    Without these, with another content.
-    The files are then of several hubs, or of different times.
+    Without these fields, another content is an error. The files are then of several hubs, or
+    of different times.
     """
     first_by_identity: dict[tuple[str, str, str, str], Manifest] = {}
     for manifest in manifests:
@@ -670,7 +672,8 @@ def build_missing_placement_warnings(manifests: Sequence[Manifest]) -> Iterator[
 def build_missing_member_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for the first scheduled binding of which no MemberCluster was captured.
 
-    A hub unschedules the bindings of a member soon after it has left. None without any member.
+    A hub unschedules the bindings of a member soon after it has left. There is no warning
+    without any member.
     """
     members = {item.name for item in select_fleet_objects(manifests, ("MemberCluster",))}
     for binding in _select_active_bindings(manifests):

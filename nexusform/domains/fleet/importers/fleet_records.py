@@ -49,8 +49,8 @@ class FleetMember(Struct, frozen=True):
     """Configured member cluster.
 
     With `cluster_id` its figures derive from that cluster's nodes, plus `properties` (including its
-    costs); without, `properties` and `resources` are configured. `apply_fails`: resources fail to
-    apply there.
+    costs). Without it, `properties` and `resources` are configured. `apply_fails` means that
+    resources fail to apply there.
     """
 
     name: str
@@ -100,8 +100,8 @@ class ApplyStrategy(Struct, frozen=True):
 class FleetPlacement(Struct, KeyedObject, frozen=True):
     """Configured placement.
 
-    `namespace` is "" for a cluster resource placement; `policy` None: not set (PickAll).
-    `accepts_old_names`: kubernetes.azure.com/node-count counts as the current name.
+    `namespace` is "" for a cluster resource placement; `policy` is None if not set (PickAll).
+    `accepts_old_names` means that kubernetes.azure.com/node-count counts as the current name.
     """
 
     name: str
@@ -163,7 +163,8 @@ class JsonPatch(Struct, frozen=True):
 class OverrideRule(Struct, frozen=True):
     """Changes for the clusters selected by any of `clusters`.
 
-    An empty tuple selects every cluster, None none. `delete`: the object is omitted there.
+    An empty tuple selects every cluster, None none. `delete` means that the object
+    is omitted there.
     """
 
     clusters: tuple[LabelSelector | None, ...] | None
@@ -217,9 +218,9 @@ class FleetUpdateStrategy(Struct, KeyedObject, frozen=True):
 class FleetUpdateRun(Struct, frozen=True):
     """Staged update run.
 
-    `resource_index` None: the latest snapshot. `approvals` are the granted approval requests
-    (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace`
-    ("": cluster-scoped).
+    With `resource_index` None it uses the latest snapshot. `approvals` are the granted approval
+    requests (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its
+    `namespace` ("": cluster-scoped).
     """
 
     name: str
@@ -238,9 +239,9 @@ class FleetUpdateRun(Struct, frozen=True):
 class RunRecord(Struct, frozen=True, omit_defaults=True):
     """Values fixed at the start of a run, recorded in state or read from a hub.
 
-    None if missing in older records. `picked` maps a cluster to positions in `overrides`. `done`
-    are its finished clusters, `ended`: it does not continue, `is_waiting`: it waits for an
-    unreachable member. `objects` are the titles of its objects.
+    A value is None if it is missing in older records. `picked` maps a cluster to positions in
+    `overrides`. `done` are its finished clusters. `ended` means that it does not continue,
+    `is_waiting` that it waits for an unreachable member. `objects` are the titles of its objects.
 
     Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """

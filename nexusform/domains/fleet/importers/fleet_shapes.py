@@ -37,7 +37,7 @@ def _make_list(item_shape: FieldShape, maximum: int | None = None) -> FieldShape
 def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
     """Return the shape of a text with these choices.
 
-    `defaulted`: the server replaces null by a default.
+    `defaulted` means that the server replaces null by a default.
     """
     return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
@@ -49,7 +49,7 @@ def _make_required(shape: FieldShape) -> FieldShape:
 def _make_integer(minimum: int, maximum: int = MAX_INT32, *, defaulted: bool = False) -> FieldShape:
     """Return the shape of an integer.
 
-    `defaulted`: the server replaces null by a default.
+    `defaulted` means that the server replaces null by a default.
     """
     return FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=maximum, is_defaulted=defaulted)
 
@@ -249,8 +249,8 @@ def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Yield the violation of the scope NamespaceWithResourceSelectors, if any.
 
-    A selector with this scope must select a namespace by name, and no other selector may select
-    namespaces.
+    A selector with this scope must select a namespace by name, and no other selector
+    may select namespaces.
     """
     namespaces = [
         selector

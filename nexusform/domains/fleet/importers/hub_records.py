@@ -43,11 +43,11 @@ class ObservedEviction(Struct, frozen=True):
 class ObservedRun(Struct, KeyedObject, frozen=True):
     """Started staged run.
 
-    `ended`: it does not continue, for the `reason`; it `succeeded` or failed. `policy_snapshot`,
-    `cluster_count` and `resource_snapshot` are those of its start, None if unknown; `stages` its
-    clusters by stage, `done` the finished ones. `approved` are names of granted approvals,
-    `overrides` the override snapshots of each cluster. `strategy` is its strategy's spec at the
-    start, `apply` that of its placement.
+    `ended` means that it does not continue, for the `reason`; it `succeeded` or failed.
+    `policy_snapshot`, `cluster_count` and `resource_snapshot` are those of its start, None if
+    unknown; `stages` its clusters by stage, `done` the finished ones. `approved` are names of
+    granted approvals, `overrides` the override snapshots of each cluster. `strategy` is its
+    strategy's spec at the start, `apply` that of its placement.
     """
 
     name: str
@@ -156,7 +156,8 @@ def _read_run(
 def _find_stage_failure(stage: Mapping[str, Any]) -> str:
     """Return why KubeFleet ends the run of a stage, "" if it goes on.
 
-    A stage failed, or it succeeded before one of its clusters. Source: validation.go of updaterun.
+    It ends if the stage failed, or if it succeeded before one of its clusters. Source:
+    validation.go of updaterun.
     """
     succeeded = _index_conditions({"status": stage}).get("Succeeded", {})
     name = get_text(stage, "stageName")
@@ -195,7 +196,7 @@ _NO_LOCATION: Final = TextPosition(0, 0)
 
 
 class ObservedMember(Struct, frozen=True):
-    """Observed member; `namespaces` None: not collected.
+    """Observed member; `namespaces` are None if not collected.
 
     Without `has_health` it counts as Healthy.
     """

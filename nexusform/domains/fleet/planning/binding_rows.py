@@ -86,15 +86,15 @@ def build_binding_rows(
 ) -> Iterator[PlacementChange]:
     """Build the rows of one placement: removed bindings, then added and changed, then kept ones.
 
-    `rejected` are the clusters not picked, with reasons; the row of every planned binding lists
-    them.
+    `rejected` are the clusters not picked, with reasons; the row of every planned
+    binding lists them.
     """
     unreachable = placement.selection.clusters.all_unreachable
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
     for cluster in sorted(prior_bindings):
-        # A released binding (evicted, or its member re-created) is removed even if the cluster is
-        # picked again.
+        # A released binding (evicted, or its member re-created) is removed even if the cluster
+        # is picked again.
         if cluster not in planned_bindings or cluster in placement.released_clusters:
             trigger = _find_removal_trigger(placement, cluster)
             step = placement.find_rollout_step(cluster)
@@ -205,7 +205,7 @@ def _build_removed_row(
 ) -> PlacementChange:
     """Build the row of a removed binding.
 
-    `rollout_step`: the cause of its rollout, and the step with the removal.
+    `rollout_step` is the cause of its rollout, and the step with the removal.
     """
     _cause, step = rollout_step
     return PlacementChange(
@@ -228,7 +228,7 @@ def _build_removed_row(
 def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -> str:
     """Return the reason with a rollout's (cause, step).
 
-    `wave 2, after 60s`, `staged run r, stage prod, group 1`.
+    A step is for example `wave 2, after 60s` or `staged run r, stage prod, group 1`.
     """
     if rollout_step == NO_ROLLOUT_STEP:
         return reason
@@ -261,7 +261,7 @@ def _build_current_binding_row(
 ) -> PlacementChange:
     """Build the row of a binding after the plan; `prior` is None for a new one.
 
-    `rejected`: clusters not picked.
+    `rejected` are the clusters not picked.
     """
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     rollout_step = placement.find_rollout_step(binding.cluster)
@@ -400,8 +400,8 @@ def _explain_keeping_on_changed_member(
         return str(
             changes[0].trigger
         ), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
-    # Any other change able to start a scheduling cycle needs a reason if no cycle of this placement
-    # ran.
+    # Any other change able to start a scheduling cycle needs a reason if no cycle of
+    # this placement ran.
     if (
         find_queue_trigger(member.previous, member.planned) is not None
         and not placement.scheduling.has_run
@@ -482,8 +482,8 @@ def build_run_timeline(
 ) -> Rollout:
     """Build the timeline of a staged run with its `outcome`.
 
-    `placement` still has the bindings before the run. `previous_snapshot`: the hub may distribute
-    this one instead.
+    `placement` still has the bindings before the run. The hub may
+    distribute `previous_snapshot` instead.
     """
     updated_clusters = {
         binding.cluster

@@ -37,7 +37,7 @@ class ClusterContent(NamedTuple):
 class _ObjectEffect(NamedTuple):
     """Effect on one object, and its affected pods.
 
-    `is_workload`: it runs pods, even if their number is unknown.
+    `is_workload` means that it runs pods, even if their number is unknown.
     """
 
     manifest: Manifest
@@ -53,10 +53,10 @@ def find_content_changes(
 ) -> Iterator[ContentChange]:
     """Yield the removed objects and the changed pods of each placement and cluster.
 
-    Clusters that a placement leaves have binding rows instead. An object that another placement
-    keeps there is not removed; a removed Namespace takes all objects in it along.
-    `recreated_workloads` are keys of workloads re-created on the hub. Pods of `known_clusters` have
-    rows.
+    Clusters that a placement leaves have binding rows instead. An object that another
+    placement keeps there is not removed; a removed Namespace takes all objects in it along.
+    `recreated_workloads` are keys of workloads re-created on the hub. Pods of
+    `known_clusters` have rows.
     """
     contents = list(list_cluster_contents(placements))
     changed_clusters = {

@@ -89,8 +89,8 @@ def list_forgotten_object_losses(
 ) -> Iterator[PlacementChange]:
     """Yield the lost bindings and pods of objects forgotten by a `removed` block.
 
-    Removed from state only. They are lost because the plan removes or re-creates the member of the
-    binding, or the node of the pod.
+    These objects are removed from state only. The bindings and pods are lost because the plan
+    removes or re-creates the member of the binding, or the node of the pod.
     """
     forgotten = {
         address: instance.before
@@ -198,8 +198,8 @@ def _build_exclusion_context(
             names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
-    # The members removed from the fleet, re-created ones included. Forgotten members stay on the
-    # hub.
+    # The members removed from the fleet, re-created ones included. Forgotten members stay
+    # on the hub.
     members = select_instances(blocks.instances.values(), PlanningKind.MEMBER)
     removed_members = [item for item in members if item.is_destroyed]
     return _ExclusionContext(
@@ -276,7 +276,7 @@ def _build_excluded_placement_rows(
 ) -> Iterator[PlacementChange]:
     """Build the rows of bindings and pods of `objects` (attributes).
 
-    Kept, or lost with their member or node.
+    They are kept, or lost with their member or node.
     """
     for address, attributes in objects.items():
         workloads = get_mapping(attributes, "workloads")

@@ -79,11 +79,11 @@ from nexusform.resources.address import Address
 class FleetOutcome(Struct, frozen=True):
     """Result of a fleet's plan.
 
-    `rows` of all bindings, placements by address, members after the last iteration, rollouts,
-    rejected clusters, objects and pods changed by new content, and observed bindings of placements.
-    `step_order` lists the addresses to complete before the step of an address. `clusters` are
-    members with known nodes, by name. Removals from `members_in_doubt` are uncertain; it has the
-    assumption by name.
+    It has `rows` of all bindings, placements by address, members after the last iteration,
+    rollouts, rejected clusters, objects and pods changed by new content, and observed bindings of
+    placements. `step_order` lists the addresses to complete before the step of an address.
+    `clusters` are members with known nodes, by name. Removals from `members_in_doubt` are
+    uncertain; it has the assumption by name.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -171,8 +171,8 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
 def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     """Yield warnings about removed placements with propagation policy Abandon.
 
-    KubeFleet ignores it. Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not
-    reference DeleteStrategy.
+    KubeFleet ignores it. Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does
+    not reference DeleteStrategy.
     """
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if not instance.is_destroyed:
@@ -476,7 +476,7 @@ def _collect_planned_namespaces_by_cluster(
 ) -> dict[str, set[str]]:
     """Return the namespaces of each cluster after the plan.
 
-    Collected by the hub, applied directly, or placed.
+    They are collected by the hub, applied directly, or placed.
     """
     namespaces: dict[str, set[str]] = {}
     for member in list_planned_members(members):
@@ -491,7 +491,7 @@ def _collect_planned_namespaces_by_cluster(
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
     """Add to `namespaces` (by cluster) those of available placements.
 
-    A placement's own, and those it selects.
+    These are a placement's own namespace, and those that it selects.
     """
     for (_type, key), attributes in observed.placements.items():
         # "" for a cluster-scoped placement.
@@ -537,8 +537,8 @@ def _warn_unscheduled_placement(
 ) -> Iterator[Diagnostic]:
     """Warn if there are no members, scheduling stops, or too few clusters are eligible.
 
-    PickAll: none. The first of these takes precedence. `unselected_members` are new ones outside
-    the plan.
+    For a PickAll, too few are none. The first of these takes precedence. `unselected_members` are
+    new ones outside the plan.
     """
     if not iterations.member_list.members:
         text = (
@@ -668,7 +668,7 @@ def _warn_old_property_name(
 def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about changes of resources or overrides on clusters without a staged run.
 
-    The run must be in this plan.
+    Only runs of this plan count.
     """
     # Nothing changed, or the strategy is not External.
     if placement.current.staged_trigger is None:
@@ -816,9 +816,9 @@ def find_placement_risks(
 def _find_wave_without_ready_copy(
     placement: PlacementPlan, workloads: list[Manifest]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a warning, as, about a wave removing the last ready cluster before a new one is ready.
+    """Yield a warning about a wave that removes the last ready cluster before a new one is ready.
 
-    Id, text.
+    The warning is a pair of id and text.
     """
     ready = collect_clusters_with_resources(placement.spec.prior_bindings)
     added = collect_clusters_with_resources(placement.bindings) - ready

@@ -125,7 +125,7 @@ def _build_fleet_contribution(
 ) -> DomainPhasesResult:
     """Combine the planned fleet with rows of objects outside the plan.
 
-    Functions answer later questions.
+    The result has functions that answer later questions.
 
     Objects excluded by -target get rows of their own. Forgotten objects, only removed from state,
     keep running. If this plan removes their member or node, `lost_rows` replace their rows. `left`

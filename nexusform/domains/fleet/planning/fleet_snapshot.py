@@ -93,7 +93,7 @@ class FleetPodPredictor(Protocol):
     def sum_requests(self, cluster: str, /) -> tuple[int, int]:
         """Return the requests of the scheduled pods on a cluster (id or member).
 
-        Thousandths of a CPU, and bytes.
+        They are in thousandths of a CPU, and in bytes.
         """
 
     def list_objects(self, cluster: str, /) -> Sequence[Manifest]:
@@ -194,8 +194,8 @@ class FleetMemberState(Struct):
 
     `previous` is its record in state (None: new or unknown), `planned` its planned form (None:
     removed). A removed member has only its name in `configuration`. `address` is None for observed
-    members only. `is_rejoining`: the plan re-creates it. `unnotified_placements` (addresses) have
-    not processed an earlier one.
+    members only. `is_rejoining` means that the plan re-creates it. `unnotified_placements`
+    (addresses) have not processed an earlier one.
     """
 
     address: Address | None
@@ -269,8 +269,8 @@ class ObservedHub(Struct, frozen=True):
     the configuration. `pending_requests` are evictions (by name) and runs (by key) not processed by
     the hub. `overrides` are override snapshots by name, `run_overrides` their names by run and
     cluster, `current_overrides` the overrides on a live hub, `budgets` the disruption budgets by
-    placement. `is_unread`: the members of a configured hub could not be read, or were not captured.
-    `is_incomplete`: something else that decides on placements was not read.
+    placement. `is_unread` means that the members of a configured hub could not be read, or were not
+    captured. `is_incomplete` means that something else that decides on placements was not read.
     """
 
     placements: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)

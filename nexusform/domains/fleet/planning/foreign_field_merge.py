@@ -67,7 +67,7 @@ def find_deleting_objects(instance: Instance) -> frozenset[str]:
 def _get_recorded_hub_data(instance: Instance) -> Values:
     """Return the record of an object on its hub from the private note.
 
-    {} without one, or for a re-created object.
+    The result is {} without one, or for a re-created object.
     """
     return {} if instance.is_replaced else get_mapping(instance.prior_note, ON_HUB)
 
@@ -131,8 +131,8 @@ def merge_applied_objects(
             continue
         body = _merge_field(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
-        # Fields added by the server do not count as those of other managers. None: an object no
-        # longer readable.
+        # Fields added by the server do not count as those of other managers. None: an object
+        # no longer readable.
         if applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest):
             applied = manifest
         yield applied

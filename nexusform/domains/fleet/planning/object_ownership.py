@@ -1,8 +1,8 @@
 """Ownership of objects that several placements apply to one cluster.
 
 The first manager owns an object until its removal; others fail to take it over. Of several in one
-plan, the plan assumes the order of the configuration. Source: KubeFleet pkg/controllers/workapplier
-(process.go, drift_detection_takeover.go).
+plan, the plan assumes the order of the configuration. Source: KubeFleet
+pkg/controllers/workapplier (process.go, drift_detection_takeover.go).
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def assign_object_owners(
     ).items():
         existing_object = _find_existing_object(shared, cluster, object_id)
         if existing_object is not None:
-            # The object was added without a placement. Placements without it so far must take it
-            # over.
+            # The object was added without a placement. Placements without it so far must
+            # take it over.
             owner, existing = existing_object
             for contender in contenders:
                 reason = _explain_takeover_failure(contender, cluster, existing)
@@ -146,8 +146,8 @@ def _find_existing_object(
 ) -> tuple[str, Manifest | LiveWorkload] | None:
     """Return (owner, object) for an object on a cluster added without a placement.
 
-    The result is None without one. For an object of a block, these are the block's address and the
-    manifest; else the owners' names and the observed workload.
+    The result is None without such an object. For an object of a block, these are the block's
+    address and the manifest; else the owners' names and the observed workload.
     """
     live = shared.live.get(cluster, {}).get(
         f"{object_id.namespace}/{object_id.kind}/{object_id.name}"
@@ -161,8 +161,8 @@ def _record_ownership_conflicts(
 ) -> None:
     """Add the conflicts of `contenders` to their `results`.
 
-    Placements with the same object on a cluster. The owner has none: it is the oldest placement
-    already with the object, or else the first contender.
+    `contenders` are placements with the same object on a cluster. The owner has no conflict: it is
+    the oldest placement already with the object, or else the first contender.
     """
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = (
@@ -238,8 +238,8 @@ def _explain_takeover_failure(
     """
     placement = contender.placement
     strategy = placement.spec.configuration.apply
-    # The owners of an observed workload as texts: "AppliedWork web". Those of other objects are
-    # unknown.
+    # The owners of an observed workload as texts: "AppliedWork web". Those of other
+    # objects are unknown.
     owners = existing.owners if isinstance(existing, LiveWorkload) else ()
     has_fleet_owner = any(owner.startswith("AppliedWork ") for owner in owners)
     if contender.is_existing or has_fleet_owner:

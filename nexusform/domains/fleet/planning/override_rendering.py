@@ -76,9 +76,10 @@ class RenderedResources(Struct, frozen=True):
     """Objects rendered for one cluster.
 
     `digest` identifies the changes made ("": none). `failure` is the error of an override or
-    envelope, "" without one; `conflicting_objects` have another owner on the cluster. `overrides`
-    are the override snapshots of its binding. `reported_failure` is a hub's shorter text of the
-    failure. `is_pending`: the objects are those from before a change that waits for the member.
+    envelope, "" without one; `conflicting_objects` have another owner on the cluster.
+    `overrides` are the override snapshots of its binding. `reported_failure` is a hub's shorter
+    text of the failure. `is_pending` means that the objects are those from before a change that
+    waits for the member.
     """
 
     manifests: tuple[Manifest, ...]
@@ -117,7 +118,7 @@ class OverrideIndex:
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
         """Return the overrides of a placement (key) in order: cluster overrides first.
 
-        Later ones win.
+        Later overrides win.
         """
         general = self._by_placement.get("", ())
         specific = self._by_placement.get(placement, ())
@@ -134,8 +135,8 @@ def select_overrides(
 ) -> tuple[FleetOverride, ...]:
     """Return the overrides that select any of the objects and match a cluster.
 
-    Such an override has a selector for any of the objects, and a rule for a cluster with these
-    labels.
+    Such an override has a selector for any of the objects, and a rule for a cluster
+    with these labels.
 
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
@@ -161,9 +162,9 @@ def find_override_conflicts(
 ) -> dict[int, list[tuple[int | None, str]]]:
     """Return the webhook errors by position in `overrides`, as (index of the selector, text).
 
-    The index is None for an error of the whole override. `overrides` are pairs with a flag: True
-    for those created by the plan. Source: KubeFleet pkg/webhook and pkg/utils/validator,
-    {clusterresourceoverride,resourceoverride}.go.
+    The index is None for an error of the whole override. `overrides` are pairs
+    with a flag: True for those created by the plan. Source: KubeFleet pkg/webhook
+    and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     # names of overrides by namespace and selector.
@@ -272,7 +273,7 @@ def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> s
 class ClusterRenderer:
     """Objects of a placement with the overrides for each cluster, on demand.
 
-    `labels` are the members' by name.
+    `labels` are those of the members by name.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Feasibility of every binding: its pods on the nodes of its cluster, and the site below.
 
-Proposals for pods.
+It includes proposals for waiting pods.
 """
 
 import json
@@ -52,7 +52,8 @@ _UNKNOWN: Final = "unknown"
 class _AdditionalNodes(Struct, frozen=True):
     """Nodes missing in a pool (`count`), to be added on its site.
 
-    `free`: least and greatest number of further VMs of the pool with capacity there after the plan.
+    `free` is the least and the greatest number of further VMs of the pool with capacity there
+    after the plan.
     """
 
     site: str
@@ -144,8 +145,8 @@ def _build_rows_without_capacity(
                 yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
-# By the identity of a list of objects: the list, their requested replicas, and whether no pod needs
-# a node.
+# By the identity of a list of objects: the list, their requested replicas, and whether no pod
+# needs a node.
 _ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
 
 
@@ -340,8 +341,8 @@ def suggest_feasibility_fixes(
     yield from _suggest_pool_counts(extendable, outcome, vms, extra=0)
     yield from _suggest_replacements(waiting[:limit], outcome, pods)
     yield from _suggest_affinity_exclusions(rows, outcome)
-    # New nodes may be on other machines, racks and zones than the predicted ones, so one more may
-    # be needed.
+    # New nodes may be on other machines, racks and zones than the predicted ones, so one more
+    # may be needed.
     yield from _suggest_pool_counts(extendable, outcome, vms, extra=1)
 
 
@@ -367,7 +368,7 @@ def _build_count_fix(
 ) -> ProposedFix:
     """Build a proposal of counts for `pools`.
 
-    The existing VMs, those missing for the rows, and `extra` ones.
+    A count adds up the existing VMs, those missing for the rows, and `extra` ones.
     """
     texts = []
     edits = []
@@ -462,7 +463,7 @@ def _list_clusters_with_capacity(
 
     The capacity is that of their present nodes.
 
-    Those with capacity for most replicas come first.
+    Clusters with capacity for most replicas come first.
     """
     workloads = collect_workloads(placement.selection.manifests).workloads
     # By name of the cluster.
@@ -487,8 +488,8 @@ def _suggest_affinity_exclusions(
 ) -> Iterator[ProposedFix]:
     """Yield a proposal per PickAll or existing PickN placement.
 
-    A required cluster affinity leaving out its clusters with waiting pods. None for a new PickN: it
-    may become a PickFixed instead.
+    It proposes a required cluster affinity that leaves out the clusters with waiting pods. There is
+    none for a new PickN: it may become a PickFixed instead.
     """
     selected = [row for row in rows if row.is_selected]
     for address, group in group_by(selected, lambda row: row.placement).items():

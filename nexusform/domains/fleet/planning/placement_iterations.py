@@ -191,7 +191,7 @@ def _plan_rejoining_members(
 def _release_members(placement: PlacementPlan, rejoining: AbstractSet[str]) -> None:
     """Remove the bindings of a placement to members that left.
 
-    Even bindings kept by a blocked rollout are removed.
+    Bindings kept by a blocked rollout are removed, too.
     """
     placement.rejoining_members = frozenset(
         collect_clusters(placement.spec.prior_bindings) & rejoining
@@ -312,8 +312,8 @@ def _schedule_if_queued(
     is_queued_by_members = bool(changes) or not scheduled <= member_list.positions.keys()
     is_edited = has_edits and placement.needs_scheduling
     if has_edits and not is_queued_by_members and not is_edited:
-        # Members rejected for obsolete reasons: an observed hub picks them at its next cycle
-        # anyway.
+        # Members rejected for obsolete reasons: an observed hub picks them at its
+        # next cycle anyway.
         changes = find_stale_members(placement, member_list)
     if not (is_queued_by_members or is_edited or changes):
         return False
@@ -375,8 +375,8 @@ def update_pod_predictions(
     Bindings in `iterations.placed` have their pods from an earlier pass. All removals are first:
     they free resources on the nodes.
     """
-    # Triples of a placement, its bindings after the rollout, and the clusters reached by the
-    # rollout.
+    # Triples of a placement, its bindings after the rollout, and the clusters reached
+    # by the rollout.
     placement_bindings: list[tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]] = []
     for placement in placements:
         # rolled out by staged runs, executed after the iterations.
@@ -504,9 +504,9 @@ def find_stale_members(
 ) -> tuple[MemberChange, ...]:
     """Return the members to be picked by the next cycle of an observed hub.
 
-    Eligible, without a binding, and rejected earlier for a reason no longer valid. A PickAll also
-    picks members not reported at all. A fulfilled PickN or PickFixed picks none, since a hub's
-    watcher does not queue it.
+    They are eligible, have no binding, and were rejected earlier for a reason no longer valid. A
+    PickAll also picks members not reported at all. A fulfilled PickN or PickFixed picks none, since
+    a hub's watcher does not queue it.
     """
     picks_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (

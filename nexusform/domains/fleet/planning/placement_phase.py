@@ -454,7 +454,7 @@ def _check_custom_kinds(spec: PlacementSpec, hub: PlannedHub) -> Iterator[Diagno
 def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:
     """Return why tolerations owned by another manager cannot change, with the remedy.
 
-    The result is "" for others.
+    The result is "" for other arguments.
     """
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:
@@ -522,8 +522,8 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
-        # Before the next eviction, a provider waits for the replacement of the binding evicted
-        # last.
+        # Before the next eviction, a provider waits for the replacement of the
+        # binding evicted last.
         is_replaced = instance.block is not None and bool(instance.block.provider)
         # None: no such placement.
         target = None
@@ -603,7 +603,7 @@ def _check_pick_all_budgets(
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
     """Plan the rolling updates of placements wave by wave, and record the results in them.
 
-    Warn about blocked ones.
+    Also warn about blocked updates.
     """
     for placement in placements:
         # rolled out by staged runs.

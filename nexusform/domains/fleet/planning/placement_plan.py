@@ -71,9 +71,9 @@ NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))
 class SchedulingResult(Struct, frozen=True):
     """Scheduling result of a placement.
 
-    `has_run`: the scheduler processed it. `is_fulfilled`: all requested clusters are bound.
-    `pick_triggers` and `release_triggers` give the trigger by cluster; `cycle_start` holds bindings
-    and members at the start of the last cycles with a picked cluster.
+    `has_run` means that the scheduler processed it, `is_fulfilled` that all requested clusters are
+    bound. `pick_triggers` and `release_triggers` give the trigger by cluster; `cycle_start` holds
+    bindings and members at the start of the last cycles with a picked cluster.
     """
 
     is_fulfilled: bool
@@ -127,8 +127,8 @@ class SchedulingResult(Struct, frozen=True):
 class ObjectOwnership(Struct, frozen=True):
     """Ownership of a placement's objects by cluster.
 
-    `conflicts` with other owners, and `duplicates` recorded in state for another placement (an
-    address) too.
+    `conflicts` are those with other owners. `duplicates` are objects recorded in state for another
+    placement (an address), too.
     """
 
     conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
@@ -168,8 +168,8 @@ class PlacementPlan(Struct):
     `spec` is final before the iterations. So are `selection`, `snapshot_store` and `current`,
     unless new scheduling decisions make the hub take `unnoticed` content. Iterations, runs and
     rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are those of
-    this plan by name, `rejoining_members` leave and join again, `workloads` are the predicted pods
-    by cluster.
+    this plan by name, `rejoining_members` leave and join again, `workloads` are the predicted
+    pods by cluster.
     """
 
     spec: Final[PlacementSpec]
@@ -274,7 +274,7 @@ class PlacementPlan(Struct):
     def has_missing_bindings(self) -> bool:
         """Whether bindings are missing, removed by another process.
 
-        Reported by the hub, or fewer than expected.
+        The hub reported this, or there are fewer bindings than expected.
         """
         if self.missing_clusters:
             return True
@@ -357,7 +357,7 @@ class PlacementPlan(Struct):
     ) -> tuple[MemberList, Policy, PolicySnapshot, str]:
         """Return members, policy, policy snapshot and namespace.
 
-        The arguments of a scheduling cycle after bindings.
+        They are the arguments of a scheduling cycle after the bindings.
         """
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
@@ -367,8 +367,8 @@ class PlacementPlan(Struct):
     ) -> RenderedResources | None:
         """Return the resources of a binding's cluster after a rollout to the clusters in `reached`.
 
-        The result is None for none. Objects with another owner on the cluster are not among its
-        manifests, but in `conflicting_objects`.
+        The result is None if there are none. Objects with another owner on the cluster are not
+        among its manifests, but in `conflicting_objects`.
         """
         resources = self._compute_own_resources(binding, reached)
         # By object with another owner.
@@ -393,7 +393,7 @@ class PlacementPlan(Struct):
     ) -> tuple[Manifest, ...]:
         """Return the objects on a cluster as if there were no other owners.
 
-        The placement's, and those in conflict.
+        These are the placement's objects, and those in conflict.
         """
         resources = self._compute_own_resources(binding, reached)
         # Nothing is applied there.
@@ -628,7 +628,7 @@ class PlacementPlan(Struct):
     def clusters_applied_later(self) -> frozenset[str]:
         """Clusters that a rollout reaches while they are unreachable, in this plan or before it.
 
-        The hub has the new content for them. When they apply it is unknown.
+        The hub has the new content for them. It is unknown when they apply it.
         """
         changed = self.rollout.clusters & self.selection.clusters.unreachable.keys()
         return self._pending_unreachable_clusters | changed
@@ -661,7 +661,7 @@ class PlacementPlan(Struct):
     def failing_clusters(self) -> frozenset[str]:
         """Clusters with current failures.
 
-        Of applying, or of overrides and envelopes in the newest snapshot.
+        Applying fails, or overrides and envelopes in the newest snapshot fail.
         """
         latest = self.snapshot_store.latest_index
         failed: set[str] = set()

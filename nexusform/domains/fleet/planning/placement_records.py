@@ -82,7 +82,7 @@ CLEARED_LATER: Final = "cleared_later"
 class OwnershipConflict(Struct, frozen=True):
     """Object on a cluster owned by another: the owner's address, the hub's message.
 
-    `is_race`: both are new.
+    `is_race` means that both owners are new.
     """
 
     owner: str
@@ -167,7 +167,7 @@ def _compute_comparable_hash(body: _ObjectBody, namespace: str) -> str:
 def compute_comparable_hash(manifest: Manifest) -> str:
     """Return a hash of an object as a hub stores it in a resource snapshot.
 
-    Without the fields of servers, and with the defaults of the API server.
+    It is hashed without the fields of servers, and with the defaults of the API server.
     """
     return _compute_comparable_hash(_ObjectBody(manifest.body), manifest.namespace)
 
@@ -227,9 +227,9 @@ def read_applied_resources(
 
     `note` is the private data. The result is for the clusters of `bindings` with resources.
 
-    Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
-    Left out are objects created by their owners: earlier versions recorded them, but no hub selects
-    them.
+    Objects in `known_objects` (by hash) replace equal recorded ones: only they have source
+    lines. Left out are objects created by their owners: earlier versions recorded them, but no
+    hub selects them.
     """
     objects: dict[str, Manifest] = {}  # by hash
     identities = {manifest.identity for manifest in known_objects.values()}
@@ -422,7 +422,7 @@ def remove_unselectable_objects(
 def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
     """Return the bindings of an object in state, in the order of cluster names.
 
-    () without known ones.
+    The result is () if none are known.
     """
     bindings = get_value_at_path(attributes, "bindings")
     return tuple(
@@ -557,8 +557,8 @@ def read_scheduling(
 ) -> SchedulingStatus | None:
     """Return the last scheduling status of an object in state, with its current bindings.
 
-    The result is None without conditions. Only messages of unselected clusters are known, without
-    their names.
+    The result is None without conditions. Only messages of unselected clusters are known,
+    without their names.
     """
     conditions = attributes.get("conditions")
     if not conditions:

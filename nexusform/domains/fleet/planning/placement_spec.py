@@ -37,9 +37,9 @@ class PlacementSpec(Struct, frozen=True):
 
     `previous_configuration` is None for a new placement. `prior_bindings` are empty for a new or
     replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot` may be one
-    newer than the last. `was_fulfilled`: all requested clusters were bound before the plan.
-    `observed_attributes` come from a hub and take precedence over state. `recorded_bindings` are
-    those of the last apply.
+    newer than the last. `was_fulfilled` means that all requested clusters were bound before the
+    plan. `observed_attributes` come from a hub and take precedence over state. `recorded_bindings`
+    are those of the last apply.
     """
 
     instance: Instance
@@ -97,7 +97,7 @@ class PlacementSpec(Struct, frozen=True):
     def prior_attributes(self) -> Mapping[str, Any]:
         """Attributes of the existing object from state, overridden by the hub's.
 
-        Empty for a new one.
+        They are empty for a new object.
         """
         return (
             {} if self.is_new else {**get_mapping(self.instance.before), **self.observed_attributes}
@@ -138,7 +138,7 @@ class PlacementSpec(Struct, frozen=True):
     def _list_prior_apply_strategies(self) -> Iterator[ApplyStrategy]:
         """Yield the known apply strategies before the plan.
 
-        Of the configuration, and of bindings on a hub.
+        They are those of the configuration, and of bindings on a hub.
         """
         if self.previous_configuration is not None:
             yield self.previous_configuration.apply
@@ -187,7 +187,7 @@ class PlacementSpec(Struct, frozen=True):
     def switches_to_applying(self) -> bool:
         """Whether the plan switches from only reporting differences to applying the objects.
 
-        ReportDiff.
+        The type of the strategy was ReportDiff before.
         """
         if self.configuration.is_report_only or not self.apply_strategy_changed:
             return False
@@ -238,8 +238,8 @@ def build_placement_spec(
 def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
     """Return the policy with the old name of node-count replaced.
 
-    Return the same object if the policy does not have the old name, or if a member still has the
-    old property.
+    Return the same object if the policy does not have the old name, or if a member still has
+    the old property.
     """
     required = policy.required_terms
     preferred = policy.preferred_terms

@@ -182,8 +182,8 @@ class PlannedHub(Struct, dict=True):
 
         Changed immutable fields are reported.
 
-        Only evictions to be executed (new, or pending on the hub) and approved approval requests
-        are added.
+        Only evictions to be executed (new, or pending on the hub) and approved approval
+        requests are added.
         """
         assert instance.planned is not None
         fleet_object = build_object(instance, instance.planned)
@@ -221,8 +221,8 @@ class PlannedHub(Struct, dict=True):
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
         """Return the objects added to members' clusters without a placement.
 
-        The result is by member and identity of the object: the address of its block, and the
-        object.
+        The result is by member and identity of the object: the address of its block,
+        and the object.
 
         Blocks name a cluster by its id, or else by its member.
         """
@@ -271,7 +271,7 @@ class PlannedHub(Struct, dict=True):
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number.
 
-        The existing one if unchanged, else the next.
+        It is the existing number if the override is unchanged, else the next.
         """
         if instance.is_replaced:
             # A new object starts at 0.
@@ -400,8 +400,8 @@ class PlannedHub(Struct, dict=True):
         is_written = instance.action in _WRITE_ACTIONS
         # Sent, but not yet processed by the hub.
         is_requested = key in self.observed.pending_requests
-        # The note of a run has the values fixed at its start by an earlier plan, and whether it
-        # ended.
+        # The note of a run has the values fixed at its start by an earlier plan, and
+        # whether it ended.
         is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")
         if is_written or observed_run is not None or is_requested or is_started:
             self.runs.append((instance, run))
@@ -412,7 +412,7 @@ class PlannedHub(Struct, dict=True):
 def _build_failed_run_warning(instance: Instance, reason: str) -> Diagnostic:
     """Build the warning about a staged run that ended without success on a hub.
 
-    `reason` is the hub's.
+    `reason` is that of the hub.
     """
     advice = "The run cannot continue. Create another run."
     if "no scheduled or to-be-deleted bindings found" in reason:
@@ -467,7 +467,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the overrides on the hub outside configuration and state, with their snapshot numbers.
 
-    0: none.
+    The number is 0 without a snapshot.
     """
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     # snapshot numbers by key.
@@ -519,7 +519,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
 def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
     """Return the namespaces created by hub objects.
 
-    Planned ones, even in deletion now, or excluded ones (-target).
+    They are planned, even if they are in deletion now, or excluded by -target.
     """
     manifests = list(hub.manifests)
     for _instance, configured in hub.configured_objects:

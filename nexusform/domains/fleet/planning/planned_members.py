@@ -37,8 +37,8 @@ def merge_observed_member(
 ) -> FleetMember:
     """Return the member that a hub has after a provider writes the configuration.
 
-    The member observed on the hub, with the configured labels and taints. Labels added there by
-    others stay, those removed from the configuration do not.
+    This is the member observed on the hub, with the configured labels and taints. Labels added
+    there by others stay, those removed from the configuration do not.
     """
     previous_member = read_prior_object(instance)
     assert isinstance(previous_member, FleetMember)
@@ -70,8 +70,8 @@ def build_members(
     Members removed by the plan are included.
 
     `clusters` are possible clusters of members, by id. `observed` are all members of a hub, by
-    name, even without configuration. `missing_members` are names of members in state, not found by
-    a provider.
+    name, even without configuration. `missing_members` are names of members in state, not found
+    by a provider.
     """
     members: dict[str, FleetMemberState] = {}
     member_instances = select_instances(instances, PlanningKind.MEMBER)
@@ -135,8 +135,8 @@ def _build_configured_member(
         configuration = merge_observed_member(instance, configuration, observed[configuration.name])
     # data blocks may have nodes of a member.
     cluster = clusters.get(configuration.cluster_id or configuration.name)
-    # Properties and resources are computed from the nodes, unless a hub reports those of its
-    # members.
+    # Properties and resources are computed from the nodes, unless a hub reports those
+    # of its members.
     measured_cluster = None if is_managed_on_hub else cluster
     requests = (
         pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)
@@ -177,8 +177,8 @@ def _find_previous_member(
 ) -> Member | None:
     """Return the member as last processed by placements, None if never.
 
-    From the hub, or from its private data in state (the note). Without a note, a member in state
-    counts as unchanged.
+    It is read from the hub, or from its private data in state (the note). Without a note, a member
+    in state counts as unchanged.
     """
     if instance.is_replaced:
         # A new member of the same name.

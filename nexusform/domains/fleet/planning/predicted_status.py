@@ -169,7 +169,7 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     """Return whether a bound cluster has a configured apply failure not reported yet.
 
-    The status does not have it.
+    A reported failure is in the status.
     """
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = placement.find_reported_clusters("Applied", FALSE)
@@ -182,7 +182,7 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
 def _has_new_availability(placement: PlacementPlan) -> bool:
     """Return True if pods wait on other clusters than reported as unavailable.
 
-    A real hub reports it itself: False.
+    The result is False on a real hub, which reports it itself.
     """
     if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
         return False
@@ -195,7 +195,7 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
 def _has_reachable_again(placement: PlacementPlan) -> bool:
     """Return True if clusters with an unknown apply result are reachable now.
 
-    A real hub reports it itself: False.
+    The result is False on a real hub, which reports it itself.
     """
     if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
         return False
@@ -255,8 +255,8 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     apply_failing = placement.clusters_failing_apply
     waiting_clusters = _find_clusters_with_waiting_pods(placement)
     is_report_only = placement.spec.configuration.is_report_only
-    # Name of the hub's Work (the objects for one member); namespaced placements prefix it with
-    # their namespace.
+    # Name of the hub's Work (the objects for one member); namespaced placements prefix it
+    # with their namespace.
     work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
     applied_later = placement.clusters_applied_later
@@ -302,8 +302,8 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
         placement.bindings, placement.snapshot_store.snapshots[-1].index
     )
     for cluster in placement.rollout.blocked_clusters:
-        # A cluster with the latest snapshot (TRUE) is only blocked if changed overrides wait for a
-        # rollout.
+        # A cluster with the latest snapshot (TRUE) is only blocked if changed overrides wait
+        # for a rollout.
         if cluster in progress and progress[cluster].rollout_started == TRUE:
             progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
     return progress

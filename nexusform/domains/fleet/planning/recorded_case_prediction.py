@@ -1,6 +1,6 @@
 """Prediction of one recorded decision of a fleet hub.
 
-The clusters of a placement after a change.
+A decision is about the clusters of a placement after a change.
 """
 
 import json
@@ -31,9 +31,9 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     """Return `{clusters: {NAME: {affinity, topologySpread}}, fulfilled}` after a change.
 
     `snapshot` has the MemberCluster objects `members`, the ClusterResourcePlacement `placement`
-    (null if it is new), its `bindings` {cluster, state, affinity, topologySpread}, and `fulfilled`.
-    `request` has both objects after the change. Raises KeyError, TypeError and ValueError if a case
-    is incomplete.
+    (null if it is new), its `bindings` {cluster, state, affinity, topologySpread}, and
+    `fulfilled`. `request` has both objects after the change. Raises KeyError, TypeError and
+    ValueError if a case is incomplete.
     """
     members = _read_members(request["members"])
     member_list = MemberList(members)

@@ -1,6 +1,6 @@
 """Selected and current resources of a placement, and the hub's errors about selectors.
 
-The second stage of its plan.
+They are the second stage of its plan.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 class ResourceSelectorProblem(Struct, frozen=True):
     """Error of a hub about a placement's selectors.
 
-    Index of the selector, the hub's message, and a remedy.
+    It has the index of the selector, the hub's message, and a remedy.
     """
 
     selector: int
@@ -103,8 +103,8 @@ class HubIndex:
     ) -> list[Manifest]:
         """Return the objects of a selector (name or labels) in these namespaces, in hub order.
 
-        "": cluster scope. The indexes give the positions of the objects with a name, or else of all
-        objects of the kind.
+        The namespace "" is the cluster scope. The indexes give the positions of the objects with a
+        name, or else of all objects of the kind.
         """
         group = selector.group
         kind = selector.kind
@@ -160,8 +160,8 @@ class HubIndex:
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
     """Return the hub objects selected by a placement, in selector order, each once.
 
-    A selected namespace may add the objects inside: all of them, or only those that other selectors
-    match (NamespaceWithResourceSelectors).
+    A selected namespace may add the objects inside: all of them, or only those that other
+    selectors match (NamespaceWithResourceSelectors).
     """
     hub = hub.get_index(placement)
     by_key: dict[ObjectKey, Manifest] = {}
@@ -205,8 +205,8 @@ def find_selector_problem(
 ) -> ResourceSelectorProblem | None:
     """Return the first error of a hub: a selected reserved namespace, or an object selected twice.
 
-    The result is None without one. Source: KubeFleet
-    pkg/utils/controller/resource_selector_resolver.go.
+    The result is None without one.
+    Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     # Each object once, even if several manifests define it.
     unique_index = hub.get_index(placement).unique_index
@@ -312,10 +312,10 @@ class CurrentResources(Struct, frozen=True):
     """Applied resources before the plan, and their differences from the selection.
 
     `staged_trigger` is the trigger of changes that only staged runs distribute.
-    `is_selection_changed`: a hub processes the placement because the plan changes its selection.
-    `outdated_clusters` have bindings with outdated override snapshots, `differing_clusters` a
-    changed result of overrides. `has_override_change`: an override naming the placement changed,
-    which starts a rollout.
+    `is_selection_changed` means that a hub processes the placement because the plan changes its
+    selection. `outdated_clusters` have bindings with outdated override snapshots,
+    `differing_clusters` a changed result of overrides. `has_override_change` means that an override
+    naming the placement changed, which starts a rollout.
     """
 
     applied: AppliedResources = AppliedResources()
@@ -346,9 +346,9 @@ class SnapshotStore:
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection.
 
-        The newest one if its objects are the same, else a new one. A new one drops the oldest
-        snapshots beyond `limit`, even those that bindings still use. Source: KubeFleet
-        pkg/utils/controller/resource_snapshot_resolver.go.
+        It is the newest one if its objects are the same, else a new one. A new snapshot
+        drops the oldest snapshots beyond `limit`, even those that bindings still use.
+        Source: KubeFleet pkg/utils/controller/resource_snapshot_resolver.go.
         """
         objects = self._selection.manifests
         digest = compute_content_hash(objects)

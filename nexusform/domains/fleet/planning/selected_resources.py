@@ -1,6 +1,6 @@
 """Selected resources of a placement.
 
-Objects, resource snapshots, and those on clusters, from state or a hub.
+They are objects, resource snapshots, and the resources on clusters, from state or a hub.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -149,9 +149,9 @@ def _is_selection_changed(
     """Return True if the selected `manifests` differ from those selected in state before the plan.
 
     Return False if state has none: they are from a dump of the hub then, and the hub may have
-    processed their changes. Annotations of controllers count: a hub processes the placement after
-    each write of a selected object, also if its resource snapshot stays the same. Seen on a running
-    hub.
+    processed their changes. Annotations of controllers count: a hub processes the placement
+    after each write of a selected object, also if its resource snapshot stays the same. Seen on
+    a running hub.
     """
     if spec.previous_configuration is None:
         return False
@@ -253,8 +253,8 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
         if snapshot is None or labels is None or bound_overrides is None:
             # Not comparable: the snapshot, the member or an override is unknown.
             continue
-        # An override captured with any binding is not new, even if it newly matches the labels of
-        # this cluster.
+        # An override captured with any binding is not new, even if it newly matches the labels
+        # of this cluster.
         current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
         has_added = any(
             override not in override_snapshots.values() for override in current_overrides
@@ -319,8 +319,8 @@ def _read_applied_resources(
 ) -> AppliedResources:
     """Return the resources on the clusters before the plan.
 
-    Observed on a hub, else recorded in state. The record of an imported placement has none: the
-    selected ones count as applied.
+    They are observed on a hub, else recorded in state. The record of an imported placement has
+    none: the selected ones count as applied.
     """
     # private data in state.
     note = get_prior_note(spec)
@@ -350,9 +350,9 @@ def _read_observed_resources(
 ) -> AppliedResources:
     """Return the resources observed on a hub.
 
-    Its resource snapshots, and the resources of each binding. Without captured snapshots, assume
-    one snapshot with the newest index in the bindings. Its objects are the last ones recorded in
-    state, or else those selected now.
+    They are its resource snapshots, and the resources of each binding. Without captured snapshots,
+    assume one snapshot with the newest index in the bindings. Its objects are the last ones
+    recorded in state, or else those selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hash = compute_content_hash(selection.manifests)
@@ -382,7 +382,7 @@ def _render_observed_clusters(
 ) -> Iterator[tuple[str, RenderedResources]]:
     """Yield the resources on each cluster.
 
-    The objects of its snapshot under the overrides of its binding.
+    They are the objects of its snapshot under the overrides of its binding.
     """
     by_index: dict[int | None, ResourceSnapshot] = {
         snapshot.index: snapshot for snapshot in snapshots

@@ -54,7 +54,7 @@ def execute_runs(
 class _StagedRunInput(Struct, frozen=True):
     """Inputs of a run: stages, snapshot, values fixed at its start.
 
-    `picked`: positions in `overrides` by cluster.
+    `picked` are positions in `overrides` by cluster.
     """
 
     plan: StagedRunPlan
@@ -210,7 +210,7 @@ def _build_blocked_run_problems(
 ) -> Iterator[Problem]:
     """Yield the warnings about an unfinished run.
 
-    Stopped at failed clusters (`failures`: causes) or an approval.
+    It stopped at failed clusters (with the causes in `failures`) or at an approval.
     """
     if outcome.blocking_clusters:
         blocking = outcome.blocking_clusters
@@ -275,7 +275,7 @@ def _find_changed_clusters(
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state.
 
-    An empty record if not started.
+    The record is empty if the run has not started.
     """
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         # A new run, or one not processed by the hub yet.
@@ -523,7 +523,7 @@ def _select_run_overrides(
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
     """Return the overrides applied by a run, and their positions by cluster.
 
-    The positions are those in this list.
+    A position counts within the returned overrides.
     """
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     selection = placement.selection

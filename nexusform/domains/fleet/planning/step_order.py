@@ -58,10 +58,9 @@ _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_F
 class _ChangedInstance(Struct, frozen=True):
     """Instance with a step in this plan: its position, and its fleet objects.
 
-    The objects before and after the plan.
-
-    `identities` are the objects of a manifest; `placement_keys` the types of the versions, each
-    with the key of its placement. A strategy has its own key.
+    The objects are those before and after the plan. `identities` are the objects of a manifest;
+    `placement_keys` the types of the versions, each with the key of its placement. A strategy has
+    its own key.
     """
 
     instance: Instance
@@ -77,8 +76,8 @@ class _RolloutInputs(Struct, frozen=True):
     `identities` are the objects selected by it before or after the plan, `overrides` the positions
     of changed overrides of all placements affecting these. Rollouts of staged runs have no such
     overrides; `earlier_overrides` exclude those in a namespace of this plan. `identities_in_state`
-    are the objects in state selected after the plan. `is_new`: this plan creates the placement.
-    `is_switched`: this plan leaves it to staged runs.
+    are the objects in state selected after the plan. `is_new` means that this plan creates the
+    placement, `is_switched` that this plan leaves it to staged runs.
     """
 
     placement: str
@@ -176,8 +175,8 @@ def _find_awaited_steps(
 
     They are for the placement of the rollout.
 
-    A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
-    follow it.
+    A hub evaluates an eviction against the existing bindings, so all rollouts of its
+    placement follow it.
     """
     # The object after the plan; the former one if removed.
     requested = changed.versions[-1]
@@ -281,7 +280,7 @@ def _find_overrides_before_content(
 def _get_placement_key(version: FleetObject) -> str:
     """Return the key of an object's placement, or of the strategy itself.
 
-    "": of all placements, or of none.
+    The key is "" for an object of all placements, or of none.
     """
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
@@ -376,9 +375,9 @@ class _RolloutIndex:
         self._hub = hub
         # By key of the placement, filled by `get`.
         self._inputs: dict[str, _RolloutInputs] = {}
-        # Overrides of all placements, before and after the plan, each with its position in the
-        # index. Others are left out, since an override naming its placement starts a rollout
-        # itself.
+        # Overrides of all placements, before and after the plan, each with its position
+        # in the index. Others are left out, since an override naming its placement starts
+        # a rollout itself.
         self._overrides: list[tuple[int, FleetOverride]] = []
         # Those with a namespace created by this plan.
         self._new_namespace_positions: set[int] = set()
@@ -430,7 +429,7 @@ class _RolloutIndex:
     def get(self, key: str) -> _RolloutInputs:
         """Return the inputs of a placement's rollouts.
 
-        Those of an unknown placement have only its key.
+        For an unknown placement, they have only its key.
         """
         if key not in self._inputs:
             placement = self._placements.get(key)

@@ -90,7 +90,7 @@ def _build_warning(instance: Instance, subject: str, reason: str) -> Diagnostic:
 def _explain_unreached_override(override: FleetOverride, fleet: _FleetPlan) -> str:
     """Return why an override changes nothing, "" if it may.
 
-    The first of: its placement, its objects, its clusters.
+    The reason is the first of these: its placement, its objects, its clusters.
     """
     if override.placement and override.placement not in fleet.placement_keys:
         return _explain_missing_placement(override, fleet)

@@ -70,7 +70,7 @@ def build_fleet_section(plan: Plan) -> Section:
 def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield name and cluster id of the members after the plan, with or without placements.
 
-    "" for none.
+    The id is "" for a member without a cluster.
     """
     for change in plan.changes:
         # sensitive ones are hidden.
@@ -155,7 +155,7 @@ def _build_rejection_text(reason: str, rule: str = "") -> ActionText:
 def _list_unscheduled_clusters(attributes: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     """Yield the clusters not scheduled in the status of a placement, each with the message.
 
-    None if it is not known.
+    There are none if the status is not known.
     """
     statuses = {"placement_statuses": get_value_at_path(attributes, "placement_statuses")}
     if has_unknown_part(statuses):

@@ -70,7 +70,7 @@ class FleetManifestExport(Struct, frozen=True):
 class _ExportedObject(Struct, frozen=True):
     """Object after the plan, with its attributes.
 
-    `is_created`: the plan creates it.
+    `is_created` means that the plan creates it.
     """
 
     address: Address
@@ -86,7 +86,7 @@ class _ExportedObject(Struct, frozen=True):
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
     """Render the fleet after the plan.
 
-    Objects, labels and taints, placements and related objects, new evictions.
+    The order is: objects, labels and taints, placements and related objects, new evictions.
     """
     objects = [
         _ExportedObject(change.address, change.after, is_created=change.action is Action.CREATE)
@@ -253,7 +253,7 @@ def build_hub_bodies(
 def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield a member with its labels and taints, the only fields not written by its agent.
 
-    Nothing without any.
+    Yield nothing without labels and taints.
     """
     labels = attributes.get("labels")
     taints = get_list(attributes, "taint")
@@ -289,8 +289,8 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
 
     Nested blocks are part of the body.
 
-    Names become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes
-    `clusterSelectorTerms`.
+    Names become camel case, and those of repeated blocks plural:
+    `cluster_selector_term` becomes `clusterSelectorTerms`.
     """
     # nested blocks have none.
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
@@ -322,7 +322,7 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
 def _convert_value_to_kubernetes(name: str, value: Any, *, is_json: bool) -> Any:
     """Return a value as in Kubernetes.
 
-    Amounts as numbers, JSON (with `is_json`) parsed, other text unchanged.
+    Amounts become numbers, JSON is parsed (with `is_json`), and other text is unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -350,9 +350,9 @@ def render_yaml(document: Mapping[str, Any]) -> str:
 def render_node_labels(plan: Plan) -> str:
     """Render `kubectl label` commands for the keys of `hardware_label_keys`.
 
-    The machine of each worker after the plan; "" without such keys. Nodes have the platform's name
-    if it is known. For the key `example/machine` a line is "kubectl --context site1 label node
-    worker-0 --overwrite example/machine=m7".
+    They set the machine of each worker after the plan. The result is "" without such keys. Nodes
+    have the platform's name if it is known. For the key `example/machine` a line is "kubectl
+    --context site1 label node worker-0 --overwrite example/machine=m7".
     """
     lines: list[str] = []
     for change in plan.changes:

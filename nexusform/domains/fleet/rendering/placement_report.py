@@ -1,6 +1,6 @@
 """Answers about a placement's clusters and about one pod's node.
 
-Verdicts, scores, overridden objects.
+They have verdicts, scores and overridden objects.
 """
 
 import difflib
@@ -39,7 +39,7 @@ _ACTION_TEXTS = {
 def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters.
 
-    Facts as sentences, then sections with details.
+    Facts come first as sentences, then sections with details.
     """
     # cluster "": all clusters.
     cluster = reason.cluster
@@ -109,7 +109,7 @@ def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanati
 def _format_bound_clusters_or_error(explanation: PlacementExplanation) -> str:
     """Return the answer of a placement's report.
 
-    The clusters with a binding, or the scheduler's error.
+    It names the clusters with a binding, or the scheduler's error.
     """
     abort = explanation.abort
     if abort is not None:
@@ -305,8 +305,8 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
         return "picked"
     if rejection_text:
         return rejection_text
-    # A margin compares the scores with a pick. Without picks now, the cluster only passes the
-    # rules.
+    # A margin compares the scores with a pick. Without picks now, the cluster only
+    # passes the rules.
     return "outscored" if cluster.margin is not None else "passes"
 
 
@@ -319,8 +319,8 @@ def _build_verdict_section(
     may have rejections, too: the rules count only for a new pick.
     """
     lines = []
-    # The reason reported for a bound cluster is about its earlier pick, and rejections are about a
-    # new one.
+    # The reason reported for a bound cluster is about its earlier pick, and rejections are about
+    # a new one.
     has_earlier_reason = cluster.is_bound and bool(cluster.rejections)
     if cluster.reported_reason and not has_earlier_reason:
         lines.append(cluster.reported_reason)
@@ -375,7 +375,7 @@ def _build_override_sections(
 ) -> list[Section]:
     """Build sections for objects changed by overrides.
 
-    The difference and the version on the cluster (`rendered`).
+    They show the difference, and the version on the cluster (`rendered`).
     """
     on_cluster = {manifest.identity: manifest for manifest in rendered}
     sections: list[Section] = []
@@ -488,7 +488,7 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
 def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     """Yield sentences about the reason for the pod's node.
 
-    The cause of the decision, then its certainty.
+    The first is about the cause of the decision, the next about its certainty.
     """
     outcome = reason.outcome
     if outcome.trigger:
@@ -517,8 +517,8 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
 def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
     """Yield a sentence on whether another run of the scheduler could decide differently.
 
-    An uncertain outcome may have another node (`alternative`) if an assumption (`doubt`) does not
-    hold.
+    An uncertain outcome may have another node (`alternative`) if an assumption (`doubt`)
+    does not hold.
     """
     outcome = reason.outcome
     # No decision of this plan, so nothing uncertain.
@@ -545,7 +545,7 @@ def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
 def _describe_uncertainty(reason: PodPlacementReason) -> str:
     """Return a sentence about the reason for the uncertainty.
 
-    Unknown rules, or random choices of the scheduler.
+    The reason is unknown rules, or random choices of the scheduler.
     """
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
         return (
@@ -568,7 +568,7 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
 def _build_node_scores_section(reason: PodPlacementReason) -> Section:
     """Build the section with the points of feasible nodes by rule.
 
-    A row for the chosen node, others by points.
+    The chosen node has a row of its own; other nodes with equal points share a row.
     """
     # rejected ones have no total.
     feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
@@ -616,7 +616,7 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
     """Return the JSON document of a node's verdict.
 
-    Its points, and its rejections with their hints.
+    It has the points of the node, and its rejections with their hints.
     """
     return {
         "node": verdict.node,

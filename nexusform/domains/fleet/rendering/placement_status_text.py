@@ -1,6 +1,6 @@
 """Placement in state as printed by `kubectl describe`.
 
-Spec, status and events, without times and generations.
+The text has spec, status and events, without times and generations.
 """
 
 import re
@@ -159,7 +159,7 @@ def _list_describe_rows(
 ) -> Iterator[tuple[int, str, str | None]]:
     """Yield rows in order of keys, lists by item, like `kubectl describe`.
 
-    Level, label, value; None: a heading.
+    A row has level, label and value. The value None makes it a heading.
     """
     for key in sorted(content):
         value = content[key]
@@ -276,8 +276,9 @@ def _list_events(
 ) -> Iterator[tuple[str, str]]:
     """Yield the events (reason, message).
 
-    One per true condition, and one for the completed rollout. A condition type is `kind` and a
-    step: "ClusterResourcePlacementApplied". KubeFleet of 2023 has other texts, and no completion.
+    There is one per true condition, and one for the completed rollout. A condition type is
+    `kind` and a step: "ClusterResourcePlacementApplied". KubeFleet of 2023 has other texts,
+    and no completion.
     """
     texts = _EVENTS_2023 if is_2023 else _EVENTS
     for condition in conditions:
@@ -297,7 +298,7 @@ def render_placements(
 ) -> str:
     """Render placements like `kubectl describe` (of KubeFleet `version`).
 
-    "" if one is unreadable or hidden.
+    The result is "" if one is unreadable or hidden.
     """
     texts = []
     for address, instance in instances.items():

@@ -30,7 +30,8 @@ class Binding(ObjectLocation, frozen=True):
 
     `previous_state` is set for Unscheduled only. The scores are those of the batch that picked the
     cluster, None for PickFixed. `policy_snapshot` is the index at that time, `resource_snapshot`
-    the index of the resources rolled out (None: not yet). `is_deleting`: evicted or in deletion.
+    the index of the resources rolled out (None: not yet). `is_deleting` means that it is evicted
+    or in deletion.
     """
 
     cluster: str
@@ -121,7 +122,7 @@ class Health(StrEnum):
 class ResourceUsage(Struct, frozen=True):
     """Sums over a cluster's nodes by resource name ("cpu", "memory").
 
-    Capacity, allocatable and available amounts.
+    They are capacity, allocatable and available amounts.
     """
 
     total: Mapping[str, Quantity] = field(default_factory=dict)
@@ -133,7 +134,8 @@ class Member(Struct, frozen=True):
     """Member cluster as reported by the hub.
 
     Names are unique in a fleet. `properties` holds non-resource properties as text. `namespaces`
-    None: not collected, so placements do not require them; an empty set: collected, none known.
+    are None if not collected, so placements do not require them. They are an empty set if collected
+    and none is known.
     """
 
     name: str
@@ -168,8 +170,8 @@ class PropertySorter(Struct, frozen=True):
 class ClusterSelectorTerm(Struct, frozen=True):
     """Required or preferred term about a cluster.
 
-    `property_selector` None: not configured. Required terms may not have a sorter, preferred ones
-    no property selector; validation rejects them.
+    `property_selector` is None if not configured. Required terms may not have a sorter, preferred
+    ones no property selector; validation rejects them.
     """
 
     label_selector: LabelSelector | None = None
@@ -195,9 +197,9 @@ class TopologySpreadConstraint(Struct, frozen=True):
 class Policy(Struct, frozen=True):
     """Placement policy.
 
-    `required_terms` None: no such block; an empty tuple restricts nothing either. A placement
-    without a policy is PickAll; its hash differs from an explicit PickAll's (policy_snapshots.py).
-    `number_of_clusters` None in a PickN selects every eligible cluster.
+    `required_terms` are None without such a block; an empty tuple restricts nothing either. A
+    placement without a policy is PickAll; its hash differs from an explicit PickAll's
+    (policy_snapshots.py). `number_of_clusters` None in a PickN selects every eligible cluster.
     """
 
     placement_type: PlacementType = PlacementType.PICK_ALL
@@ -273,9 +275,10 @@ class BindingAction(StrEnum):
 
 
 class ChangeCause(StrEnum):
-    """Cause of a binding change: picked; cluster missing or leaving; not picked any more.
+    """Cause of a binding change.
 
-    downscale; deleted.
+    The causes are, in order: picked, cluster missing or leaving, not picked any
+    more, downscale, deleted.
     """
 
     PICKED = "picked"
@@ -304,8 +307,8 @@ UNFULFILLED = "SchedulingPolicyUnfulfilled"
 class SchedulingStatus(Struct, frozen=True):
     """Status written by a cycle.
 
-    The Scheduled condition, bindings of selected clusters (created, patched, then existing ones)
-    and decisions on unselected ones.
+    It has the Scheduled condition, bindings of selected clusters (created, patched, then existing
+    ones) and decisions on unselected ones.
     """
 
     condition: Condition
@@ -372,8 +375,8 @@ def list_unselected_clusters(
 ) -> tuple[Decision, ...]:
     """Return at most 20 decisions on unselected clusters, outscored ones first.
 
-    1000 with the selected ones. Selected clusters in `rejected` use up this limit, but are left
-    out, as on a real hub. Inputs are read only up to the limit.
+    Together with the selected clusters, there are at most 1000. Selected clusters in `rejected` use
+    up this limit, but are left out, as on a real hub. Inputs are read only up to the limit.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

@@ -81,7 +81,7 @@ class MemberList:
     def select_by_labels(self, selector: LabelSelector | None) -> Mask | str:
         """Return the bit mask of the members matching a label selector, or the selector's error.
 
-        None: all.
+        The selector None matches all members.
         """
         if selector is None:
             return self.all_members
@@ -120,8 +120,8 @@ class MemberList:
 class BindingMasks(Struct, frozen=True):
     """Bindings of a placement as sets, input of rules in one cycle.
 
-    `current`: members scheduled or bound under the present policy snapshot; `obsolete`: bound under
-    an earlier one.
+    `current` are members scheduled or bound under the present policy snapshot, `obsolete` are those
+    bound under an earlier one.
     """
 
     current: Mask = 0
@@ -188,7 +188,7 @@ class BindingTable:
     def _add_binding(self, binding: Binding) -> None:
         """Add a binding to the mask of its kind: scheduled, bound, obsolete or unscheduled.
 
-        Drop one in deletion.
+        A binding in deletion is dropped.
         """
         cluster = binding.cluster
         # As if it were gone.
@@ -212,17 +212,14 @@ class BindingTable:
 
     @property
     def current(self) -> Mask:
-        """Bit mask of members with a Scheduled or Bound binding under the present policy.
-
-        The policy is the present policy snapshot.
-        """
+        """Bit mask of members Scheduled or Bound under the present policy snapshot."""
         return self.scheduled | self.bound
 
     @property
     def masks(self) -> BindingMasks:
         """Bit masks used by rules: members with a current or an earlier binding.
 
-        An earlier one is of an earlier policy.
+        An earlier binding is one under an earlier policy.
         """
         return BindingMasks(self.current, self.obsolete)
 

@@ -1,6 +1,6 @@
 """Explanation of a placement: the verdict of every rule on every cluster.
 
-Data only.
+The module has only data.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,13 +102,13 @@ class ScoreMargin(Struct, frozen=True):
 class ClusterExplanation(Struct, frozen=True):
     """Explanation of one cluster.
 
-    `binding` is the current one; `is_bound`: it existed before any pick. `rejections` follow the
-    profile's order, and KubeFleet reports the first; for a bound cluster they would only prevent a
-    new pick. `batch` (from 1) is the batch of its pick. Scores are the recorded ones if bound or
-    picked, else those of the last batch; None without scores (PickAll, PickFixed, a violated hard
-    spread constraint). `rank` counts from 1 among the eligible before the last batch, `margin` is
-    relative to the last pick in it. `details` compare observed and requested values for the first
-    rejection.
+    `binding` is the current one; `is_bound` means that it existed before any pick. `rejections`
+    follow the profile's order, and KubeFleet reports the first; for a bound cluster they would only
+    prevent a new pick. `batch` (from 1) is the batch of its pick. Scores are the recorded ones if
+    bound or picked, else those of the last batch; None without scores (PickAll, PickFixed, a
+    violated hard spread constraint). `rank` counts from 1 among the eligible before the last batch,
+    `margin` is relative to the last pick in it. `details` compare observed and requested values for
+    the first rejection.
     """
 
     cluster: str
@@ -130,7 +130,7 @@ class PlacementExplanation(Struct, frozen=True):
     """Explanation of one placement over the whole fleet: members in name order, then unknown names.
 
     `number` is N (None: all eligible, or a list of names), `batches` are the picked clusters, best
-    first; `abort`: the error.
+    first; `abort` is the error.
     """
 
     policy: Policy
@@ -234,7 +234,7 @@ class _SchedulingReplay(Struct, frozen=True):
     """Replay of a chain of cycles.
 
     Bindings at the start, before the last cycle (which writes a status) and after it, and the
-    clusters picked in each. `has_final_picks`: the last cycle picked any.
+    clusters picked in each. `has_final_picks` means that the last cycle picked any cluster.
     """
 
     initial_bindings: tuple[Binding, ...]
@@ -390,7 +390,7 @@ def _build_reported_reason(
 ) -> str:
     """Return KubeFleet's text about a cluster.
 
-    Picked (`binding`), rejected, or with too low a score.
+    The cluster is picked (`binding`), rejected, or has too low a score.
     """
     if binding is not None:
         return build_selected_decision(binding).reason
@@ -457,7 +457,7 @@ def _explain_aborted_cycle(
 ) -> PlacementExplanation:
     """Build the explanation of a cycle stopped by an error.
 
-    The verdicts of the rules, without ranks and scores.
+    It has the verdicts of the rules, without ranks and scores.
     """
     rows = tuple(
         ClusterExplanation(

@@ -32,11 +32,11 @@ NO_OVERRIDES = "No override rules are configured for the selected resources"
 class ClusterProgress(Struct, frozen=True):
     """Progress of a cluster: each step "True", "False" or "Unknown", in order.
 
-    `has_overrides`: override rules apply. `is_trackable`: availability is visible. `diff_reported`
-    replaces `applied` and `available` if differences are only reported. `run_text` identifies the
-    staged run (format_run_text). `is_blocked`: the cluster has the latest resources, and the
-    strategy blocks other changes. `work_name` is the Work that fails to apply, `failure` the error
-    of overrides or Works.
+    `has_overrides` means that override rules apply, `is_trackable` that availability is visible.
+    `diff_reported` replaces `applied` and `available` if differences are only reported. `run_text`
+    identifies the staged run (format_run_text). `is_blocked` means that the cluster has the latest
+    resources, and the strategy blocks other changes. `work_name` is the Work that fails to apply,
+    `failure` the error of overrides or Works.
     """
 
     rollout_started: str = TRUE
@@ -260,7 +260,7 @@ def compute_rollout_progress(
 ) -> dict[str, ClusterProgress]:
     """Return the progress of picked clusters.
 
-    Available with the latest `resource_snapshot`, or rollout not started.
+    A cluster is available with the latest `resource_snapshot`, or its rollout has not started.
     """
     progress: dict[str, ClusterProgress] = {}
     for binding in select_scheduled_bindings(bindings):
@@ -287,7 +287,8 @@ def build_placement_status(
     """Build the status of a placement and its clusters.
 
     `number` is N of a PickN. Clusters without progress have not started. `prefix` is the
-    placement's kind; `is_external`: staged runs roll it out. `status_namespace` gets a copy.
+    placement's kind. `is_external` means that staged runs roll it out. `status_namespace`
+    gets a copy.
     """
     # No scheduling cycle yet.
     if scheduling is None:
@@ -320,8 +321,8 @@ def build_placement_status(
     conditions = (*first_conditions, *further)
     clusters = [
         _build_cluster_status(decision.cluster, decision.reason, item, is_external=is_external)
-        # Only selected clusters have a progress, and their decisions come first: the others are cut
-        # off.
+        # Only selected clusters have a progress, and their decisions come first: the others
+        # are cut off.
         for decision, item in zip(scheduling.list_decisions(), progresses, strict=False)
     ]
     return PlacementStatus(
@@ -480,8 +481,8 @@ def build_placement_status_2023(
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
     """Convert a current status to the older texts; `bindings` are those of the placement.
 
-    The progress of each cluster is read from its conditions, and the older status is built from
-    that.
+    The progress of each cluster is read from its conditions, and the older status is
+    built from that.
     """
     # The first condition is Scheduled.
     scheduled = status.conditions[0] if status.conditions else None

@@ -57,7 +57,7 @@ def build_policy_document(policy: Policy) -> dict[str, Any]:
 def _build_policy(policy: Policy) -> dict[str, Any]:
     """Return the policy as in the API, without empty fields, and without its number of clusters.
 
-    Not hashed.
+    That number is not part of the hash.
     """
     required = None
     if policy.required_terms is not None:

@@ -42,7 +42,7 @@ class _RuleModule(Protocol):
 class SchedulerFilter(Struct, frozen=True):
     """Filter rule with its module.
 
-    `is_static`: it depends on members only, never on existing bindings.
+    `is_static` means that it depends on members only, never on existing bindings.
     """
 
     rule: str

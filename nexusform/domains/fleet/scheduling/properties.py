@@ -58,8 +58,8 @@ def read_property(member: Member, name: str) -> PropertyValue:
 def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
     """Return the value of a property `total-cpu`, `available-memory`, ....
 
-    The result is None if the member does not report the resource, an error if the name has another
-    form.
+    The result is None if the member does not report the resource, an error if the name
+    has another form.
     """
     capacity_type, _, resource = name.partition("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
@@ -108,7 +108,7 @@ def _compute_minimum_and_maximum(
 ) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of the existing values, or the first error.
 
-    The first of equal ones.
+    Of equal values, the first counts.
     """
     quantities: list[Quantity] = []
     for value in values:
@@ -177,15 +177,15 @@ def _explain_violated_bounds(
     if lower is not None and upper is not None:
         # 0 for equal bounds, negative for crossed ones.
         width = upper.value.nano - lower.value.nano
-        # Equal bounds exclude all values if either is strict: True counts as 1, and nanos are
-        # whole.
+        # Equal bounds exclude all values if either is strict: True counts as 1, and
+        # nanos are whole.
         if width < max(lower.is_strict, upper.is_strict):
             return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     if equal is None:
         return None
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):
-        # The value must be inside the bound by 0 or more, or by 1 (True) or more for a strict
-        # bound.
+        # The value must be inside the bound by 0 or more, or by 1 (True) or more for
+        # a strict bound.
         if bound is not None and sign * (equal.nano - bound.value.nano) < bound.is_strict:
             return f"eq value {equal} violates {name} bound {bound.value}"
     return None

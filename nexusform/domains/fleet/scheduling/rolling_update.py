@@ -45,11 +45,11 @@ class RollingUpdate(Struct, frozen=True):
 class Readiness(Struct, frozen=True):
     """Readiness of the clusters' resources beyond their bindings.
 
-    `unready_clusters`: current resources are unavailable. `never_ready_clusters`: a wave's
-    resources fail permanently. `failed_clusters`: failed permanently, so updated outside the
-    budget. `outdated_clusters`: bound with outdated overrides. `unreachable_clusters`: a wave's
-    resources wait for the member. `is_trackable`: availability is visible (False for Jobs and
-    unknown kinds).
+    In `unready_clusters` current resources are unavailable. In `never_ready_clusters` a wave's
+    resources fail permanently. `failed_clusters` have failed permanently, so they are updated
+    outside the budget. `outdated_clusters` are bound with outdated overrides. In
+    `unreachable_clusters` a wave's resources wait for the member. `is_trackable` means that
+    availability is visible (False for Jobs and unknown kinds).
     """
 
     unready_clusters: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Readiness(Struct, frozen=True):
 class RolloutWave(Struct, frozen=True):
     """Clusters with a binding deleted, updated in place or bound; then a wait in seconds.
 
-    The bound ones are bound at once.
+    The clusters to bind are bound at once.
     """
 
     deleted_clusters: tuple[str, ...]
@@ -150,9 +150,9 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the number of clusters as the base of percentages.
+    """Return the number of clusters that percentages refer to.
 
-    Of requested ones, or else of the picked ones.
+    It is the number of requested clusters, or else of picked ones.
     """
     requested_count = policy.count_requested_clusters(number)
     return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
@@ -183,8 +183,8 @@ def simulate_rollout(
 
     The resources are those of `resource_snapshot` (the latest).
 
-    `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters
-    are ready.
+    `target` is the number of clusters to which percentages refer. Without `readiness`, all
+    clusters are ready.
     """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)

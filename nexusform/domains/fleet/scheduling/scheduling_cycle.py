@@ -112,7 +112,7 @@ def _group_by_affinity(
 ) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
     """Return pairs, highest first, and the mask of members without a score.
 
-    Affinity score, mask of members.
+    A pair is an affinity score and the mask of its members.
     """
     scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
@@ -146,7 +146,7 @@ def filter_members(
 ) -> FilterResult | CycleAbort:
     """Return the members accepted by all filters, or the error of one.
 
-    The static ones (about members) are cached.
+    The results of static filters (about members) are cached.
     """
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
@@ -187,9 +187,10 @@ def _apply_filters(
 class CycleResult(Struct, frozen=True):
     """Result of one cycle or a chain of cycles.
 
-    `bindings` in name order. `status` None: none was written (another cycle follows, the cycle
-    stopped, or a PickFixed has no names). `abort` is the error; bindings on departed clusters are
-    marked anyway. `needs_requeue`: another cycle follows immediately. `cycles` is their number.
+    `bindings` are in name order. `status` is None if none was written (another cycle follows, the
+    cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on departed
+    clusters are marked anyway. `needs_requeue` means that another cycle follows immediately.
+    `cycles` is their number.
     """
 
     bindings: tuple[Binding, ...]
@@ -219,8 +220,8 @@ def run_scheduling_cycles(
 ) -> CycleResult:
     """Run scheduling cycles of a placement until none requests another, or a single one.
 
-    `changes` of the result are those of all cycles, in order. `namespace` is "" for a
-    cluster-scoped placement.
+    `changes` of the result are those of all cycles, in order. `namespace` is "" for
+    a cluster-scoped placement.
     """
     request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
@@ -266,7 +267,7 @@ def _pick_fixed(
 ) -> _CycleOutcome:
     """Bind the named clusters if they exist and are eligible, regardless of labels and taints.
 
-    Release others.
+    Release the bindings of other clusters.
     """
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
@@ -485,8 +486,8 @@ def _build_rejections(
 
     Each has the first rule's reason.
 
-    Sets of members are bit masks: bit 2 is the member at position 2. Members bound already are not
-    reported.
+    Sets of members are bit masks: bit 2 is the member at position 2. Members bound already
+    are not reported.
     """
     member_list = binding_table.member_list
     binding_masks = binding_table.masks

@@ -102,8 +102,8 @@ def initialize_staged_run(
 ) -> StagedRunPlan | RunProblem:
     """Assign every picked cluster to its stage, or return the reason for no start.
 
-    `number` counts the requested clusters (None for a PickAll: not checked). `is_fulfilled`: all
-    clusters needed by the policy were found.
+    `number` counts the requested clusters (None for a PickAll: not checked). `is_fulfilled` means
+    that all clusters needed by the policy were found.
     """
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
@@ -234,7 +234,7 @@ class RunStepKind(StrEnum):
 class RunStep(Struct, frozen=True):
     """Step of a run: clusters to update or delete, or a task (an approval's name).
 
-    `is_blocked`: failing clusters use up the concurrency, so these never start.
+    `is_blocked` means that failing clusters use up the concurrency, so these never start.
     """
 
     kind: RunStepKind
@@ -248,7 +248,7 @@ class RunStep(Struct, frozen=True):
 class StagedRunOutcome(Struct, frozen=True):
     """Steps taken, the bindings after them, and what the run waits for.
 
-    An approval ("": none), or failing clusters that block it.
+    It waits for an approval ("": none), or for failing clusters that block it.
     """
 
     steps: tuple[RunStep, ...]
@@ -321,10 +321,10 @@ def simulate_staged_run(
 ) -> StagedRunOutcome:
     """Execute a run as far as possible.
 
-    Return its steps taken, the bindings, and the reason for an early end. With `approved` None all
-    approvals are granted. Clusters in `finished` are not updated again. Clusters in `failing` get
-    the resources but are never ready: their stage continues in the remaining slots and does not
-    end.
+    Return its steps taken, the bindings, and the reason for an early end. With `approved` None
+    all approvals are granted. Clusters in `finished` are not updated again. Clusters in
+    `failing` get the resources but are never ready: their stage continues in the remaining slots
+    and does not end.
     """
     active = index_by_cluster(list_active_bindings(bindings))
     completed_steps: list[RunStep] = []

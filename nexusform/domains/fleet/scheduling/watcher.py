@@ -81,9 +81,9 @@ _RELEASE_TRIGGERS = {
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
     """Return the trigger of a binding change.
 
-    For a release, its cause decides. For a pick, the first of these counts: a new placement or
-    policy, a lost binding or change of its cluster, a trigger of the placement, any member's
-    change.
+    For a release, its cause decides. For a pick, the first of these counts: a new
+    placement or policy, a lost binding or change of its cluster, a trigger of the
+    placement, any member's change.
     """
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
@@ -115,7 +115,7 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
 class WatchedPlacement(Struct, frozen=True):
     """Placement as input of the watcher.
 
-    `is_fulfilled`: its Scheduled condition is True.
+    `is_fulfilled` means that its Scheduled condition is True.
     """
 
     key: str
@@ -209,8 +209,8 @@ def find_member_observations(
 ) -> tuple[IneffectiveMemberChange, ...]:
     """Return the changes of a bound member, each sufficient to reject it in a new pick.
 
-    Its binding stays. For a PickFixed only a loss of eligibility counts, since it ignores taints
-    and labels.
+    Its binding stays. For a PickFixed only a loss of eligibility counts, since it ignores
+    taints and labels.
     """
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)

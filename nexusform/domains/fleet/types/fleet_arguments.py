@@ -64,7 +64,7 @@ def parse_manifest(
 def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """Return findings in an argument's text as problems.
 
-    Errors one by one, warnings grouped by kind with all lines.
+    Errors are reported one by one, warnings grouped by kind with all lines.
     """
     errors: list[Problem] = []
     # texts of warnings by kind.
@@ -285,9 +285,9 @@ Default = TypeVar("Default", IntegerOrPercent, None)
 
 
 def read_integer_or_percentage(value: Any, default: Default) -> IntegerOrPercent | Default:
-    """Return a number or percentage.
+    """Return a number or percentage, and the default for anything else.
 
-    The default for anything else (`check_integers_or_percentages` reports it).
+    `check_integers_or_percentages` reports anything else.
     """
     amount = parse_int_or_percent(str(value))
     return amount if isinstance(amount, IntegerOrPercent) else default

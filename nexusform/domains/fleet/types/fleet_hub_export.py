@@ -458,7 +458,8 @@ _OVERRIDE_SNAPSHOTS: Final = {
 def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return override snapshots as manifests of their overrides, by name of the snapshot.
 
-    `[namespace/]web-2`. Their text is JSON. A label of the snapshot has the name of its override.
+    The name has the form `[namespace/]web-2`. Their text is JSON. A label of the snapshot has the
+    name of its override.
     """
     by_name: dict[str, str] = {}
     for manifest in select_fleet_objects(manifests, _OVERRIDE_SNAPSHOTS):

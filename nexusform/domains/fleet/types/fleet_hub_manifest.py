@@ -94,8 +94,8 @@ _SCHEMA: Final = BlockSchema(
 def _validate_objects(body: str, namespace: str) -> tuple[Problem, ...]:
     """Return the errors of the API server.
 
-    Schema errors of each object, and controller requirements of valid workloads. References between
-    objects are validated elsewhere.
+    They are schema errors of each object, and controller requirements of valid workloads.
+    References between objects are validated elsewhere.
     """
     from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
     from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
@@ -294,8 +294,8 @@ def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
 def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
     """Return the path of yaml_body if it contains a Secret with data, else ().
 
-    Objects inside of others are searched, too, because an envelope contains the objects of a
-    namespace.
+    Objects inside of others are searched, too, because an envelope contains the objects
+    of a namespace.
     """
     if "Secret" not in str(attributes.get("yaml_body")):
         # Most texts need no parsing.

@@ -198,7 +198,7 @@ def _read_usage_texts(attributes: Values) -> Iterator[dict[str, str]]:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems beyond the schema.
 
-    Names, labels, taints, quantities, and conflicting arguments.
+    They are about names, labels, taints, quantities, and conflicting arguments.
     """
     arguments = remove_unknown_values(attributes)
     configured = build_member(arguments)

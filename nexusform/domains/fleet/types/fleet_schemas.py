@@ -34,7 +34,7 @@ def make_placement_argument(
 ) -> AttributeSchema:
     """Return an argument that decides placements and must be known in the plan.
 
-    `more`: other fields of the schema.
+    `more` are other fields of the schema.
     """
     return AttributeSchema(
         kind,

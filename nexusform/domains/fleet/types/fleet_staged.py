@@ -154,8 +154,8 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
 def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
     """Warn about an approval request with another name than those created by its run.
 
-    `<run>-before-<stage>` and `<run>-after-<stage>`. No warning is possible while its name, run or
-    stage is not known ("").
+    Those are `<run>-before-<stage>` and `<run>-after-<stage>`. No warning is possible while its
+    name, run or stage is not known ("").
     """
     assert isinstance(approval, FleetApprovalRequest)
     run = approval.run

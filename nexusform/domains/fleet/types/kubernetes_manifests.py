@@ -169,8 +169,8 @@ class ManifestReader:
     def add_file(self, name: str, content: bytes, argument_path: Path) -> None:
         """Add the objects and problems of a file.
 
-        Problems show its `name`, and refer to the argument with this name: ("directory",) or
-        ("files", 0).
+        Problems show its `name`, and refer to the argument with this name: ("directory",)
+        or ("files", 0).
         """
         reading = parse_manifests(name, content)
         self.report_findings(reading.findings, argument_path)
@@ -364,7 +364,7 @@ def find_observation_time(
 ) -> datetime | None:
     """Return the time of the argument `observed_at`, or the newest heartbeat of a member.
 
-    None without either.
+    The result is None without either.
     """
     observed_at = attributes.get("observed_at")
     if isinstance(observed_at, str):

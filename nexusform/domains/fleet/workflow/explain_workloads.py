@@ -1,6 +1,6 @@
 """Explanation of placements and of pods of hub objects and placements.
 
-Every rule's verdict on every cluster.
+It shows every rule's verdict on every cluster.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ def explain_placements(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain placements on the cluster `name` ("": on all), with errors.
 
-    None without placements, or for a pod.
+    The result is None without placements, or for a pod.
     """
     member_list = fleet.outcome.member_list
     placements = [
@@ -102,8 +102,8 @@ def _build_reasons(
     clusters: Sequence[str],
 ) -> list[PlacementReason]:
     """Build the reasons of placements, cluster by cluster; the cluster "" means all."""
-    # With a sensitive manifest or override, the objects of every placement may contain sensitive
-    # values.
+    # With a sensitive manifest or override, the objects of every placement may
+    # contain sensitive values.
     types = ("fleet_hub_manifest", "fleet_cluster_resource_override", "fleet_resource_override")
     is_sensitive = any(
         change.sensitive_after for change in result.plan.changes if change.address.type in types
@@ -227,7 +227,7 @@ def _name_selecting_placements(
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
     """Build an error with the placements that select objects of the manifests at `pattern`.
 
-    None without any.
+    The result is None without any.
     """
     manifests = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
     objects = [item for manifest in manifests for item in get_list(manifest, "objects")]
@@ -252,7 +252,7 @@ def _name_selecting_placements(
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
     """Explain placements, members, and pods of placements and manifests.
 
-    None for an address without any.
+    The result is None for an address without any of these.
     """
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, PlanningKind.PLACEMENT, PlanningKind.MANIFEST):

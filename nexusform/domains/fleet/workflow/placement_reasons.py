@@ -87,8 +87,8 @@ def build_placement_reason(
     if is_sensitive:
         return reason
     clusters = [cluster] if cluster else list(bindings)
-    # Pairs by cluster: the objects of its snapshot, and its version of them (None: an unknown
-    # cluster).
+    # Pairs by cluster: the objects of its snapshot, and its version of them (None:
+    # an unknown cluster).
     resources = {
         name: _get_snapshot_and_cluster_resources(placement, bindings.get(name), name)
         for name in clusters
@@ -150,8 +150,8 @@ def _get_snapshot_and_cluster_resources(
 class PodPlacementReason(Struct, frozen=True):
     """Reasons for one pod on one cluster.
 
-    `nodes` are the verdicts of all nodes, best first. `is_current`: they show the present state of
-    a kept pod, not a decision. `machine` and `zone` are "" for a Pending pod.
+    `nodes` are the verdicts of all nodes, best first. `is_current` means that they show the present
+    state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending pod.
     """
 
     address: str
@@ -166,7 +166,7 @@ class PodPlacementReason(Struct, frozen=True):
     def prefixes(self) -> tuple[str, str, str]:
         """Texts that may precede the pod's name to select it.
 
-        Its cluster, its workload, or both.
+        They are its cluster, its workload, or both.
         """
         return self.cluster, self.outcome.workload, f"{self.cluster}/{self.outcome.workload}"
 

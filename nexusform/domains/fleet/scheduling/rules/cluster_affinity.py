@@ -78,9 +78,8 @@ def _match_term(
 ) -> tuple[Mask, dict[int, CycleAbort]]:
     """Return the members of `candidates` that match a term, and errors by position.
 
-    The members are a bit mask. The position is that of the member.
-
-    The errors are an unreadable value or an invalid selector, and each stops the cycle.
+    The members are a bit mask. The position is that of the member. The errors are an unreadable
+    value or an invalid selector, and each stops the cycle.
     """
     members = member_list.members
     selected_members = member_list.select_by_labels(term.label_selector)
@@ -189,7 +188,7 @@ def _score_term(
 ) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of one term by position of the member, and errors by position.
 
-    0 if not selected.
+    A member has 0 points if it is not selected.
     """
     size = len(member_list.members)
     selected_members = member_list.select_by_labels(term.preference.label_selector)

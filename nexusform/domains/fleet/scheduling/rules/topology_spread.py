@@ -18,8 +18,8 @@ PENALTY = 1000
 class SpreadVerdict(Struct, frozen=True):
     """Verdict of the spread constraints.
 
-    `rejected_by_constraint`: constraint in order of evaluation -> members first rejected by it.
-    `members_by_score`: topology spread score -> members, without rejected ones.
+    `rejected_by_constraint` has, by constraint in order of evaluation, the members first rejected
+    by it. `members_by_score` has the members by topology spread score, without rejected ones.
     """
 
     rejected_by_constraint: tuple[tuple[TopologySpreadConstraint, Mask], ...]
@@ -53,8 +53,8 @@ def build_topology_domains(
     is_smallest_unique = counts.count(smallest) == 1
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:
-        # The skew (largest minus smallest count) changes if the domain with `count` picks gets one
-        # more.
+        # The skew (largest minus smallest count) changes if the domain with `count` picks
+        # gets one more.
         if largest == smallest:
             change = 1
         elif count == smallest and is_smallest_unique:
