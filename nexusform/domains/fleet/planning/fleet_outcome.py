@@ -537,7 +537,7 @@ def _warn_unscheduled_placement(
 ) -> Iterator[Diagnostic]:
     """Warn if there are no members, scheduling stops, or too few clusters are eligible.
 
-    For a PickAll, too few are none. The first of these takes precedence. `unselected_members` are
+    For a PickAll, too few means none. The first of these takes precedence. `unselected_members` are
     new ones outside the plan.
     """
     if not iterations.member_list.members:

@@ -82,7 +82,7 @@ CLEARED_LATER: Final = "cleared_later"
 class OwnershipConflict(Struct, frozen=True):
     """Object on a cluster owned by another: the owner's address, the hub's message.
 
-    `is_race` means that both owners are new.
+    `is_race` means that no placement had the object before.
     """
 
     owner: str

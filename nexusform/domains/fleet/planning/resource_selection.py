@@ -1,6 +1,6 @@
 """Selected and current resources of a placement, and the hub's errors about selectors.
 
-They are the second stage of its plan.
+The selection is the second stage of the placement's plan.
 """
 
 from __future__ import annotations

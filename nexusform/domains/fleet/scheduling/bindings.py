@@ -17,7 +17,8 @@ from nexusform.scheduling.placement_decision import ObjectLocation
 class BindingState(StrEnum):
     """State of a binding.
 
-    Scheduled: picked, not rolled out. Bound: rolled out. Unscheduled: to be removed.
+    A Scheduled binding is picked, but not rolled out. A Bound one is rolled out, an Unscheduled one
+    is to be removed.
     """
 
     SCHEDULED = "Scheduled"

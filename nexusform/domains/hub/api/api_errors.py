@@ -156,7 +156,7 @@ class ApiError(Exception):
     def missing_permission(self) -> str:
         """Missing permission, "" for other errors.
 
-        Example: `User "bob" may not patch clusterresourceplacements`.
+        An example is `User "bob" may not patch clusterresourceplacements`.
         """
         match = _PERMISSION_ERROR.search(self.message)
         if match is None:

@@ -2,8 +2,8 @@
 
 An apply of many objects would read each before writing and poll it afterwards. From the fifth
 object of a collection, one list and one watch replace these reads. If a collection cannot be
-watched, or its watch fails, objects are read one by one: a cache responds only while its watch is
-active.
+watched, or its watch fails, objects are read one by one: a cache responds only while its
+watch is active.
 """
 
 from collections import Counter
@@ -66,7 +66,7 @@ class CollectionCache:
     ) -> list[dict[str, Any]] | None:
         """Return the hub's own objects for a placement.
 
-        None until the cache has reached the version `since`.
+        The result is None until the cache has reached the version `since`.
         """
         with self._lock:
             version = parse_integer(since)
@@ -77,8 +77,8 @@ class CollectionCache:
     def _run_watch(self) -> None:
         """List the collection, then watch it.
 
-        Restart after a failure, until several in a row or a missing permission. While `is_active`
-        is False, callers read from the hub.
+        Restart after a failure, until several follow in a row or a permission is missing. While
+        `is_active` is False, callers read from the hub.
         """
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
@@ -163,8 +163,8 @@ class HubCache:
     def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:
         """Return the active cache for the object at a path, and the name of the object.
 
-        None without one. A cache of a fleet kind has all namespaces. Another cache has one
-        namespace, to limit its size.
+        The cache is None without an active one. A cache of a fleet kind has all namespaces. Another
+        cache has one namespace, to limit its size.
         """
         collection, _, object_name = path.rpartition("/")
         head, _, namespaced_part = collection.partition("/namespaces/")

@@ -86,7 +86,7 @@ _MAX_TEXT: Final = 2000
 class HubProblem(Exception):
     """Hub without a usable answer; the message names the hub and the cause.
 
-    `is_temporary`: retry.
+    With `is_temporary`, another try may succeed.
     """
 
     def __init__(self, message: str, *, is_temporary: bool = False) -> None:
@@ -98,7 +98,7 @@ class HubProblem(Exception):
 class HubLocation(Struct, frozen=True):
     """Location of a hub: a kubeconfig ("": as found by kubectl) and a context.
 
-    "": the current one.
+    The context "" is the current one.
     """
 
     kubeconfig: str = ""
@@ -126,8 +126,8 @@ _SYSTEM_CLOCK: Final = ClientClock()
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
     """Return the kubeconfig and the context of the hub.
 
-    From the environment, else from the settings of the provider. A sandboxed run rejects settings
-    different from the environment. Raises HubProblem.
+    They come from the environment, else from the settings of the provider. A sandboxed run rejects
+    settings different from the environment. Raises HubProblem.
     """
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
     configured = {name: str(settings.get(name) or "") for name in environment}
@@ -220,7 +220,7 @@ class HubClient:
     def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
         """Return the newest heartbeat of the members among objects.
 
-        None with Date headers: they are exact.
+        The result is None with Date headers, as they are exact.
         """
         return None if self._sends_date else find_newest_heartbeat(objects)
 
@@ -275,8 +275,8 @@ class HubClient:
     def apply_new(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """Create an object by a server-side apply and return the result.
 
-        An existing object is a conflict of versions, and nothing of it is written. Raises ApiError
-        and HubProblem.
+        An existing object is a conflict of versions, and nothing of it is written. Raises
+        ApiError and HubProblem.
         """
         metadata = {**get_mapping(body, "metadata"), "resourceVersion": _VERSION_OF_NONE}
         return self.apply(path, {**body, "metadata": metadata}, manager)
@@ -374,8 +374,8 @@ class HubClient:
     def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
         """Return all objects of a collection at a `version`, with this version.
 
-        "" is the latest one: if it expires between the pages of the list, list again. Raises
-        ApiError and HubProblem.
+        The version "" is the latest one: if it expires between the pages of the list, list again.
+        Raises ApiError and HubProblem.
         """
         if version:
             return self._list_pages(
@@ -432,8 +432,8 @@ class HubClient:
     def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield changes of a collection since a version until the server ends the watch.
 
-        ADDED, MODIFIED or DELETED with the object; BOOKMARK reports progress. Raises ApiError and
-        HubProblem.
+        A change is ADDED, MODIFIED or DELETED with the object; BOOKMARK reports progress. Raises
+        ApiError and HubProblem.
         """
         query = {
             "watch": "1",
@@ -475,8 +475,8 @@ class HubClient:
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """Return the kinds of a group and version with plural and is_namespaced.
 
-        {"Pod": ("pods", True)}. Return {} if the version is not served. Raises ApiError and
-        HubProblem.
+        An example is {"Pod": ("pods", True)}. Return {} if the version is not served. Raises
+        ApiError and HubProblem.
         """
         # concurrent steps request the same kinds.
         with self._discovery_lock:
@@ -550,8 +550,8 @@ class HubClient:
         deadline = self._timing.read_time() + (
             _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
         )
-        # Within limit_retries, `_step` has an earlier deadline and a function to report, for this
-        # thread alone.
+        # Within limit_retries, `_step` has an earlier deadline and a function to report, for
+        # this thread alone.
         deadline = min(deadline, getattr(self._step, "deadline", deadline))
         report = getattr(self._step, "report", None)
         is_versioned = bool(get_text(body, "metadata", "resourceVersion"))

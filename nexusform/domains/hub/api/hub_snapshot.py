@@ -51,9 +51,9 @@ ObjectKey = tuple[str, str, str, str]
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return the objects of a hub as JSON, and those selected by placements (`selectors`).
 
-    Raises ExternalQueryProblem. `clock_skew`: seconds of the local clock ahead of the hub's.
-    `heartbeat_age` is 0 unless the hub sends no clock. Without permission, `optional` kinds of the
-    arguments are in `skipped`, and selected kinds in `unlisted`.
+    Raises ExternalQueryProblem. `clock_skew` is by how many seconds the local clock is ahead of the
+    hub's. `heartbeat_age` is 0 unless the hub sends no clock. Without permission, `optional` kinds
+    of the arguments are in `skipped`, and selected kinds in `unlisted`.
     """
     try:
         with closing(_open_hub(arguments, trust)) as hub:
@@ -266,7 +266,7 @@ def _group_by_collection(
 ) -> dict[str, list[Mapping[str, str]]]:
     """Return the selectors by the path of their collection.
 
-    Those for objects in the dump (`dumped_keys`) are omitted.
+    Selectors for objects in the dump (`dumped_keys`) are omitted.
     """
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
@@ -303,7 +303,7 @@ def _list_objects(
 ) -> list[dict[str, Any]]:
     """List a collection; return [] without permission, and for kinds without lists.
 
-    Recorded in `selected`.
+    Both are recorded in `selected`.
     """
     try:
         return hub.list_objects(collection)

@@ -92,7 +92,7 @@ class ContentVerifier:
     def describe_outdated(self, progress: PlacementProgress) -> str:
         """Return a message if the latest resource snapshot has older objects than applied.
 
-        "" otherwise.
+        The result is "" otherwise.
         """
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
@@ -188,8 +188,8 @@ class ContentVerifier:
     def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
         """Return the index of the latest resource snapshot, if it is to be verified.
 
-        None for a new placement, with staged runs, and while the snapshot is older than planned or
-        missing.
+        The result is None for a new placement, with staged runs, and while the snapshot is older
+        than planned or missing.
         """
         if self._step.prior is None or self._is_run_managed:
             return None
@@ -222,7 +222,7 @@ class ContentVerifier:
     def _find_snapshot_difference(self, index: int) -> str | None:
         """Return how a resource snapshot differs from the plan.
 
-        "" for not at all, None without permission.
+        The result is "" if it does not differ, None without permission.
         """
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
@@ -275,8 +275,8 @@ class ContentVerifier:
     ) -> VerificationResult:
         """Return `verification` with missing Works, and with Works of other objects.
 
-        These objects are other than planned (`resources`). `index`: of the latest resource
-        snapshot. `placement`: namespace and name of the placement.
+        These objects are other than planned (`resources`). `index` is that of the latest resource
+        snapshot, `placement` the namespace and name of the placement.
         """
         works = list_works(self._hub, *placement)
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
@@ -310,8 +310,8 @@ class _PickedOverrides(Struct, frozen=True):
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
     """Return the objects on the clusters completed by a run, if overrides change them.
 
-    Those of its resource snapshot with the planned overrides. `note`, the planned private data of
-    the run in state, has these overrides.
+    They are those of its resource snapshot with the planned overrides. `note`, the planned private
+    data of the run in state, has these overrides.
     """
     record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
@@ -356,8 +356,8 @@ def select_reached_clusters(
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
     """Yield the clusters with other objects in their Works than planned, and the difference.
 
-    Sent by the hub to a cluster. Left out are clusters without Works or with a predicted failure,
-    and objects with another owner there.
+    The Works are sent by the hub to a cluster. Left out are clusters without Works or with a
+    predicted failure, and objects with another owner there.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
@@ -452,8 +452,8 @@ def find_wrong_objects(
 ) -> str:
     """Return a text about the difference of a resource snapshot (`index`) from the planned objects.
 
-    "" means no difference, or a snapshot deleted by the hub. `snapshots`: all of the placement.
-    `applied`: objects written by this apply. `kept_titles`: objects to delete, but kept because
+    "" means no difference, or a snapshot deleted by the hub. `snapshots` are all of the placement,
+    `applied` objects written by this apply. `kept_titles` are objects to delete, but kept because
     another manager re-created them.
     """
     manifests = build_manifests(snapshots)
@@ -490,9 +490,9 @@ def find_wrong_objects(
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
     """Return the verified predictions of a staged run.
 
-    They are about its end, the updated clusters if it stops early, and the place of each cluster in
-    its stage. `note` has the predicted values. The `chance` of a prediction is the probability of a
-    random guess.
+    They are about its end, the updated clusters if it stops early, and the place of each cluster
+    in its stage. `note` has the predicted values. The `chance` of a prediction is the probability
+    of a random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages") or note.get("is_waiting") is True:
@@ -560,7 +560,7 @@ def _build_run_prediction(
 ) -> VerifiedPrediction:
     """Build the verified prediction of one fact about a run.
 
-    `chance`: the probability of a random guess.
+    `chance` is the probability of a random guess.
     """
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return build_prediction(subject, text, was_correct=predicted == observed, chance=chance)
@@ -569,7 +569,7 @@ def _build_run_prediction(
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
     """Return the verified prediction of an eviction, () without one.
 
-    `reason`: why it was not executed, or "".
+    `reason` is why it was not executed, or "".
     """
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):

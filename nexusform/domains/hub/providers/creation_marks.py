@@ -77,8 +77,8 @@ def _split_operation(operation: str) -> list[str]:
 def build_marked_body(body: Body) -> Body:
     """Return a body to create with a field to own.
 
-    An apply of an identity alone records no field manager. Empty annotations are owned, and not
-    kept.
+    An apply of an identity alone records no field manager. Empty annotations are owned,
+    and not kept.
     """
     if not is_identity_only(body):
         return body

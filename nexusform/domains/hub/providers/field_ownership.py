@@ -61,8 +61,8 @@ def remove_ignored_fields(
 ) -> dict[str, Any]:
     """Return a body without the fields of ignore_changes owned by others in `existing`.
 
-    None for a new object. Fields without another owner stay: omitting them from an apply would
-    delete them.
+    `existing` is None for a new object. Fields without another owner stay: omitting them from an
+    apply would delete them.
     """
     body = copy.deepcopy(dict(sent_body))
     for argument in ignored_arguments:
@@ -131,8 +131,8 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     """Return the paths of fields owned by other managers than `manager`.
 
-    Each has these managers, joined by "and". Metadata and status do not count. Example: {("spec",
-    "policy"): "kubectl and argocd"}.
+    Each has these managers, joined by "and". Metadata and status do not count. An example is
+    {("spec", "policy"): "kubectl and argocd"}.
     """
     managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):
@@ -203,7 +203,7 @@ def find_released_fields(
 ) -> dict[Path, tuple[str, ...]]:
     """Return the fields no longer applied by a manager, each with its other owners.
 
-    An apply removes those without.
+    An apply removes the fields without another owner.
     """
     released: dict[Path, tuple[str, ...]] = {}
     for path in sorted(find_own_fields(existing, manager)):
@@ -398,7 +398,7 @@ def is_recreated(
 ) -> bool:
     """Return True if an object has another uid than in `note`.
 
-    False for a member: it may leave and join again.
+    The result is False for a member: it may leave and join again.
     """
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return (
@@ -411,7 +411,7 @@ def build_recreation_warning(
 ) -> Problem:
     """Build the warning about an object re-created by others.
 
-    `is_taken_over`: the operator takes it over.
+    `is_taken_over` means that the operator takes it over.
     """
     # An ordered set.
     managers: dict[str, None] = {}

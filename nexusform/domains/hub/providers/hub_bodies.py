@@ -133,7 +133,7 @@ def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
 def build_empty_member(name: str) -> Body:
     """Return the body of a member without labels and taints.
 
-    Applied to a member, it releases those applied before.
+    An apply of it releases the labels and taints applied before.
     """
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
@@ -207,8 +207,8 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 def select_sent_fields(sent: Any, observed: Any) -> Any:
     """Return the observed value with only the sent keys of mappings, also in lists of equal length.
 
-    Others whole. Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is
-    {"a": {"b": 2}}.
+    Other values are returned whole. Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2,
+    "c": 3}, "d": 4} it is {"a": {"b": 2}}.
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         common_names = [name for name in sent if name in observed]
@@ -258,8 +258,8 @@ def build_observed_attributes(
 ) -> dict[str, Any]:
     """Return the attributes of a resource with the values observed in its sent fields.
 
-    Other fields do not count. `hub_objects` are its objects as sent, `observed` the bodies of the
-    existing ones.
+    Other fields do not count. `hub_objects` are its objects as sent, `observed` the bodies of
+    the existing ones.
     """
     by_identity = {HubObject(dict(body), path="").identity: body for body in observed}
     parts: list[Any] = []

@@ -1,7 +1,7 @@
 """Validation of a plan by the hub: one server-side dry run per object to write.
 
-Placements unchanged by the plan that select these objects are reported: a hub rolls the objects out
-too.
+Placements unchanged by the plan that select these objects are reported: a hub rolls the
+objects out too.
 """
 
 import json
@@ -112,7 +112,7 @@ class HubDryRun:
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return the findings about changes, each with the number of its change.
 
-        Its index in `requests`.
+        The number is its index in `requests`.
         """
         numbers = self._select_changes(requests)
         findings = self._validate_changes_on_hub(requests, numbers) if numbers else []
@@ -194,7 +194,7 @@ class HubDryRun:
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected.
 
-        [] without a usable hub.
+        The result is [] without a usable hub.
         """
         # objects by number of the change.
         deletions = {
@@ -273,7 +273,7 @@ class HubDryRun:
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return one finding about all changes not validated for this reason.
 
-        A warning, or an error if required.
+        It is a warning, or an error if validation is required.
         """
         return self._build_skipped_checks_warning(self._select_changes(requests), reason)
 
@@ -386,9 +386,9 @@ class HubDryRun:
             hub_object.body, body, request.ignored_paths, self._options.manager
         )
         if body and is_switching_to_external(hub_object.body, body):
-            # The apply removes the rolling-update settings first by a merge patch. Here this is a
-            # dry run only, so the hub still has the existing strategy: validate the rest without a
-            # strategy.
+            # The apply removes the rolling-update settings first by a merge patch. Here this is
+            # a dry run only, so the hub still has the existing strategy: validate the rest
+            # without a strategy.
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             sent_body["spec"].pop("strategy", None)
         try:
@@ -417,8 +417,8 @@ class HubDryRun:
         `body` is the object on the hub, {} if it does not exist; `is_managed`: it is in state.
         """
         if request.key.type == MEMBER_TYPE:
-            # A member joins by other tools, not by an apply. Labels of a leaving member can be
-            # written.
+            # A member joins by other tools, not by an apply. Labels of a leaving member
+            # can be written.
             return (
                 None if body else Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
             )
@@ -607,7 +607,7 @@ def _describe_values(
 ) -> str:
     """Return both values of each conflicting field: ` (hub: 1, configuration: 2)`.
 
-    "" without the hub's body.
+    The result is "" without the hub's body.
     """
     if not hub_body:
         # sensitive, or missing.
@@ -686,8 +686,8 @@ OTHER_PLACEMENTS: Final = "selected-by-other-placements"
 Body = Mapping[str, Any]
 # kind, namespace and name.
 PlacementKey = tuple[str, str, str]
-# by group, kind, namespace and name of a selected object; a namespace with its content has no kind
-# and name
+# By group, kind, namespace and name of a selected object; a namespace with its content has no kind
+# and no name.
 SelectionIndex = Mapping[tuple[str, str, str, str], Sequence[Body]]
 
 
@@ -698,8 +698,8 @@ def find_affected_placements(
 ) -> Iterator[tuple[int, Problem]]:
     """Yield for each manifest with objects selected by placements outside the plan.
 
-    Number of the change, warning. `hub_objects` are the objects to send by number of their change.
-    Raises HubProblem.
+    An item is the number of the change, and a warning. `hub_objects` are the objects to send by
+    number of their change. Raises HubProblem.
     """
     # New or changed ones of manifests, by number of the change.
     changed_objects: dict[int, list[HubObject]] = {}

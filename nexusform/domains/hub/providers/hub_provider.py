@@ -145,7 +145,7 @@ class FleetHubProvider:
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
         """Compare two hubs by the uid of kube-system, else of a namespace in both.
 
-        Without any, name the obstacle.
+        Without such a namespace, name the obstacle.
         """
         recorded_uids = get_mapping(recorded, "uids")
         observed_uids = observed["uids"]
@@ -174,7 +174,7 @@ class FleetHubProvider:
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan.
 
-        `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`.
+        An example is `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`.
         """
         hub = self._connection.connect()
         # Of the first namespace.
@@ -272,7 +272,7 @@ class FleetHubProvider:
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
         """Store the figures of members read by data blocks when the plan was made.
 
-        Such as free capacity.
+        An example is the free capacity.
         """
         self._plan_figures = read_plan_figures(responses)
 

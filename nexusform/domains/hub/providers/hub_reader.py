@@ -208,7 +208,8 @@ def _read_observed_placement(
 ) -> tuple[Values, str]:
     """Return the attributes of a placement together with the observed ones, and its pending work.
 
-    "" if done. A blocked rollout cannot continue: it is no pending work, but added to `findings`.
+    The work is "" if it is done. A blocked rollout cannot continue: it is no pending work, but
+    added to `findings`.
     """
     recorded = request.known_attributes
     placement = reader.read_created_objects(body, *get_identity(request.key.type, recorded))
@@ -259,9 +260,9 @@ def _select_managed_objects(
 ) -> list[tuple[HubObject, dict[str, Any]]]:
     """Return the existing objects of a resource, with their bodies.
 
-    Objects re-created by others are omitted, unless the operator takes ownership. In read-only mode
-    others create all objects, so none is omitted. Re-created objects and foreign fields are added
-    to `findings`.
+    Objects re-created by others are omitted, unless the operator takes ownership. In read-only
+    mode others create all objects, so none is omitted. Re-created objects and foreign fields are
+    added to `findings`.
     """
     type_name = request.key.type
     address = request.address

@@ -240,7 +240,7 @@ class HubWaiter(Struct, frozen=True):
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled.
 
-        An early run fails permanently.
+        A run that starts earlier fails permanently.
         """
 
         def check_scheduling(elapsed: float) -> tuple[bool, str]:
@@ -267,8 +267,8 @@ class HubWaiter(Struct, frozen=True):
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             """Return whether placement, bindings and Works are deleted, and else the rest.
 
-            The rest are the remaining ones. The placement is not read again once it is deleted
-            (`is_present`).
+            The rest is a text about the remaining objects. The placement is not read again once it
+            is deleted (`is_present`).
             """
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
@@ -285,8 +285,8 @@ class HubWaiter(Struct, frozen=True):
                 if cache is not None
                 else []
             )
-            # Without cached bindings (of any version), read both kinds from the hub: the cache has
-            # no Works.
+            # Without cached bindings (of any version), read both kinds from the hub: the cache
+            # has no Works.
             blockers = _describe_bindings(bindings or []) or list_remaining_objects(
                 self.hub, kind, namespace, name
             )
@@ -308,9 +308,9 @@ class HubWaiter(Struct, frozen=True):
     ) -> StagedRunProgress:
         """Wait until a run has ended.
 
-        This step grants the requested approvals named in `granted`. Other steps grant those in
-        `other_approvals` (paths of requests, may grow meanwhile). Raises StepPending for another
-        approval.
+        This step grants the requested approvals named in `granted`. Other steps grant
+        those in `other_approvals` (paths of requests, may grow meanwhile). Raises
+        StepPending for another approval.
         """
         progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
@@ -319,7 +319,7 @@ class HubWaiter(Struct, frozen=True):
         def check_run(_elapsed: float) -> tuple[bool, str]:
             """Return whether the run has ended, and pending work; set `progress`.
 
-            Grant an approval of this step.
+            Also grant an approval of this step.
             """
             nonlocal progress, pending_approval
             body = self.hub.get(KINDS[kind].build_path(name, namespace))
@@ -417,7 +417,7 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
     """Return whether an eviction is completed, and why it was not executed.
 
-    "" if it was, or may still be.
+    The reason is "" if it was executed, or may still be.
     """
     for condition in list_conditions(body):
         result = (condition.get("type"), condition.get("status"))
@@ -433,8 +433,8 @@ def _determine_progress(
 ) -> PlacementProgress:
     """Return the progress of a placement.
 
-    A blocked rollout counts as done, since it does not continue. `planned`: the predicted bindings;
-    `failing`: the messages about predicted failures.
+    A blocked rollout counts as done, since it does not continue. `planned` are the predicted
+    bindings, `failing` the messages about predicted failures.
     """
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(
@@ -455,7 +455,7 @@ def _describe_unobserved_change(
 ) -> str:
     """Return why a hub without pending work may not have observed the change yet.
 
-    "" if its state is final.
+    The result is "" if its state is final.
     """
     planned = get_mapping(predicted, "bindings")
     # runs choose the content.
@@ -476,7 +476,7 @@ def _describe_unobserved_change(
 def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     """Return a message if a hub selects nothing although objects were predicted.
 
-    "" otherwise, and with staged runs.
+    The result is "" otherwise, and with staged runs.
     """
     predicted_objects = predicted.get("selected_resources") or ()
     selected_objects = list_mappings(placement, "status", "selectedResources")
@@ -500,7 +500,7 @@ def _read_needed_objects(
 ) -> ObservedPlacementObjects:
     """Return a placement with its created objects.
 
-    Only its bindings (one request, not three) if these suffice.
+    Read only its bindings (one request, not three) if these suffice.
     """
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
@@ -546,7 +546,7 @@ def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
 def list_created_kinds(kind: str) -> tuple[str, str, str]:
     """Return the kinds created by a hub for placements of a kind.
 
-    Bindings, policy snapshots and resource snapshots.
+    These are bindings, policy snapshots and resource snapshots.
     """
     prefix = kind.removesuffix("ResourcePlacement")
     return (
@@ -584,7 +584,7 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
 def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
     """Return the Works of a placement (its objects by cluster, as sent there).
 
-    None without permission.
+    The result is None without permission.
     """
     namespace_selector = (
         f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
@@ -634,7 +634,7 @@ class ApplyCoordination(Struct):
     def track_approval(self, request: str) -> Iterator[None]:
         """Record an approval request as granted by a step of this apply.
 
-        A failed step undoes that.
+        A failed step undoes the record.
         """
         self.granted_requests.add(request)
         try:
@@ -661,8 +661,8 @@ def approve_request(
 ) -> bool:
     """Approve a request of a run; return False if it does not exist.
 
-    An already approved one is not sent. Raises ProviderProblem for a request of another run, and
-    ApiError.
+    An already approved one is not sent. Raises ProviderProblem for a request of another
+    run, and ApiError.
     """
 
     def approve(request: Values | None, _conflict: ApiError | None) -> bool:

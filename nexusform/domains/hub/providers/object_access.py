@@ -1,6 +1,6 @@
 """Access to the objects of a resource on a hub.
 
-Options, metadata, and messages about rejected requests.
+The module has options, metadata, and messages about rejected requests.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -81,8 +81,8 @@ def list_existing_object_bodies(
 ) -> dict[str, dict[str, Any] | None]:
     """List collections with many of the objects, and return the bodies by path.
 
-    A missing object has None. Omit small collections, and those impossible to list. Raises
-    HubProblem.
+    A missing object has None. Omit small collections, and those impossible to
+    list. Raises HubProblem.
     """
     paths_by_collection: dict[str, list[str]] = {}
     for hub_object in hub_objects:
@@ -150,7 +150,7 @@ def get_uid(body: Body | None) -> str:
 def describe_deletion_blockers(body: Body) -> str:
     """Return the end of a sentence about the blockers of a deletion, or "".
 
-    Finalizers, content of a namespace.
+    These are finalizers, and the content of a namespace.
     """
     blockers = enclose(", held by ", ", ".join(list_texts(body, "metadata", "finalizers")))
     for condition in list_conditions(body):
@@ -162,7 +162,7 @@ def describe_deletion_blockers(body: Body) -> str:
 def list_managed_fields(body: Body | None) -> list[Mapping[str, Any]]:
     """Return the entries of an object's `managedFields`.
 
-    A manager with its fields and operation each.
+    Each entry is a manager with its fields and operation.
     """
     return list_mappings(body, "metadata", "managedFields")
 
@@ -191,7 +191,7 @@ class HubOptions(Struct, frozen=True):
     """Options of the provider block and the operator.
 
     `allows_dry_run` returns for the hub's URL whether this run may do more than read; a sandboxed
-    run may not by default. `keeps_missing`: missing objects count as unchanged.
+    run may not by default. `keeps_missing` means that missing objects count as unchanged.
     """
 
     manager: str
@@ -213,7 +213,7 @@ def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
     """Raise ProviderProblem for an object managed by Flux or Argo CD.
 
-    There is none if the operator takes the object over. `command`: apply, destroy or import; a
+    There is none if the operator takes the object over. `command` is apply, destroy or import; a
     rejected apply can be resumed.
     """
     manager = find_tool_manager(body)
@@ -303,7 +303,7 @@ def describe_owners(api_error: ApiError) -> str:
 def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
     """Format the rejection of a step's request.
 
-    Another owner of fields, missing permission, or any other.
+    The cause is another owner of fields, a missing permission, or any other.
     """
     title = hub_object.title
     if api_error.kind is ApiErrorKind.OTHER_MANAGER:

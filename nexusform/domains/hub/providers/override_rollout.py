@@ -162,7 +162,7 @@ class OverrideRollout:
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
         """Return True if the override selects one of these objects on a cluster.
 
-        A deleted one selects nothing.
+        A deleted override selects nothing.
         """
         if self._is_deleted:
             return False

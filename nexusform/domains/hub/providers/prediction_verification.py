@@ -1,8 +1,8 @@
 """Verification of a placement's predictions, and the causes of wrong ones.
 
-Predictions depend on the members' figures at planning. If these changed before the hub decided, no
-prediction was certain. Otherwise the hub follows another rule, or has another version than the one
-implemented.
+Predictions depend on the members' figures at planning. If these changed before the hub decided,
+no prediction was certain. Otherwise the hub follows another rule, or has another version than
+the one implemented.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Figures = Mapping[str, Mapping[str, Any]]
 class WrongClusterPrediction(Struct, frozen=True):
     """Wrong prediction with the kind of its cause.
 
-    `changes`: changed figures, old and new, or the hub's version.
+    `changes` are changed figures, old and new, or the hub's version.
     """
 
     about: str
@@ -101,8 +101,8 @@ class VerificationResult(Struct, frozen=True):
     ) -> VerificationResult:
         """Return the result with wrong predictions of these clusters.
 
-        At the resource snapshot `index`, but with other objects (`difference`). Clusters with the
-        predicted content do not count: there was no decision to predict.
+        They are at the resource snapshot `index`, but with other objects (`difference`). Clusters
+        with the predicted content do not count: there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
         # predicted and observed.
@@ -124,9 +124,9 @@ class VerificationResult(Struct, frozen=True):
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in the private data of a placement in state.
 
-        {} without any. Example: {"wrong_predictions": [{"about": "cluster", "cluster": "ams1",
-        "predicted": "picked", "observed": "not picked", "kind": "figures", "changed": ["ams1:
-        health Healthy -> Unhealthy"]}]}.
+        The result is {} without any. An example is {"wrong_predictions": [{"about": "cluster",
+        "cluster": "ams1", "predicted": "picked", "observed": "not picked", "kind": "figures",
+        "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
         """
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
@@ -156,8 +156,8 @@ def read_figures(
 ) -> dict[str, dict[str, Any]]:
     """Return the figures used for placement by member.
 
-    Labels, taints, properties, resources, state. Health is derived for the time `observed_at`
-    (None: unknown).
+    They are labels, taints, properties, resources and state. Health is derived for the time
+    `observed_at` (None: unknown).
     """
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
@@ -182,8 +182,9 @@ def read_figures(
 def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
     """Return the members' figures read by a plan's data blocks, by URL of the hub.
 
-    None without members. `responses` are the texts read by all data blocks: those of a hub are a
-    list of its objects in JSON. An unknown age of heartbeats makes the health of members unknown.
+    The figures are None for a hub without members. `responses` are the texts read by all data
+    blocks: those of a hub are a list of its objects in JSON. An unknown age of heartbeats makes the
+    health of members unknown.
     """
     figures_by_server: dict[str, Figures] = {}
     for text in responses.values():
@@ -233,10 +234,10 @@ class PredictionVerifier(Struct, frozen=True):
     """Verifier of a placement's predictions.
 
     `plan_figures` and `current_figures` are the members' figures at planning ({}: unknown, only
-    picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
-    `compares_spread`: spread scores can differ between runs after a policy change, so they may be
-    excluded. `open_clusters` are those with an open decision, with the share of a random choice;
-    correct predictions for others do not count.
+    picks are predicted) and at its decision. `version` is the hub's, "" if unknown. With
+    `compares_spread`, spread scores are compared: they can differ between runs after a policy
+    change, so they may be excluded. `open_clusters` are those with an open decision, with the share
+    of a random choice; correct predictions for others do not count.
     """
 
     plan_figures: Figures
@@ -280,8 +281,8 @@ class PredictionVerifier(Struct, frozen=True):
         """Verify the prediction for each of the `clusters`.
 
         It is right if the cluster is in both `predicted` and `observed`, or in neither. A correct
-        prediction counts only for `open_clusters` (with their chance of a random pick): others had
-        no alternative.
+        prediction counts only for `open_clusters` (with their chance of a random pick): others
+        had no alternative.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
@@ -318,8 +319,8 @@ class PredictionVerifier(Struct, frozen=True):
     ) -> VerificationResult:
         """Compare the scores in the predicted and the observed binding of each cluster.
 
-        This needs predicted scores. `chance` is the probability to predict one score by a random
-        choice.
+        This needs predicted scores. `chance` is the probability to predict one score by
+        a random choice.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []

@@ -1,8 +1,8 @@
 """Progress of placements and runs on a hub, by pure functions over observed objects.
 
-Conditions of a placement are insufficient: after a content change they stay True for the previous
-content. So each binding has to name the expected snapshot and have conditions of its own
-generation.
+Conditions of a placement are insufficient: after a content change they stay True for the
+previous content. So each binding has to name the expected snapshot and have conditions of
+its own generation.
 """
 
 import re
@@ -57,8 +57,8 @@ NOT_AVAILABLE: Final = "not available yet"
 class PlacementProgress(Struct, frozen=True):
     """Progress of a placement: done or not, pending work as text, and the observed bindings.
 
-    `is_decided`: the hub has observed the change and picked clusters. `overrides` are the names of
-    override snapshots by cluster.
+    `is_decided` means that the hub has observed the change and picked clusters. `overrides` are the
+    names of override snapshots by cluster.
     """
 
     is_done: bool
@@ -72,7 +72,7 @@ class PlacementProgress(Struct, frozen=True):
 class ObservedPlacementObjects(Struct, frozen=True):
     """Observed placement with its hub-created objects.
 
-    `is_partial`: its status replaces the missing snapshots.
+    `is_partial` means that its status replaces the missing snapshots.
     """
 
     placement: Body
@@ -158,7 +158,7 @@ def build_observed_bindings(
 def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[str]:
     """Return the predicted failures of a placement like those observed.
 
-    `ams1: Applied False, ApplyFailed`.
+    An example is `ams1: Applied False, ApplyFailed`.
     """
     failures: set[str] = set()
     for status in list_mappings(planned, "placement_statuses"):
@@ -228,8 +228,8 @@ def find_blocked_rollout(
 ) -> BlockedRollout | None:
     """Return a rolling update without progress and without budget to continue.
 
-    None if it continues or has ended. `outdated`: bound clusters still to get an override. The
-    caller ensures the hub has processed the placement.
+    The result is None if it continues or has ended. `outdated` are bound clusters still to get an
+    override. The caller ensures the hub has processed the placement.
     """
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
@@ -331,8 +331,8 @@ def _find_pending_clusters(
 def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> str:
     """Return the pending work of a cluster with the latest snapshot, or without any.
 
-    `ams1: not available yet`. Return "" if there is none: the cluster is available, or keeps its
-    state as predicted.
+    An example is `ams1: not available yet`. Return "" if there is none: the cluster is available,
+    or keeps its state as predicted.
     """
     spec = get_mapping(binding, "spec")
     cluster = get_target_cluster(binding)
@@ -363,8 +363,8 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 def explain_unready_cluster(binding: Body) -> str:
     """Return why a bound cluster is not ready.
 
-    Its first failed condition (`Applied False, ApplyFailed`), or else NOT_AVAILABLE. Return "" for
-    a ready cluster.
+    The reason is its first failed condition (`Applied False, ApplyFailed`), or else NOT_AVAILABLE.
+    Return "" for a ready cluster.
     """
     if any(
         find_condition(binding, kind).get("status") == "True"
@@ -420,7 +420,7 @@ def _find_latest(snapshots: Sequence[Body]) -> Body | None:
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
     """Return the index of the latest resource snapshot, None without one.
 
-    A partial read has it in the status only.
+    After a partial read, only the status has it.
     """
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
@@ -433,7 +433,7 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
 class StagedRunProgress(Struct, frozen=True):
     """Progress of a staged run.
 
-    `approval`: the request waiting for an operator. `failure`: the reason of a failure.
+    `approval` is the request waiting for an operator, `failure` the reason of a failure.
     """
 
     has_ended: bool

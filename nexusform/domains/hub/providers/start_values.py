@@ -131,7 +131,8 @@ def find_result_difference(
 ) -> str:
     """Return the message about the first sent field that another client changed since its write.
 
-    `response` is the object as written, `existing` the one on the hub. "" for no difference.
+    `response` is the object as written, `existing` the one on the hub. The result is ""
+    without a difference.
     """
     title = hub_object.title
     if existing is None:

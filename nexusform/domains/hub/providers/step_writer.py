@@ -316,7 +316,7 @@ class HubStepWriter(Struct, frozen=True):
     def _write_and_wait(self, hub_objects: Sequence[HubObject]) -> ChangeResult:
         """Write the objects, delete those removed from a manifest, and wait for the result.
 
-        The last one first.
+        The objects are deleted from the last to the first.
         """
         written = self._write_objects(hub_objects)
         if self._type_name == MANIFEST_TYPE:
@@ -417,7 +417,7 @@ class HubStepWriter(Struct, frozen=True):
     ) -> None:
         """Raise ProviderProblem if an object must not be written.
 
-        `body`: the object on the hub, None if missing. Members must exist. Existing objects must
+        `body` is the object on the hub, None if missing. Members must exist. Existing objects must
         not be of another tool, re-created by another manager, or in deletion. They must be in state
         (`is_managed`), or written by an earlier run.
         """
@@ -520,8 +520,8 @@ class HubStepWriter(Struct, frozen=True):
     ) -> dict[str, Any]:
         """Send an object to the version of the existing one; return its new body.
 
-        `is_done`: an earlier run or attempt has sent it. Raises ProviderProblem, and ApiError for a
-        conflict of versions.
+        `is_done` means that an earlier run or attempt has sent it. Raises ProviderProblem, and
+        ApiError for a conflict of versions.
         """
         manager = self.options.manager
         try:
@@ -606,8 +606,8 @@ class HubStepWriter(Struct, frozen=True):
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
         """Wait until the hub has completed the change.
 
-        Return the result with the verified predictions. `written`: the sent objects with the hub's
-        responses, () with read_only.
+        Return the result with the verified predictions. `written` are the sent objects with the
+        hub's responses, () with read_only.
         """
         planned = self._planned
         note = build_hub_record(self._type_name, written, self.options.manager)
@@ -641,7 +641,7 @@ class HubStepWriter(Struct, frozen=True):
         """Wait until a placement is rolled out.
 
         Return it with the observed bindings and the verified predictions. `note` is the record of
-        the written object, {} without one. `decision`: the progress at the pick of clusters.
+        the written object, {} without one. `decision` is the progress at the pick of clusters.
         """
         planned = self._planned
         identity = get_identity(self._type_name, planned)
@@ -837,8 +837,8 @@ def _add_bindings(
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
         bindings[cluster] = dict(observed)
-        # With staged runs, a run of the same apply may continue the rollout: its predicted values
-        # stay.
+        # With staged runs, a run of the same apply may continue the rollout: its
+        # predicted values stay.
         if is_run_managed and predicted.get(cluster):
             bindings[cluster] |= {
                 name: predicted[cluster][name] for name in ("state", "resource_snapshot")

@@ -125,8 +125,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 def _build_query(context: ReadContext) -> dict[str, Any]:
     """Build the arguments of a query from the configured placements.
 
-    Their selectors, and the namespaces of a tenant. Without a tenant, add the kinds a hub may
-    refuse to list (`optional`).
+    These are their selectors, and the namespaces of a tenant. Without a tenant, add the kinds a hub
+    may refuse to list (`optional`).
     """
     # From blocks or manifests.
     placements: list[FleetPlacement] = []
@@ -196,7 +196,7 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
 def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:
     """Return True if the newest heartbeat is far from the local time.
 
-    The members are dead, or the clocks differ.
+    Then the members are dead, or the clocks differ.
     """
     return abs(float(dump.get("heartbeat_age", 0))) > _MAX_HEARTBEAT_AGE
 

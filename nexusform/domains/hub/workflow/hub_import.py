@@ -144,7 +144,7 @@ def _read_hub_objects_to_import(
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and diagnostics.
 
-    Another hub, or skipped objects.
+    The diagnostics are about another hub, or about skipped objects.
     """
     connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
@@ -347,8 +347,8 @@ def _find_configured_manifest_objects(
 ) -> dict[Address, ImportedObject]:
     """Return the objects of manifests in the configuration: other objects may depend on them.
 
-    Manifests with an object missing on the hub are left out. Creation numbers continue after
-    `last_creation`.
+    Manifests with an object missing on the hub are left out. Creation numbers
+    continue after `last_creation`.
     """
     imports: dict[Address, ImportedObject] = {}
     request = build_base_request(run.project, run.stored)

@@ -33,8 +33,8 @@ Bindings = Mapping[str, Mapping[str, object]]
 class PlacementComparison(Struct, frozen=True):
     """Comparison of one placement: its clusters in state and on the hub.
 
-    None if it is missing there. `record` holds the verified predictions of applied plans,
-    `not_verified` describes unread results of the last.
+    `observed` is None if the placement is missing on the hub. `record` holds the verified
+    predictions of applied plans, `not_verified` describes unread results of the last.
     """
 
     address: str
@@ -46,9 +46,9 @@ class PlacementComparison(Struct, frozen=True):
 
     @property
     def differences(self) -> tuple[tuple[str, str, str], ...]:
-        """Different bindings, as.
+        """Bindings that differ between state and hub.
 
-        Cluster, text of the binding in state, text of the one on the hub.
+        An item has the cluster, the text of the binding in state, and that of the one on the hub.
         """
         observed_bindings = self.observed or {}
         differences: list[tuple[str, str, str]] = []

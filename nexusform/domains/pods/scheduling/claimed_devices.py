@@ -160,8 +160,8 @@ class ClaimedDevices:
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
         """Return the assumption behind allocations, such as RANDOM, "" if certain.
 
-        The allocations choose devices at random. `scores` are the different scores of nodes: a node
-        gets more for earlier alternatives of its requests.
+        It exists if devices are chosen at random. `scores` are the different scores of nodes: a
+        node gets more for earlier alternatives of its requests.
         """
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
