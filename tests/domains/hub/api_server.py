@@ -49,8 +49,7 @@ class ApiServer(Front):
         _grant_bob_read_access(self._send_request)
         super().__init__()
 
-    # --- for tests and the controller
-    # --------------------------------------------------------------
+    # --- for tests and the controller -------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         found = self._listed.get(kind)
@@ -159,9 +158,9 @@ class ApiServer(Front):
         self._forgets = True
 
     def _compute_activity_mark(self) -> Any:
-        """Return a value with a change on any activity.
+        """Return a value that changes on any activity.
 
-        The server's version and the controller's settings.
+        It has the server's version and the controller's settings.
         """
         self._listed.clear()
         answer = self._send_request("GET", "/api/v1/namespaces", {"limit": "1"})

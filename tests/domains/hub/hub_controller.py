@@ -41,13 +41,14 @@ def build_member(name: str, **labels: str) -> Body:
 
 
 class Controller:
-    """`evicts`: it deletes the bindings named by evictions.
+    """Simulated controllers of a hub.
 
-    `picks`: placement to clusters (default: the last members by name). `stuck`: clusters without
-    progress. `asleep`: it does nothing at all. `holding`: clusters that keep removed resources.
-    `overrides_wait`: it ignores overrides. `late`: for this many further requests it picks as
-    before. `holds_back`: rollouts apply no override and no new content to existing bindings.
-    `sees_nothing`: it does not know any selectable object.
+    With `evicts`, they delete the bindings named by evictions. `picks` are clusters by placement
+    (default: the last members by name). `stuck` are clusters without progress. With `asleep`, they
+    do nothing at all. `holding` are clusters that keep removed resources. With `overrides_wait`,
+    they ignore overrides. For `late` further requests they pick as before. With `holds_back`,
+    rollouts apply no override and no new content to existing bindings. With `sees_nothing`, they do
+    not know any selectable object.
     """
 
     def __init__(self) -> None:
@@ -157,7 +158,7 @@ class Controller:
     ) -> None:
         """Write the status of a placement with the messages of a hub when it is complete.
 
-        Before that, write the decision.
+        Before that, write only the decision.
         """
         generation = placement["metadata"]["generation"]
         number = len(clusters)

@@ -1,6 +1,7 @@
 """Front end of every hub of the tests, our own or a real API server.
 
-HTTP in the format of a hub, a request log, configured faults, and a controller between requests.
+It has HTTP in the format of a hub, a request log, configured faults, and a
+controller between requests.
 """
 
 from __future__ import annotations
@@ -111,8 +112,7 @@ class Front:
         path.write_text(json.dumps(document))
         return path
 
-    # --- implemented by each hub
-    # -------------------------------------------------------------------
+    # --- implemented by each hub ------------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         """Return all objects of a kind."""

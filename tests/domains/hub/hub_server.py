@@ -1,6 +1,6 @@
 """Our own API server of a hub: objects with versions, field owners, dry runs, finalizers and pages.
 
-And a configurable controller. Its reference is the recorded answers of a real one.
+It has a configurable controller. Its reference is the recorded answers of a real one.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class HubServer(Front):
         )
         self.log.clear()
 
-    # --- for tests and the controller
-    # --------------------------------------------------------------
+    # --- for tests and the controller -------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         group = get_group(kind)

@@ -1,7 +1,7 @@
 """Webhooks of a real API server.
 
-A local server with configurable validation and defaults, its own TLS authority, and its
-registration.
+They run in a local server with configurable validation and defaults, a TLS authority of its own,
+and its registration.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ Ask = Callable[..., Any]
 
 
 class Webhooks:
-    """`deny` returns the reason against a write: user, object before, and object after.
+    """Admission webhooks of a test.
 
-    `change` fills in missing fields. `is_silent`: no server listens at their address.
+    `deny` returns the reason against a write: its arguments are the user, the object before, and
+    the object after. `change` fills in missing fields. `is_silent` means that no server listens
+    at their address.
     """
 
     def __init__(

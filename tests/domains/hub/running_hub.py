@@ -1,6 +1,6 @@
 """A running hub behind a proxy: requests are logged, delayed and failed as configured.
 
-The hub agent decides.
+The decisions are those of the hub agent.
 """
 
 from __future__ import annotations

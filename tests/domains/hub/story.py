@@ -44,7 +44,7 @@ Key = tuple[str, str, str]
 class ObservedEvent(Struct, frozen=True):
     """The comparable part of an object's event in a recording and in its replay.
 
-    `steps`: the increase of its generation since the previous event. `owners`: the managers of
+    `steps` is the increase of its generation since the previous event, `owners` are the managers of
     parts of the spec.
     """
 
@@ -84,7 +84,7 @@ def add_transition_times(value: Any) -> Any:
 class StoryReplay:
     """Replays the events of a recording on a hub, and collects `answers`.
 
-    The recorded and the actual ones.
+    These are the recorded and the actual ones.
     """
 
     def __init__(self, events: list[Body], hub: Front) -> None:
@@ -285,7 +285,7 @@ def _build_merge_patch(before: Body, after: Body) -> Body:
 def list_recorded_events(story: StoryReplay, events: list[Body]) -> dict[Key, list[ObservedEvent]]:
     """Return the recorded events of each object in order.
 
-    For a pre-existing object, those after the first.
+    For a pre-existing object, these are the events after the first.
     """
     shown = [each for each in events if "object" in each]
     before = {

@@ -69,8 +69,8 @@ class Kill:
         self.requests = 0
         self.changes = 0
         self.last_request = ("", "")
-        # The last answer and the number of changes by point. All reads before the first change are
-        # one situation.
+        # The last answer and the number of changes by point. All reads before the first change
+        # are one situation.
         self.situations: dict[tuple[int, str], tuple[object, ...]] = {}
         self.happened = False
         hub.faults = self.before
@@ -193,8 +193,8 @@ class CrashScenario:
         while self.read_hub() != self.result and time.monotonic() < end:
             time.sleep(0.05)
         assert self.read_hub() == self.result, point
-        # The file of an apply may remain after a crash during its removal: it has no pending
-        # record.
+        # The file of an apply may remain after a crash during its removal: it has
+        # no pending record.
         assert LocalBackend(str(where / "state" / "nexusform.nfstate")).read_journal() == [], point
         self.good(where, "plan", "-detailed-exitcode")
 

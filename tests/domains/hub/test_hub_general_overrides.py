@@ -1,6 +1,6 @@
 """Content and placements wait for overrides without a placement name.
 
-A rollout applies only existing ones.
+A rollout applies only existing overrides.
 """
 
 from __future__ import annotations

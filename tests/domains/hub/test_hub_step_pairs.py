@@ -86,7 +86,7 @@ resource "fleet_cluster_approval_request" "canary" {
 def _build_configuration(n: int) -> str:
     """Return the configuration of a plan.
 
-    The first one, or one with objects evaluated once by a hub.
+    It is the first one, or one with objects that a hub evaluates once.
     """
     placements = [
         _PLACEMENT.format(name=name, n=n, strategy=strategy)

@@ -113,7 +113,7 @@ def nf(
 ) -> Callable[..., Told]:
     """Return a function that writes a configuration and runs a command on it.
 
-    Exit code, stdout, stderr.
+    The function returns exit code, stdout and stderr.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")

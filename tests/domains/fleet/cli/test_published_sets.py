@@ -1,8 +1,8 @@
 """Tests of published sets of manifests, without and with the argument `namespace`.
 
-The files are not part of the tests. They are read from clones of their repositories at the commits
-below, in the directory NEXUSFORM_PUBLISHED_SETS: `git clone https://github.com/kubernetes/examples
-kubernetes+examples`.
+The files are not part of the tests. They are read from clones of their
+repositories at the commits below, in the directory NEXUSFORM_PUBLISHED_SETS: `git
+clone https://github.com/kubernetes/examples kubernetes+examples`.
 """
 
 from __future__ import annotations

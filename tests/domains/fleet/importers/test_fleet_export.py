@@ -1,6 +1,6 @@
 """Tests of snapshots and bindings of a hub export.
 
-Indexes, parts, owners, and readiness of clusters.
+They cover indexes, parts, owners, and the readiness of clusters.
 """
 
 from __future__ import annotations

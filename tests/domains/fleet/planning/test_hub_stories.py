@@ -147,7 +147,7 @@ def list_predicted_bindings(result: PlanResult) -> Holds:
 def find_end_of_turn(events: Sequence[Mapping[str, Any]], at: int) -> int | None:
     """Return the last event before the next action of a user, or None.
 
-    None if a request is still to come.
+    The result is None if a request is still to come.
     """
     marks = [n for n, event in enumerate(events) if "note" in event]
     marks = marks or [n for n, event in enumerate(events) if _is_write(event)]

@@ -20,9 +20,9 @@ from tests.domains.fleet.planning.test_hub_stories import (
 )
 from tests.planning.harness import list_errors, plan
 
-# PickAll of three; PickN of two of three; PickN of six with three members; PickFixed of three: 25 %
-# may be unavailable, of lv-n6 two. z3 leaves; each state is one dump, the last one after all
-# events.
+# PickAll of three; PickN of two of three; PickN of six with three members; PickFixed of
+# three: 25 % may be unavailable, of lv-n6 two. z3 leaves; each state is one dump, the last
+# one after all events.
 STATES: list[list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("a_member_leaves.json").read_text()
 )

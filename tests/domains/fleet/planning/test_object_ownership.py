@@ -1,6 +1,6 @@
 """Tests of objects applied by several placements to one cluster, and of selectors.
 
-Empty or forbidden ones.
+The selectors are empty or forbidden.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of recorded cluster content.
 
-Snapshots with their objects, pruned ones, blocked rollouts, imports.
+They cover snapshots with their objects, pruned snapshots, blocked rollouts, and imports.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
         state = build_state_after(
             require_success(plan(FLEET + build_hub(colour) + text, state)), state
         )
-    # A slot for a third snapshot is freed before its creation: the first is pruned, though c3 has
-    # it.
+    # A slot for a third snapshot is freed before its creation: the first is pruned, though
+    # c3 has it.
     assert [each["index"] for each in read_private_data(state)["snapshots"]] == [1, 2]
     assert list_colours(state) == {"c3": "blue", "c4": "green"}
     assert {c: b["resource_snapshot"] for c, b in get_bindings(state).items()} == {"c3": 0, "c4": 2}

@@ -1,6 +1,6 @@
 """Tests of placements through plan, apply and a second plan.
 
-Added, removed and unchanged bindings.
+Bindings are added, removed and unchanged.
 """
 
 from __future__ import annotations

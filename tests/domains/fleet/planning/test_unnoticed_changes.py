@@ -94,8 +94,8 @@ def build_fleet_of(members: str, content: str, policy: str) -> str:
     return text.replace('placement_type = "PickAll"', policy)
 
 
-# By the decisions of the placement: its policy, and its clusters before and after the change of
-# members.
+# By the decisions of the placement: its policy, and its clusters before and after the
+# change of members.
 PICK_ALL = 'placement_type = "PickAll"'
 PICK_PROD = PICK_ALL + REQUIRED_ENV
 PICK_TWO = 'placement_type = "PickN"\n    number_of_clusters = 2'

@@ -1,6 +1,6 @@
 """Tests of a placement's status in the format of `kubectl describe`.
 
-With current messages and those of 2023.
+They cover the current messages and those of 2023.
 """
 
 from __future__ import annotations

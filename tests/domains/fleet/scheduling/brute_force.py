@@ -1,9 +1,8 @@
 """A second implementation of the scheduler, one cluster and one rule at a time.
 
-Without caches and sets.
-
-Written from the published behaviour, not from nexusform's code: it shares only the messages of
-bindings.py and the quantity parser. Deliberately slow and simple.
+It is deliberately slow and simple, without caches and sets. It is written from the
+published behaviour, not from nexusform's code: it shares only the messages of bindings.py
+and the quantity parser.
 """
 
 from __future__ import annotations

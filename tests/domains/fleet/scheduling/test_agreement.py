@@ -1,6 +1,6 @@
 """Compare the scheduler with the brute force on thousands of random fleets.
 
-With random policies and prior bindings.
+The fleets have random policies and prior bindings.
 """
 
 from __future__ import annotations

@@ -178,8 +178,8 @@ def test_run_from_start_to_end() -> None:
 
 
 def test_empty_stage_is_skipped_with_its_tasks() -> None:
-    # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0
-    # clusters".
+    # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there
+    # are 0 clusters".
     tasks = (UpdateStageTask("Approval"), UpdateStageTask("TimedWait", 60))
     nobody = Stage("nobody", build_label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
     run = initialize_valid_run([nobody, Stage("all", LabelSelector())])

@@ -1,6 +1,6 @@
 """Tests of validation: rejections, and warnings.
 
-Immediate rejections, and those against the previous object.
+Some rejections are immediate, others compare with the previous object.
 """
 
 from __future__ import annotations

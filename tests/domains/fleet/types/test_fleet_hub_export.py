@@ -92,7 +92,7 @@ def build_binding(cluster: str, snapshot: int = 3) -> dict[str, Any]:
 
 
 def build_hub(*clusters: str) -> list[dict[str, Any]]:
-    """Return four members with a placement on these.
+    """Return four members with a placement on these clusters.
 
     By current labels, a fresh schedule picks others.
     """

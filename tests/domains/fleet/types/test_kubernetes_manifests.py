@@ -1,6 +1,6 @@
 """Tests of data kubernetes_manifests.
 
-Objects of files by kind, members as on a hub, and no ignored input.
+It has the objects of files by kind, and members as on a hub. It ignores no input.
 """
 
 from __future__ import annotations

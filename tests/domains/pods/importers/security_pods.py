@@ -1,7 +1,7 @@
 """Pods for each rule of Pod Security: a safe pod, and the same with one field changed.
 
-Generated from one table, so each rule meets allowed and forbidden values in the pod and in each
-kind of container.
+They are generated from one table, so each rule meets allowed and forbidden values in the pod and in
+each kind of container.
 """
 
 from __future__ import annotations

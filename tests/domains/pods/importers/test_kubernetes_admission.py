@@ -1,6 +1,6 @@
 """Tests of pod changes by the API server's admission.
 
-According to Kubernetes' own documentation.
+The expected results follow Kubernetes' own documentation.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def build_object(version: str, kind: str, name: str, **more: Any) -> dict[str, A
     }
 
 
-# --- LimitRange (kubernetes.io/docs/tasks/administer-cluster/manage-resources)
-# ----------------------------
+# --- LimitRange (kubernetes.io/docs/tasks/administer-cluster/manage-resources) --------------------
 
 
 def build_limit_range(name: str = "limits", **item: Any) -> dict[str, Any]:
@@ -252,8 +251,7 @@ def test_scheduling_gates() -> None:
     assert parse_pod(build_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
 
 
-# --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class)
-# ----------------------------------
+# --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class) --------------------------
 
 
 def build_kata_class(**more: Any) -> dict[str, Any]:
@@ -314,8 +312,7 @@ def test_overhead_other_than_that_of_the_runtime_class_is_rejected(
     )
 
 
-# --- Namespaces, Pod Security Standards (kubernetes.io/docs/concepts/security) and kubelet
-# ----------------
+# --- Namespaces, Pod Security Standards (kubernetes.io/docs/concepts/security) and kubelet --------
 
 
 def build_namespace(name: str = "shop", **metadata: Any) -> dict[str, Any]:
@@ -353,8 +350,7 @@ def test_windows_pod_may_get_a_node_of_another_os() -> None:
     assert not parse_pod(build_pod(os={"name": "linux"})).has_unknown_rules
 
 
-# --- PriorityClass
-# ----------------------------------------------------------------------------------------
+# --- PriorityClass --------------------------------------------------------------------------------
 
 
 def test_lowest_default_priority_applies() -> None:
@@ -409,8 +405,7 @@ def test_values_other_than_those_of_the_class_are_rejected(
     assert bool(error) == bool(reason)
 
 
-# --- Multus (network-resources-injector)
-# ------------------------------------------------------------------
+# --- Multus (network-resources-injector) ----------------------------------------------------------
 
 
 def build_network(name: str, resource: str = "", namespace: str = "shop") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Tests of objects of Kubernetes' own kinds against their schema.
 
-With the rejections of `kubectl apply`.
+The expected rejections are those of `kubectl apply`.
 """
 
 from __future__ import annotations

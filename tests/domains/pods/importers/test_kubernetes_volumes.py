@@ -1,6 +1,6 @@
 """Tests of volumes and pod placement, by kubernetes.io/docs/concepts/storage.
 
-Volumes, classes, access modes.
+They cover volumes, classes and access modes.
 """
 
 from __future__ import annotations
@@ -247,8 +247,7 @@ def test_claim_of_a_missing_class_is_bound_to_a_free_volume_at_once() -> None:
     assert outcome.reason == CONFLICT
 
 
-# --- selection of a volume for a claim
-# ------------------------------------------------------------------
+# --- selection of a volume for a claim ------------------------------------------------------------
 
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 STATIC = {"storageClassName": ""}
@@ -356,8 +355,8 @@ def test_every_pod_of_a_set_uses_its_own_volume() -> None:
     assert {first.node, second.node} == {"n1", "n3"}
     assert third.reason == NONE_LEFT
     assert dict(first.volumes) == {"shop/data-web-0": "a" if first.node == "n1" else "b"}
-    # The assignment of volumes is random, so neither the placed pods nor the pending one are
-    # certain.
+    # The assignment of volumes is random, so neither the placed pods nor the pending
+    # one are certain.
     assert not first.is_certain
     assert (
         predict_objects(build_stateful_set(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].is_certain

@@ -81,8 +81,7 @@ def get_finding(*objects: dict[str, Any]) -> str:
     return f"{finding.severity.value}: {finding.detail}"
 
 
-# --- requests
-# -------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def build_container(cpu: str = "", memory: str = "", **more: Any) -> dict[str, Any]:
@@ -157,8 +156,7 @@ def test_malformed_amount_is_reported_once() -> None:
     )
 
 
-# --- node and pod rules
-# -----------------------------------------------------------------------------------
+# --- node and pod rules ---------------------------------------------------------------------------
 
 
 def test_node_rules() -> None:
@@ -346,8 +344,7 @@ def test_default_spreading_counts_replica_set_and_its_services() -> None:
     )
 
 
-# --- kinds
-# ------------------------------------------------------------------------------------------------
+# --- kinds ----------------------------------------------------------------------------------------
 
 
 def test_replicas_by_kind() -> None:
@@ -456,8 +453,7 @@ def test_transient_kinds_are_omitted_with_a_warning() -> None:
     assert "their pods are short-lived" in reading.findings[0].detail
 
 
-# --- errors
-# ---------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -583,8 +579,7 @@ def test_jobs_of_a_cron_job_end_like_others() -> None:
     assert any(each.detail.startswith(words) for each in parse_workloads(cron).findings)
 
 
-# --- other kinds and versions
-# ---------------------------------------------------------------------------
+# --- other kinds and versions ---------------------------------------------------------------------
 
 
 def test_replication_controller_selects_by_plain_labels() -> None:

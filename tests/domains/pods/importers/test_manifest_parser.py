@@ -143,8 +143,7 @@ def test_valid_documents_are_kept_next_to_invalid_ones() -> None:
     assert [f.line for f in reading.findings] == [14, 16]
 
 
-# --- envelopes
-# ------------------------------------------------------------------------------------------
+# --- envelopes ------------------------------------------------------------------------------------
 
 CONFIGMAP = """\
 apiVersion: v1
@@ -207,8 +206,7 @@ def test_changed_body_becomes_a_manifest_again() -> None:
     assert build_changed_manifest({"kind": "Deployment"}, web) is None
 
 
-# --- objects excluded from selection
-# ----------------------------------------------------------------------
+# --- objects excluded from selection --------------------------------------------------------------
 
 
 def build_manifest_object(

@@ -489,7 +489,7 @@ def test_first_plan_rolls_out_changed_image_but_not_requests() -> None:
 def test_pods_of_manifest_template_hash_are_kept() -> None:
     """A rollout is in progress: the newer one is the template.
 
-    If all comparable fields are equal.
+    This also holds if all comparable fields are equal.
     """
     for old_image in ("web:1", "web:2"):
         old = build_revision_pod("5d", old_image, "1", "a-np-0", "web-5d-x")

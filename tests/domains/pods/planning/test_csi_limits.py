@@ -1,6 +1,6 @@
 """Tests of CSI drivers: limits of volumes per node, and free storage.
 
-Storage for volumes to provision.
+The storage is that for volumes to provision.
 """
 
 from __future__ import annotations

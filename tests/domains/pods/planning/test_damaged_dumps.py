@@ -34,10 +34,7 @@ NAMES: Final = [f"a-np-{index}" for index in range(4)]
 
 
 def build_dump(seed: int) -> Dump:
-    """Return four nodes with pods of others, a webhook and a quota.
-
-    And an autoscaler in some dumps.
-    """
+    """Return four nodes with pods of others, a webhook, a quota, and for some seeds an autoscaler."""
     draw = random.Random(seed)
     dump: Dump = [
         build_namespace("default"),
@@ -149,8 +146,8 @@ DAMAGES: Final[Mapping[str, Callable[[Dump, random.Random], Dump]]] = {
     ),
     "a descheduler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "descheduler")),
 }
-# These are facts of the cluster, not gaps of the files: a certain pod may have another node with
-# them.
+# These are facts of the cluster, not gaps of the files: a certain pod may have another
+# node with them.
 FACTS: Final = ("an autoscaler", "a Pending pod", "a terminating pod")
 
 

@@ -527,7 +527,7 @@ def test_scaled_rollout_beside_own_terminating_pods_is_uncertain(
 ) -> None:
     """On a running cluster its pods land elsewhere in half of the runs.
 
-    The time of readiness decides on the steps.
+    The time when pods become ready decides on the steps.
     """
     labels = {"pod-template-hash": "5d", "app": "web"}
     pods = [

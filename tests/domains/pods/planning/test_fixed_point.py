@@ -64,12 +64,12 @@ def build_exclusive_workload(name: str, cpu: int, replicas: int = 1, **more: Any
 def test_failed_pod_is_replaced_by_new_sample() -> None:
     """Of two equal workers the sampled one has a split cell.
 
-    The other one takes the pod.
+    The other worker takes the pod.
     """
     for seed in range(4):
         small = build_exclusive_workload("small", 1, spec={"nodeName": f"a-np-{seed % 2}"})
-        # Both workers have the same free capacity, but on one of them it is split between two
-        # cells.
+        # Both workers have the same free capacity, but on one of them it is split
+        # between two cells.
         other = build_exclusive_workload("other", 1, spec={"nodeName": f"a-np-{1 - seed % 2}"})
         text = SITE + build_manifest("m", small, other, build_exclusive_workload("big", 2, 2))
         state = build_state_after(require_success(plan_without_certainty(text)))
@@ -109,8 +109,8 @@ def test_failed_bare_pod_stays_failed_and_deployment_pod_is_re_created() -> None
         "bare": "Failed",
         "kept-0": "Failed",
     }
-    # Without a topology manager kubelet would run both. Only the pod of the Deployment is created
-    # again.
+    # Without a topology manager kubelet would run both. Only the pod of the Deployment
+    # is created again.
     free = RACKS + build_workers(1, "kubelet {\n}") + both
     result = require_success(plan(free, state))
     assert read_pod_changes(result) == {"kept-0": ("move", "new")}

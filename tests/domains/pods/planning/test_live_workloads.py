@@ -1,6 +1,6 @@
 """Tests of plans next to live Deployments.
 
-Fields owned by other managers, and templates changed on admission.
+They have fields owned by other managers, and templates changed on admission.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Tests of observed claims in the output of kubectl.
 
-Lost ones, those of others, and those kept by a StatefulSet.
-
-The reasons are those of kube-scheduler 1.34.4 with the controllers of its version for the same
-objects.
+They are lost claims, claims of others, and claims kept by a StatefulSet. The reasons are those of
+kube-scheduler 1.34.4 and the controllers of its version for the same objects.
 """
 
 from __future__ import annotations
@@ -221,8 +219,8 @@ def build_budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("allowed", "evicted_from"),
-    # One of two pods must stay, so one may be evicted, unless their controller reports that one is
-    # not ready.
+    # One of two pods must stay, so one may be evicted, unless their controller reports that one
+    # is not ready.
     [(None, "n0"), (1, "n0"), (0, "n2")],
 )
 def test_victims_respect_allowed_disruptions_of_a_budget(

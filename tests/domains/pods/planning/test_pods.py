@@ -404,7 +404,7 @@ def test_blocked_rollout_stays_blocked_in_next_plan() -> None:
 def test_pods_of_older_template_keep_their_requests(replicas: int, image_first: bool) -> None:
     """They fill their workers until the rollout reaches them.
 
-    Even if the new template has other requests.
+    This also holds if the new template has other requests.
     """
     strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
 

@@ -28,7 +28,7 @@ def test_node_with_one_deviation_in_thirty_runs_is_not_certain() -> None:
 def test_parallel_stateful_pods_may_arrive_before_busy_controller_pods() -> None:
     """In one of four runs all pods of a StatefulSet were on n0.
 
-    Before the third pod of the Deployment arrived.
+    They arrived before the third pod of the Deployment.
     """
     assert find_certain_nodes(3900057, "default/Deployment/e") == ["n3"]
 
@@ -155,7 +155,7 @@ def _build_replica(name: str, node: str, *, is_ready: bool, image: str = "") -> 
 def _build_replica_set(name: str, image: str, replicas: int) -> Body:
     """Return a ReplicaSet of the Deployment "web".
 
-    Last synchronized with 2 replicas and a surge of 1.
+    It was last synchronized with 2 replicas and a surge of 1.
     """
     body = build_workload("ReplicaSet", name, build_pod_spec(image), replicas=replicas)
     labels = {"app": "web", "pod-template-hash": name.removeprefix("web-")}

@@ -81,7 +81,7 @@ def build_configuration(*objects: str) -> str:
 def list_removed_pods(result: PlanResult) -> list[str]:
     """Return the Kubernetes names of the pods removed by the plan.
 
-    By their numbers among the observed pods.
+    They are found by their numbers among the observed pods.
     """
     return [name for name, (action, _) in read_pod_changes(result).items() if action == "remove"]
 

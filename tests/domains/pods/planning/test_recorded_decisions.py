@@ -121,8 +121,8 @@ def test_plan_matches_decision_of_scheduler(case: dict[str, Any]) -> None:
     outcome = pod.outcome
     if case["result"] == "bound":
         assert outcome.node in case["choices"]
-        # All inputs are known, so a pod is certain unless the scheduler sampled or a terminating
-        # pod matters.
+        # All inputs are known, so a pod is certain unless the scheduler sampled or a
+        # terminating pod matters.
         is_settled = outcome.doubt != "terminating pods"
         assert outcome.is_certain == (len(case["choices"]) == 1 and is_settled)
         totals = {

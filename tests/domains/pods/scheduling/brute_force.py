@@ -1,6 +1,6 @@
 """Brute-force rules of kube-scheduler, pod by pod and node by node.
 
-Without any bookkeeping.
+They work without any bookkeeping.
 
 Existing pods are (spec, node name) pairs. The only product code used is the model and `matches`,
 `holds` and `tolerates`, tested separately.
@@ -338,8 +338,7 @@ class Cluster:
         return [int(100 * ((raw - low) / (high - low))) if high > low else 0 for raw in raws]
 
 
-# --- preemption
-# ---------------------------------------------------------------------------------------
+# --- preemption -----------------------------------------------------------------------------------
 
 HOPELESS = (
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
@@ -360,7 +359,7 @@ def find_victims(
 ) -> tuple[list[Tenant], int] | None:
     """Return the pods kube-scheduler would evict on a node and the number of budget violations.
 
-    None for no victims.
+    The result is None if there are no victims.
     """
 
     def fits(present: list[Tenant]) -> bool:

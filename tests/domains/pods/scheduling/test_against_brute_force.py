@@ -282,7 +282,7 @@ def test_pending_pods_fit_nowhere_and_placed_pods_fit(case: Case, replicas: int)
 def test_buckets_by_counts_choose_like_buckets_by_domain(case: Case, replicas: int) -> None:
     """Keys with many domains are grouped by counts, keys with few by domain.
 
-    The result is the same.
+    Both give the same result.
     """
     workloads = [
         Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec)

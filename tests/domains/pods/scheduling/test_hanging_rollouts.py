@@ -1,10 +1,8 @@
 """Tests of Deployments with pending pods during a template change.
 
-Number of running and pending pods per template.
-
-Each scenario was run on a real kube-controller-manager and kube-scheduler (1.34.4) with three nodes
-of four CPUs. If the figures depend on timing, no pod was ready before the next pass of the
-controller.
+The figures are the numbers of running and pending pods per template. Each scenario was run on a
+real kube-controller-manager and kube-scheduler (1.34.4) with three nodes of four CPUs. If the
+figures depend on timing, no pod was ready before the next pass of the controller.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ def parse_deployment(text: str) -> Workload:
 def summarize_pods(workload: Workload, found: PodsPrediction) -> str:
     """Return a summary without zero counts.
 
-    Such as `5 run, 1 run of old, 4 wait, 3 wait of old`.
+    An example is `5 run, 1 run of old, 4 wait, 3 wait of old`.
     """
     counts: Counter[str] = Counter()
     for outcome in found.outcomes:

@@ -181,8 +181,8 @@ def test_cells_do_not_matter_without_topology_policy() -> None:
 
 
 def test_kube_scheduler_ignores_cells() -> None:
-    # It picks the emptier node, and kubelet rejects the pod there; the other node would have run
-    # it.
+    # It picks the emptier node, and kubelet rejects the pod there; the other node would
+    # have run it.
     narrow = build_node_with_two_cells()
     wide = Node("w", cpu=6000, memory=64 << 30, other_resources={GPU: 2})
     spec = build_exclusive_spec(5)

@@ -63,8 +63,7 @@ def list_moves(prediction: PodsPrediction) -> list[tuple[str, str, str]]:
     return [(o.name, o.action, o.node or o.previous) for o in prediction.outcomes]
 
 
-# --- the queue
-# ----------------------------------------------------------------------------------------
+# --- the queue ------------------------------------------------------------------------------------
 
 
 def test_order_is_daemons_then_priority_then_input_order() -> None:
@@ -91,8 +90,7 @@ def test_pod_waiting_for_affinity_is_tried_again() -> None:
     assert early.node == late.node != ""
 
 
-# --- stability
-# ------------------------------------------------------------------------------------------
+# --- stability ------------------------------------------------------------------------------------
 
 
 def test_existing_pods_stay_despite_violated_rules() -> None:
@@ -163,8 +161,7 @@ def test_other_workloads_stay_unless_removed() -> None:
     assert [pod.workload for pod in freed.list_existing_pods()] == [small.key]
 
 
-# --- scaling in
-# -----------------------------------------------------------------------------------------
+# --- scaling in -----------------------------------------------------------------------------------
 
 
 def list_removed_pods(prediction: PodsPrediction) -> list[str]:
@@ -214,8 +211,7 @@ def test_freed_capacity_is_used_at_once() -> None:
     assert ("b-0", "place", "n1") in list_moves(prediction)
 
 
-# --- kinds
-# ----------------------------------------------------------------------------------------------
+# --- kinds ----------------------------------------------------------------------------------------
 
 
 def test_daemon_set_runs_on_every_eligible_node() -> None:
@@ -303,8 +299,7 @@ def test_max_surge_keeps_old_daemon_pod_until_successor_runs() -> None:
     ]
 
 
-# --- changed templates
-# ----------------------------------------------------------------------------------
+# --- changed templates ----------------------------------------------------------------------------
 
 
 def test_rolling_update_respects_surge_and_replicas() -> None:
@@ -422,8 +417,7 @@ def test_blocked_stateful_set_keeps_other_pods_and_stays_blocked() -> None:
     assert again.forecasts[new.key].is_blocked
 
 
-# --- certainty
-# ------------------------------------------------------------------------------------------
+# --- certainty ------------------------------------------------------------------------------------
 
 
 def test_single_candidate_and_strict_winner_are_certain() -> None:
@@ -545,8 +539,7 @@ def test_winner_on_large_cluster_is_not_certain_due_to_node_sampling() -> None:
     assert (outcome.node, outcome.is_certain) == ("big", False)
 
 
-# --- messages
-# -------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 
 def test_pending_reason_counts_nodes() -> None:

@@ -1,6 +1,6 @@
 """Tests of kube-scheduler's default preemption.
 
-Manual cases and comparison with a brute-force scheduler.
+There are manual cases, and a comparison with a brute-force scheduler.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def predict_changes(
     return {o.name: (o.node, o.trigger) for o in every if o.action != "keep"}
 
 
-# --- manual cases
-# -------------------------------------------------------------------------------------
+# --- manual cases ---------------------------------------------------------------------------------
 
 
 def test_node_with_least_important_victims_is_chosen() -> None:
@@ -164,8 +163,8 @@ def test_budget_changes_the_choice() -> None:
         "default", "cheap", build_label_selector({"app": "cheap"}), min_available="1"
     )
     assert predict_changes(Cluster("k", two, budgets=(budget,)), pods, *works)["high-0"][0] == "n1"
-    # A budget does not prevent preemption: if every candidate violates one, the other criteria
-    # decide.
+    # A budget does not prevent preemption: if every candidate violates one, the
+    # other criteria decide.
     both = (
         budget,
         PodDisruptionBudget(
@@ -370,8 +369,7 @@ def test_template_of_higher_priority_preempts_its_own_old_pods() -> None:
     assert all(outcome.spec == new for outcome in outcomes if outcome.node)
 
 
-# --- comparison with brute force
-# ----------------------------------------------------------------------
+# --- comparison with brute force ------------------------------------------------------------------
 
 
 SELECTORS = (

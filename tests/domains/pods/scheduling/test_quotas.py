@@ -1,6 +1,6 @@
 """Tests of uncreated and gated pods.
 
-Based on the Kubernetes documentation of quotas and scheduling gates.
+They are based on the Kubernetes documentation of quotas and scheduling gates.
 """
 
 from __future__ import annotations
@@ -185,8 +185,7 @@ def test_daemon_set_without_eligible_nodes_is_reported() -> None:
     assert not collect_pod_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
 
-# --- rollouts
-# -------------------------------------------------------------------------------------------
+# --- rollouts -------------------------------------------------------------------------------------
 
 
 def predict_rollout(

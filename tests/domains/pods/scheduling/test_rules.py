@@ -129,8 +129,8 @@ def test_first_pod_of_group_may_use_any_node_with_the_keys() -> None:
         "n3": "",
         "bare": AFFINITY,
     }
-    # A matching pod on a node without the key does not count, so the pod is still the first of its
-    # group.
+    # A matching pod on a node without the key does not count, so the pod is still the first
+    # of its group.
     assert evaluate_reasons(nodes, [(own, "bare")], own)["n1"] == ""
 
 
@@ -276,8 +276,7 @@ def test_required_affinity_of_existing_pods_scores_one_point() -> None:
     )
 
 
-# --- topology spread
-# --------------------------------------------------------------------------------
+# --- topology spread ------------------------------------------------------------------------------
 
 FOUR = [
     build_node("a1", zone="z1"),
@@ -396,8 +395,8 @@ def test_two_constraints_must_both_hold() -> None:
 
 
 def test_soft_spread_points() -> None:
-    # Hostname counts 2, 1, 0, 3: weighted by ln(6) they are 4, 2, 0, 5 points; inverted 20, 60,
-    # 100, 0.
+    # Hostname counts 2, 1, 0, 3: weighted by ln(6) they are 4, 2, 0, 5 points; inverted 20,
+    # 60, 100, 0.
     stands = [(build_pod("a"), name) for name in ("a1", "a1", "a2", "b2", "b2", "b2")]
     by_node = evaluate_points(
         FOUR, stands, build_spread_pod(build_constraint(HOST, is_hard=False)), "topology_spread"
@@ -429,8 +428,7 @@ def test_default_spread_counts_hosts_and_zones() -> None:
     assert by_node == {"n1": 2 * 66, "n2": 2 * 88, "n3": 2 * 100}
 
 
-# --- nodes and resources
-# ------------------------------------------------------------------------------
+# --- nodes and resources --------------------------------------------------------------------------
 
 
 def test_all_insufficient_resources_are_named() -> None:

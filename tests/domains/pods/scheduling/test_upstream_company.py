@@ -1,6 +1,4 @@
-"""Upstream test cases of filtering nodes by required pod affinity, in short forms.
-
-And by anti-affinity.
+"""Upstream test cases of filtering nodes by required pod (anti-)affinity, in short forms.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/interpodaffinity/filtering_test.go
 (TestRequiredAffinitySingleNode, TestRequiredAffinityMultipleNodes), scoring_test.go (default score
@@ -332,8 +330,7 @@ def test_several_nodes(
     assert "".join(format_first_reason(found[each.name]) for each in here) == expected
 
 
-# --- matchLabelKeys and mismatchLabelKeys as merged by the API server
-# --------------------------------
+# --- matchLabelKeys and mismatchLabelKeys as merged by the API server -----------------------------
 
 KYOTO = "country=Japan city=Kyoto"
 ASIA = {"labelSelector": {"matchLabels": {"region": "Asia"}}, "topologyKey": "zone"}
@@ -386,8 +383,7 @@ def test_label_keys_in_filters(keys: dict[str, Any], there: list[str], expected:
     assert "".join(format_first_reason(found[each.name]) for each in here) == expected
 
 
-# --- score of required affinity of existing pods
-# --------------------------------------------------------
+# --- score of required affinity of existing pods --------------------------------------------------
 
 
 @pytest.mark.parametrize(

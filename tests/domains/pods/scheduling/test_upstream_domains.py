@@ -66,11 +66,10 @@ def evaluate_scores(
     }
 
 
-# --- podtopologyspread
-# -----------------------------------------------------------------------------
+# --- podtopologyspread ----------------------------------------------------------------------------
 
-# Pods as "node: labels of one, labels of the next", nodes as "name=zone"; "!" marks an infeasible
-# node.
+# Pods as "node: labels of one, labels of the next", nodes as "name=zone"; "!" marks
+# an infeasible node.
 HOSTS = "a b c d"
 ZONED = "a=z1 b=z1 x=z2 y=z2"
 
@@ -203,8 +202,7 @@ def test_min_domains_does_not_affect_soft_constraint() -> None:
     assert found == {"a": 75, "b": 75, "c": 100}
 
 
-# --- interpodaffinity
-# ------------------------------------------------------------------------------
+# --- interpodaffinity -----------------------------------------------------------------------------
 
 S1 = (("security", "S1"),)
 S2 = (("security", "S2"),)
@@ -286,8 +284,8 @@ Stands = list[tuple[int, PodSpec]]
             [(0, build_secured_pod(S1)), (1, build_secured_pod(S2)), (2, build_secured_pod(S1))],
             [20, 100, 0],
         ),
-        # Terms of existing pods count as well: preferred ones with their weight, required ones with
-        # one point.
+        # Terms of existing pods count as well: preferred ones with their weight, required ones
+        # with one point.
         (
             build_secured_pod(S2),
             [CHINA, INDIA, AZ1],

@@ -23,8 +23,7 @@ from tests.domains.pods.scheduling.upstream_forms import (
     parse_requirement,
 )
 
-# --- nodeaffinity
-# ----------------------------------------------------------------------------------
+# --- nodeaffinity ---------------------------------------------------------------------------------
 
 
 def predict_rejection(node: Node, spec: PodSpec, pods: list[tuple[str, PodSpec]]) -> str:
@@ -144,8 +143,7 @@ def test_term_without_requirements_matches_no_node() -> None:
     )
 
 
-# --- noderesources
-# ---------------------------------------------------------------------------------
+# --- noderesources --------------------------------------------------------------------------------
 
 # Capacity of a node, and amounts as "milli-CPUs memory", with further resources by name.
 A = "example.com/aaa"
@@ -209,8 +207,8 @@ def format_insufficient(*names: str) -> str:
     [
         (build_requesting_pod(), "10 20", ""),
         (build_requesting_pod("1 1"), "10 20", format_insufficient("cpu", "memory")),
-        # Of init containers the largest one counts, or the sum of the app containers if it is
-        # larger.
+        # Of init containers the largest one counts, or the sum of the app containers if
+        # it is larger.
         (build_requesting_pod("1 1", first="3 1"), "8 19", format_insufficient("cpu")),
         (build_requesting_pod("1 1", first="3 1; 2 1"), "8 19", format_insufficient("cpu")),
         (build_requesting_pod("1 1", first="1 3"), "9 19", format_insufficient("memory")),

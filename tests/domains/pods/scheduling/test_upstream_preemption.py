@@ -76,8 +76,7 @@ def build_nodes_with_capacity(*names: str, amount: int = 500) -> tuple[Node, ...
     return tuple(Node(name, {"hostname": name}, cpu=amount, memory=amount) for name in names)
 
 
-# --- candidates
-# --------------------------------------------------------------------------------------
+# --- candidates -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,8 @@ def build_nodes_with_capacity(*names: str, amount: int = 500) -> tuple[Node, ...
             "a on n1: low small; b on n1: mid large",
             "n1: b",
         ),
-        # Two small pods of low priority count less than one of middle priority, and the pod of high
-        # priority stays.
+        # Two small pods of low priority count less than one of middle priority, and the pod of
+        # high priority stays.
         (
             build_spec("high", "huge"),
             build_nodes_with_capacity("n1", "n2", "n3"),
@@ -186,8 +185,7 @@ def test_pods_are_evicted_to_satisfy_spread_constraint() -> None:
     assert predict_preemption(spec, nodes, pods)[1] == "b: b1"
 
 
-# --- budgets
-# ---------------------------------------------------------------------------------------------
+# --- budgets --------------------------------------------------------------------------------------
 
 
 def build_budget(name: str, label: str, **more: Any) -> PodDisruptionBudget:
@@ -247,8 +245,8 @@ def test_violations_are_counted(let_go: tuple[str, ...], expected: str) -> None:
         ("ab", "", 1),
         # The named pod is another one.
         ("ab", "x", 1),
-        # One of the two was evicted before: its eviction is no violation and does not use up the
-        # budget.
+        # One of the two was evicted before: its eviction is no violation and does not use
+        # up the budget.
         ("ab", "b", 0),
         ("abc", "c", 1),
     ],
@@ -277,8 +275,7 @@ def test_node_without_violations_is_found_among_many() -> None:
     assert not outcome.is_certain
 
 
-# --- eligible preemptors
-# -------------------------------------------------------------------------------
+# --- eligible preemptors --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

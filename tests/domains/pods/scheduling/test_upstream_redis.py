@@ -1,6 +1,6 @@
 """Tests of the Deployment in the hardware-aware affinity specification.
 
-Parsed exactly as printed.
+It is parsed exactly as printed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Upstream test cases of the scheduler, in short forms: input and expected result.
 
-Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named at each table.
-Left out: everything outside the default profile (other weights or resources, MostAllocated, added
-affinity).
+Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named at each
+table. Left out: everything outside the default profile (other weights or resources,
+MostAllocated, added affinity).
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ def test_balanced_allocation(pod: Size, node: Size, there: list[Size], score: in
     assert node_usage.score_balance(build_spec(*pod), here, build_usage(*there)) == score
 
 
-# --- imagelocality: image_locality_test.go
-# ---------------------------------------------------------
+# --- imagelocality: image_locality_test.go --------------------------------------------------------
 
 _A = (40, 300, 2000)
 _B = (250, 10)
@@ -125,8 +124,8 @@ _F = (20, 30, 40)
 @pytest.mark.parametrize(
     ("pod", "nodes", "scores"),
     [
-        # An image counts with its size (in its name, in MB) times the fraction of nodes with the
-        # image.
+        # An image counts with its size (in its name, in MB) times the fraction of nodes
+        # with the image.
         ((40, 250), [_A, _B], [0, 5]),
         ((40, 300), [_A, _B], [7, 0]),
         # At most 1000 MB for each container.
@@ -148,8 +147,7 @@ def test_image_locality(
     assert [image_locality.score(spec, node) for node in here] == scores
 
 
-# --- tainttoleration: taint_toleration_test.go
-# -----------------------------------------------------
+# --- tainttoleration: taint_toleration_test.go ----------------------------------------------------
 
 SOFT = "PreferNoSchedule"
 HARD = "NoSchedule"
@@ -259,8 +257,7 @@ def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
     assert (taints.find_rejection(pod, node) is not None) == refused
 
 
-# --- nodeaffinity: node_affinity_test.go
-# -----------------------------------------------------------
+# --- nodeaffinity: node_affinity_test.go ----------------------------------------------------------
 
 
 def build_preference(weight: int, **labels: str) -> tuple[int, NodeSelectorTerm]:

@@ -1,6 +1,6 @@
 """Upstream test cases of volumes, in short forms.
 
-Pods, claims, volumes, and the feasible nodes of the pod.
+A case has pods, claims, volumes, and the feasible nodes of the pod.
 
 Source: kubernetes v1.34.4,
 pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}_test.go and

@@ -1,6 +1,6 @@
 """Tests of data kubernetes_nodes: its attributes and messages.
 
-Messages on files not printed by kubectl.
+Some messages are about files not printed by kubectl.
 """
 
 from __future__ import annotations
