@@ -28,6 +28,9 @@ EXPLAIN: dict[str, Any] = yaml.safe_load(
 TERRAFORM: dict[str, Any] = yaml.safe_load(
     (CI / "github" / "terraform.yml").read_text(encoding="utf-8")
 )
+CAPACITY: dict[str, Any] = yaml.safe_load(
+    (CI / "github" / "capacity.yml").read_text(encoding="utf-8")
+)
 TOKEN = "ghs_canary_4be1"
 NAME = re.compile(r"\b(?:inputs|steps|github|runner|env)(?:\.[\w-]+)+")
 

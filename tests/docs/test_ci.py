@@ -325,7 +325,7 @@ def test_gitlab_job_removes_planted_files_from_its_folder(workspace: Path) -> No
     assert "planning failed" in (workspace / ".nexusform-plan" / "plan.md").read_text()
 
 
-@pytest.mark.parametrize("workflow", ["workflow.yml", "sites.yml"])
+@pytest.mark.parametrize("workflow", ["workflow.yml", "sites.yml", "capacity.yml"])
 def test_workflow_uses_inputs_of_the_action(workflow: str) -> None:
     text = (CI / "github" / workflow).read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]

@@ -18,7 +18,7 @@ from tests import commands
 from tests.certificates import create_signing_key
 from tests.contracts.bad_answers import build_raw_answer, run_bad_server
 from tests.contracts.http_state_server import ServerContent, StoredState, run_state_server
-from tests.docs.github_jobs import TOKEN, FakeGitHub, JobResult
+from tests.docs.github_jobs import CAPACITY, TOKEN, FakeGitHub, JobResult
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND, REFERENCE, extract_text
@@ -239,6 +239,40 @@ def test_second_push_is_compared_with_the_first(repository: GitHubRepository) ->
     assert "> - **Since " not in repository.hub.comments[0]
     assert repository.plan(repository.tree(3), "bbb1").success
     assert "> - **Since " in repository.hub.comments[0]
+
+
+CLUSTER = """
+resource "nexus_kubernetes_cluster" "core" {
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+"""
+
+
+def test_nightly_job_fails_if_spare_capacity_is_too_small(repository: GitHubRepository) -> None:
+    (described,) = CAPACITY["jobs"].values()
+    (used,) = [step["with"] for step in described["steps"] if step["uses"].startswith("./")]
+    inputs = {**used, "backend-config": repository.settings}
+    tree = repository.tree(1)
+    main = tree / "lab" / "main.nf.hcl"
+    main.write_text(main.read_text() + CLUSTER)
+    night = repository.hub.job("plan", tree, 1, "main1", "schedule", {}, inputs)
+    assert night.success, night.log
+    assert "passed capacity:5" in night.log
+    inputs["arguments"] = inputs["arguments"].replace(":5", ":500")
+    night = repository.hub.job("plan", tree, 2, "main1", "schedule", {}, inputs)
+    assert not night.success
+    assert "BLOCKED by capacity:500" in night.log
+    # It comments on no pull request.
+    assert repository.hub.comments == []
 
 
 def test_withdrawn_plan_is_not_applied(

@@ -125,7 +125,9 @@ def test_file_with_other_hash_is_not_installed(recipe: str, tmp_path: Path) -> N
     assert (tmp_path.with_suffix(".tmp") / "nexusform-venv" / "bin" / "python").exists()
 
 
-@pytest.mark.parametrize("name", ["workflow.yml", "sites.yml", "terraform.yml", "explain.yml"])
+@pytest.mark.parametrize(
+    "name", ["workflow.yml", "sites.yml", "terraform.yml", "explain.yml", "capacity.yml"]
+)
 def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
     text = (CI / "github" / name).read_text(encoding="utf-8")
     assert "NEXUSFORM_WHEEL: ${{ vars.NEXUSFORM_WHEEL }}" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -45,14 +46,38 @@ def _follow_page(page: Path, directory: Path) -> int:
             )
             assert before in main.read_text()
             main.write_text(main.read_text().replace(before, after, 1))
-        elif language == "hcl":
-            (directory / title.strip()).write_text(body)
         elif language == "console":
             for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
                 if command:
                     _run_command(command, directory)
             ran += 1
+        elif title.strip():
+            (directory / title.strip()).write_text(body)
     return ran
+
+
+@of_documented_domains
+def test_script_for_cron_prints_only_an_alert(tmp_path: Path) -> None:
+    page = TUTORIAL.with_name("how-to") / "capacity-alert.md"
+    _follow_page(page, tmp_path)
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "nexusform"
+    program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
+    program.chmod(0o755)
+    script = tmp_path / "capacity.sh"
+
+    def run_script() -> tuple[int, str]:
+        environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["bash", str(script)], env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    assert run_script() == (0, "")
+    script.write_text(script.read_text().replace("capacity:5", "capacity:10"))
+    code, mail = run_script()
+    assert code == 1
+    assert "lab has capacity for 9 more NC_P46_224_v1" in mail
 
 
 @of_documented_domains
