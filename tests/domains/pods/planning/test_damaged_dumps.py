@@ -34,7 +34,7 @@ NAMES: Final = [f"a-np-{index}" for index in range(4)]
 
 
 def build_dump(seed: int) -> Dump:
-    """Return four nodes with pods of others, a webhook, a quota, and for some seeds an autoscaler."""
+    """Return four nodes with pods of others, a webhook, a quota, and sometimes an autoscaler."""
     draw = random.Random(seed)
     dump: Dump = [
         build_namespace("default"),
