@@ -177,6 +177,7 @@ _ALL: Final = (
             "unknown-inventory-age": _NOTE,
             "creation-times-not-captured": _NOTE,
             "nothing-to-predict": _NOTE,
+            "fleet-not-predicted": _NOTE,
             "derived-value": _NOTE,
             **dict.fromkeys(
                 (

@@ -43,8 +43,7 @@ _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
 _NO_CHANGES: Final = (
-    "{path} plans no clusters, pools or VMs of Microsoft.NetworkCloud. There are no placements to "
-    "predict."
+    "{path} plans no clusters, pools or VMs of Microsoft.NetworkCloud. There are no VMs to place."
 )
 _UNREAD_CHANGES: Final = (
     "No change in {path} can be predicted: see the warnings. Its effects on placement are unknown."

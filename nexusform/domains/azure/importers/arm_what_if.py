@@ -25,6 +25,8 @@ from nexusform.domains.azure.importers.az_changes import (
     VMS,
     AzAction,
     ToolChange,
+    build_fleet_note,
+    find_fleet_noun,
 )
 from nexusform.domains.azure.importers.az_documents import locate_problems, parse_json
 from nexusform.domains.azure.importers.azure_fields import has_unread_effects
@@ -167,6 +169,7 @@ def _read_changes(
     reader.collect_resource_changes(
         "potentialChanges", get_list(document, "potentialChanges"), is_potential=True
     )
+    reader.findings += build_fleet_note(file, reader.fleet_changes)
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
     if changes:
@@ -192,6 +195,8 @@ class _WhatIfChangeReader:
         # The what-if of a deployment stack has other field names.
         self.is_stack = is_stack
         self.findings: list[Problem] = []
+        # Noun and name of each resource of a fleet with a change.
+        self.fleet_changes: list[tuple[str, str]] = []
         self._changes: list[ToolChange] = []
         # names of clusters that Azure could not predict.
         self._unsupported_clusters: set[str] = set()
@@ -224,6 +229,8 @@ class _WhatIfChangeReader:
                     "predicted."
                 )
                 self.report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
+            elif find_fleet_noun(type_name) and not is_unchanged:
+                self.fleet_changes.append((find_fleet_noun(type_name), names[-1]))
             kind = KIND_OF.get(type_name)
             if kind is None:
                 # reported above, or without effect on placement.

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
 from nexusform.documents.scalars import replace_scalars
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
@@ -48,6 +48,13 @@ TYPE_OF_KIND: Final[Mapping[str, str]] = {
     VMS: "Microsoft.NetworkCloud/virtualMachines",
 }
 KIND_OF: Final[Mapping[str, str]] = {name.lower(): kind for kind, name in TYPE_OF_KIND.items()}
+# Resources of a fleet that decide placements on its clusters, by type in lower case or by type of
+# Terraform. Azure writes them to the hub of the fleet.
+_FLEET_NOUNS: Final[Mapping[str, str]] = {
+    "microsoft.containerservice/fleets/managednamespaces": "managed namespace",
+    "microsoft.containerservice/fleets/members": "fleet member",
+    "azurerm_kubernetes_fleet_member": "fleet member",
+}
 INITIAL_POOLS: Final = "initialAgentPoolConfigurations"
 
 # Values that decide placement or re-creation; they must be known. "*" is any entry of a list.
@@ -76,6 +83,31 @@ _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
 }
 
 _NAMES_WITHOUT_CASE: Final = frozenset({"kubernetesVersion", "mode", "vmSkuName"})
+
+
+def find_fleet_noun(type_name: str) -> str:
+    """Return the noun of a resource that Azure writes to the hub of a fleet, "" for others.
+
+    `type_name` is the type in ARM, in lower case, or in Terraform.
+    """
+    return _FLEET_NOUNS.get(type_name, "")
+
+
+def build_fleet_note(file: str, changes: Sequence[tuple[str, str]]) -> list[Problem]:
+    """Return a note about changes of a fleet, as noun and name; nothing without any.
+
+    VM placement does not depend on them.
+    """
+    if not changes:
+        return []
+    # One name leaves the terminal room for the rest of the sentence.
+    titles = format_first_items([f"{noun} {name}" for noun, name in changes], 1)
+    detail = (
+        f"{titles} {select_word_form(len(changes), 'is', 'are')} not predicted: placements of a "
+        "fleet are read from its hub (docs/provider-fleet.md)."
+    )
+    return [Problem((), "fleet-not-predicted", detail, Severity.WARNING, file=file)]
+
 
 # Characters of a value in a message.
 _MAX_VALUE_LENGTH: Final = 120

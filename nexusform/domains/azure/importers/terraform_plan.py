@@ -27,6 +27,8 @@ from nexusform.domains.azure.importers.az_changes import (
     TYPE_OF_KIND,
     AzAction,
     ToolChange,
+    build_fleet_note,
+    find_fleet_noun,
 )
 from nexusform.domains.azure.importers.az_documents import locate_problems, parse_json
 from nexusform.domains.azure.importers.azure_fields import NAMESPACE, has_unread_effects
@@ -190,8 +192,16 @@ class _PlanReader:
                 entry = _build_resource_change(value, place)
                 if entry is not None:
                     self.entries.append(entry)
+        fleet_changes: list[tuple[str, str]] = []
         for value in list_mappings(document, "resource_changes"):
+            if not _is_changed(value):
+                continue
             self._report_unread_type(value)
+            azure_type = get_text(_read_values(value), "type").partition("@")[0].lower()
+            noun = find_fleet_noun(azure_type) or find_fleet_noun(get_text(value, "type"))
+            if noun:
+                fleet_changes.append((noun, get_text(value, "address")))
+        self.findings += build_fleet_note(file, fleet_changes)
         self._report_deferred(document.get("deferred_changes"))
         is_errored = document.get("errored") is True
         if is_errored or (
@@ -227,9 +237,8 @@ class _PlanReader:
 
         An error only if no other change is read.
         """
-        change = get_mapping(value, "change")
         tool_type = get_text(value, "type")
-        values = get_mapping(change, "after") or get_mapping(change, "before")
+        values = _read_values(value)
         type_name = get_text(values, "type").partition("@")[0]
         is_unread = has_unread_effects(type_name.lower()) or (
             tool_type not in _TYPES and type_name.lower() in KIND_OF
@@ -238,7 +247,7 @@ class _PlanReader:
             template = get_text(values, "template_content").lower()
             is_unread = tool_type.endswith(_DEPLOYMENT_SUFFIX) and NAMESPACE in template
             type_name = "Microsoft.NetworkCloud"
-        if is_unread and _ACTIONS.get(tuple(list_texts(change, "actions"))) is not AzAction.KEEP:
+        if is_unread:
             detail = (
                 f"{tool_type} of {type_name} is not read: the effects on placement are not "
                 "predicted."
@@ -455,6 +464,18 @@ class _PlanReader:
         self.findings.append(
             Problem((address,) if address else (), kind, detail, severity, file=self.file)
         )
+
+
+def _is_changed(value: Mapping[str, Any]) -> bool:
+    """Return whether a resource change is one, also one with unknown actions."""
+    actions = tuple(list_texts(value, "change", "actions"))
+    return _ACTIONS.get(actions) is not AzAction.KEEP
+
+
+def _read_values(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values of a resource after its change, or before a deletion."""
+    change = get_mapping(value, "change")
+    return get_mapping(change, "after") or get_mapping(change, "before")
 
 
 def _list_planned_resources(module: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

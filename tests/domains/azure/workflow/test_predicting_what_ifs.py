@@ -238,6 +238,23 @@ def test_resources_without_prediction_exceed_every_guard_rail(
     assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
 
 
+@pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
+def test_managed_namespaces_are_read_from_a_hub(
+    capsys: pytest.CaptureFixture[str], form: Any
+) -> None:
+    namespaces = f"{TENANT}/providers/Microsoft.ContainerService/fleets/f/managedNamespaces"
+    team = build_change(f"{namespaces}/team", "Create", {"name": "team"})
+    for changes in ([team], [team, build_change(NEW, "Create", build_body(NEW, PARTS))]):
+        answer = run_predict(capsys, [*form(*changes), "-fail-on=moved:0"])
+        assert answer[0] == 0, answer[2]
+        [note] = [item for item in answer[1]["diagnostics"] if item["id"] == "fleet-not-predicted"]
+        assert (
+            "managed namespace team is not predicted: placements of a fleet are" in note["detail"]
+        )
+    unchanged = form(build_change(f"{namespaces}/team", "NoChange", {"name": "team"}))
+    assert "fleet-not-predicted" not in list_diagnostic_ids(run_predict(capsys, unchanged))
+
+
 def test_unchanged_deployments_and_machines_are_no_findings(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

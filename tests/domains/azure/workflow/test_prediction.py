@@ -396,6 +396,47 @@ def test_comment_on_unrelated_plan_reports_nothing_to_predict(
     )
 
 
+def build_fleet_change(address: str, action: str, arm_type: str = "") -> dict[str, Any]:
+    """Return a change of a resource of a fleet; without `arm_type` one of azurerm."""
+    values = {"type": f"{arm_type}@2026-06-01"} if arm_type else {"group": "a"}
+    return {
+        "address": address,
+        "type": address.partition(".")[0],
+        "name": address.partition(".")[2],
+        "change": {
+            "actions": [action],
+            "before": None if action == "create" else values,
+            "after": None if action == "delete" else values,
+            "after_unknown": {},
+        },
+    }
+
+
+FLEET = "Microsoft.ContainerService/fleets"
+
+
+@pytest.mark.parametrize("more", [(), (build_cluster("new"),)])
+def test_placements_of_a_fleet_are_read_from_its_hub(
+    capsys: pytest.CaptureFixture[str], more: tuple[dict[str, Any], ...]
+) -> None:
+    write_plan(
+        *more,
+        build_fleet_change("azapi_resource.team", "create", f"{FLEET}/managedNamespaces"),
+        build_fleet_change("azapi_resource.old", "delete", f"{FLEET}/managedNamespaces"),
+        build_fleet_change("azapi_resource.same", "no-op", f"{FLEET}/managedNamespaces"),
+        build_fleet_change("azapi_resource.run", "create", f"{FLEET}/updateRuns"),
+        build_fleet_change("azurerm_kubernetes_fleet_member.lon1", "update"),
+    )
+    code, out, err = run_predict(capsys, "-fail-on=moved:0")
+    assert (code, err) == (0, "")
+    assert (
+        "managed namespace azapi_resource.team and 2 more are not predicted: placements of a fleet "
+        "are read from its hub" in join_lines(out)
+    )
+    write_plan(build_fleet_change("azapi_resource.same", "no-op", f"{FLEET}/managedNamespaces"))
+    assert "hub" not in run_predict(capsys)[1]
+
+
 def test_deferred_changes_are_not_called_absent(capsys: pytest.CaptureFixture[str]) -> None:
     """A plan with only deferred changes has resources, and their effects are unknown."""
     write_plan()
