@@ -43,13 +43,12 @@ if TYPE_CHECKING:
 class LintPool(Struct, frozen=True):
     """One pool of VMs after the plan.
 
-    `owner` is the
-    cluster's id (site and name), `address` the resource instance with the pool, `block` its header
-    for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
-    placement order), `vms` the placed ones by number. `path` is the place of its arguments in the
-    resource. `surge` is the number of VMs that an upgrade adds first. `zones_span` is the
-    availability_zones argument, `span` the pool's block. `ignored_rules` are the ids of comments
-    before the resource, the pool's block or that argument.
+    `owner` is the cluster's id (site and name), `address` the resource instance with the pool,
+    `block` its header for messages. `numbers` are all VMs of the pool, `new_numbers` those placed
+    by this plan (in placement order), `vms` the placed ones by number. `path` is the place of its
+    arguments in the resource. `surge` is the number of VMs that an upgrade adds first. `zones_span`
+    is the availability_zones argument, `span` the pool's block. `ignored_rules` are the ids of
+    comments before the resource, the pool's block or that argument.
     """
 
     address: str

@@ -17,12 +17,12 @@ class ExecutionOptions(Struct, frozen=True):
     """Options of an apply.
 
     `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining steps;
-    `should_stop` is called before every step; `waits_for_user`: a user is present for actions
-    that a provider cannot do. `write_only` are write-only arguments by address. `lineage` is
-    that of the state. `start_values` are those of the plan by address, in the providers' own
-    formats. `check_site` reads the site and returns why no further step may start ("" if one
-    may). It is called while no step runs, or all only wait, if none started for `maximum_wait`
-    seconds. None: never.
+    `should_stop` is called before every step; `waits_for_user`: a user is present for actions that
+    a provider cannot do. `write_only` are write-only arguments by address. `lineage` is that of the
+    state. `start_values` are those of the plan by address, in the providers' own formats.
+    `check_site` reads the site and returns why no further step may start ("" if one may). It is
+    called while no step runs, or all only wait, if none started for `maximum_wait` seconds. If it
+    is None, it is never called.
     """
 
     parallelism: int = DEFAULT_PARALLELISM

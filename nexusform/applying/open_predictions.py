@@ -30,8 +30,8 @@ class PredictedVm(Struct, frozen=True):
     """VM placed by a plan: the predicted place with its certainty, and the observed placement.
 
     The predicted place is the rack and the machine. The observed placement is None if unobserved.
-    `is_machine_certain` and `is_count_certain`: the plan reported certainty over all samples.
-    `tied_machines`: machines allowed by the rule for the pool.
+    `is_machine_certain` and `is_count_certain` mean that the plan reported certainty over all
+    samples. `tied_machines` are the machines allowed by the rule for the pool.
     """
 
     number: int | str

@@ -322,9 +322,9 @@ def _verify_single_vm_predictions(
 ) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of single VMs.
 
-    Rack, machine, and tied machines (equally good by the placement rule). VMs of a pool are
-    interchangeable, so a VM on a machine counts for the most certain prediction of this machine.
-    Only a machine predicted in every sample (simulated placement) was certain.
+    Predicted are the rack, the machine, and the tied machines (equally good by the placement rule).
+    VMs of a pool are interchangeable, so a VM on a machine counts for the most certain prediction
+    of this machine. Only a machine predicted in every sample (simulated placement) was certain.
     """
     # VMs not yet counted for a prediction.
     racks = Counter(placement.rack for _, placement in observed)

@@ -1,6 +1,6 @@
 """Instances before and after a change, and steps as provider calls.
 
-Small pure functions on InstanceState.
+They are small pure functions on InstanceState.
 """
 
 from collections.abc import Callable, Mapping

@@ -132,9 +132,9 @@ class Problem(Struct, frozen=True):
     `column` are the position instead (from 1, 0 = all of it), and `line` also applies to the text
     at the end of a path. `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is
     the address of the instance concerned and deleted with it, "" for none. `site_id` is the only
-    site concerned, "" for any. The detail of an
-    `is_multiline` one has several lines, and its author escapes the names in them. Code with access
-    to the configuration converts it to a Diagnostic, at the line of the value or the file.
+    site concerned, "" for any. The detail of an `is_multiline` one has several lines, and its
+    author escapes the names in them. Code with access to the configuration converts it to a
+    Diagnostic, at the line of the value or the file.
     """
 
     path: tuple[str | int, ...]

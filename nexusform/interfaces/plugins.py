@@ -46,7 +46,7 @@ class ResourceContext(Protocol):
     def find_hint_targets(self, resource_id: str) -> tuple[frozenset[str], frozenset[str]] | None:
         """Find the current machines and racks (names) for a placement hint's resource_id.
 
-        A VM's machine and rack, a machine, or a rack; None for an unknown id.
+        They are a VM's machine and rack, a machine, or a rack. Return None for an unknown id.
         """
 
     def list_machines(self, site_id: str) -> Sequence[Machine] | None:
@@ -605,7 +605,7 @@ class StateUser(Protocol):
     ) -> None:
         """Receive parts of the state.
 
-        The attributes of this provider's `objects`, and (type, id) of all objects.
+        They are the attributes of this provider's `objects`, and (type, id) of all objects.
         """
 
 

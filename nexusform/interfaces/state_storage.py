@@ -62,8 +62,8 @@ class StateBackend(Protocol):
     def move_foreign_journal(self) -> str:
         """Move a journal that continues another document to a file beside it.
 
-        Return the path of that file, "" if there is no such journal. Only called by
-        the lock's holder.
+        Return the path of that file, "" if there is no such journal. Only the holder of the
+        lock calls this.
         """
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:

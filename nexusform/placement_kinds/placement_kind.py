@@ -120,7 +120,7 @@ def get_location_classes() -> dict[str, type[ObjectLocation]]:
 def format_location_text(location: ObjectLocation) -> str:
     """Format one location.
 
-    Examples: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`.
+    Examples are `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, and `node-1 / rack4-bm07 / zone 4`.
     """
     return get_location_kind(location).format_text(location)
 

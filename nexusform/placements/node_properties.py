@@ -15,7 +15,7 @@ CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
 class NodeProperties(Struct, frozen=True):
     """Properties of a VM as a node of its cluster.
 
-    Labels of its resource type, taints, and its kubelet.
+    They are the labels of its resource type, its taints, and its kubelet.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)

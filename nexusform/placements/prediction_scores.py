@@ -62,7 +62,7 @@ class VerifiedPrediction(Struct, frozen=True):
     def share_class(self) -> int:
         """Class of the share before its reduction by the accuracy of earlier predictions.
 
-        100, 90, 80, ...
+        It is 100, 90, 80, and so on.
         """
         return compute_share_class(
             self.share if self.measured_share is None else self.measured_share
@@ -147,7 +147,7 @@ class PredictionRecordScore(Struct, frozen=True):
 def compute_share_class(share: float) -> int:
     """Return the class of a share (0..1).
 
-    100 for certainty, else its percentage rounded down to tens (0.37: 30).
+    It is 100 for certainty, else the percentage rounded down to tens (0.37: 30).
     """
     # 0.3 * 10 may be below 3.
     return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10

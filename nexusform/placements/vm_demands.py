@@ -86,7 +86,7 @@ class PoolDemand(Struct, frozen=True):
     def surge_size(self) -> int:
         """Number of VMs added by an upgrade before it removes old ones (max surge).
 
-        1 for a control plane.
+        It is 1 for a control plane.
         """
         # A pool without VMs needs none.
         size = len(self.numbers)
@@ -101,7 +101,7 @@ class PoolDemand(Struct, frozen=True):
     def batch_size(self) -> int:
         """Number of VMs re-created at once by an upgrade.
 
-        The surge size, else the maximum unavailable.
+        It is the surge size, else the maximum unavailable.
         """
         return self.surge_size or max(
             _convert_number_or_percentage(self.max_unavailable, len(self.numbers)), 1

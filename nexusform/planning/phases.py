@@ -54,8 +54,8 @@ Instances: TypeAlias = Mapping[Address, Instance]
 class ProposedFix(Struct, frozen=True):
     """Edits to test as a plan: the bindings in `solves` no longer wait, those in `runs` run.
 
-    Placement, cluster. Every one of the `completed` placement runs; it may have `fewer_clusters`.
-    `change` is data for machine-readable output.
+    A binding is a placement and a cluster. Every one of the `completed` placement runs; it may have
+    `fewer_clusters`. `change` is data for machine-readable output.
     """
 
     kind: str

@@ -24,13 +24,13 @@ def compute_quorum(members: int) -> int:
 class PoolNodeRecreation(Struct, frozen=True):
     """Re-creation of the nodes of one pool.
 
-    `concurrent_vms` of `vms` in a batch, new ones first with surge. `minimum_up` is the smallest
-    number of the pool's nodes up at any time. `failed_batch` is the first batch without capacity
-    (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
-    `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools
-    with VMs removed by a scale-in of this plan; if the platform removes other VMs than expected,
-    capacity may be missing. `count` is the number of all nodes without new ones of a scale-out,
-    `drain_timeout` the maximum seconds of a drain.
+    `concurrent_vms` of the `vms` are re-created or down at a time; with surge, new nodes come
+    first. `minimum_up` is the smallest number of the pool's nodes up at any time. `failed_batch` is
+    the first batch without capacity (from 1, 0: none), `reason` its reason. `batch` is the number
+    of nodes per batch; `concurrent_vms` is larger if nodes are down for another reason.
+    `scale_in_pools` are the pools with VMs removed by a scale-in of this plan; if the platform
+    removes other VMs than expected, capacity may be missing. `count` is the number of all nodes
+    without new ones of a scale-out, `drain_timeout` the maximum seconds of a drain.
     """
 
     pool: str
@@ -75,7 +75,7 @@ class PoolNodeRecreation(Struct, frozen=True):
 class DrainObstacles(Struct, frozen=True):
     """Obstacles to draining nodes.
 
-    Budgets without allowed evictions, single replicas, protected workloads.
+    They are budgets without allowed evictions, single replicas, and protected workloads.
     """
 
     budgets: tuple[str, ...] = ()
@@ -86,10 +86,10 @@ class DrainObstacles(Struct, frozen=True):
 class Upgrade(Struct, frozen=True):
     """Pools of one cluster with nodes to re-create.
 
-    Either batch by batch to another version of Kubernetes (`before` and `after`), or all at once
-    because an argument of the pools changed (`trigger`). `budgets` are PodDisruptionBudgets that
-    allow no eviction and block drains, `single_replicas` the workloads that are down while their
-    only pod moves, `protected_workloads` those kept up by a budget.
+    They are re-created either batch by batch for another version of Kubernetes (`before` and
+    `after`), or all at once because an argument of the pools changed (`trigger`). `budgets` are
+    PodDisruptionBudgets that allow no eviction and block drains, `single_replicas` the workloads
+    that are down while their only pod moves, `protected_workloads` those kept up by a budget.
     """
 
     address: Address
@@ -185,7 +185,7 @@ def describe_stopped_vms(actions: Iterable[PlannedMachineAction]) -> list[str]:
 class ClusterDrains(Struct, frozen=True):
     """Drains of one cluster, one after another.
 
-    The number of drains by timeout in seconds and by what drains at a time, "node" or "batch".
+    `drains` has their number by timeout in seconds and by what drains at a time, "node" or "batch".
     """
 
     cluster: str

@@ -1,6 +1,6 @@
 """The plan: everything apply needs and everything a reviewer sees.
 
-Frozen data, no behaviour beyond counting.
+It is frozen data, without behaviour beyond counting.
 """
 
 from collections.abc import Iterable, Mapping
@@ -321,7 +321,7 @@ class Feasibility(Struct, frozen=True):
     "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run
     (None: not known). `one_machine_down` and `one_rack_down` are None if not computed, or if the
     machines are not known. `is_selected`: False for a cluster rejected by the placement, counted as
-    if it alone were added. `suggested_fixes`: tested ones, with kind, text and edits. `missing` are
+    if it alone were added. `suggested_fixes` are tested, with kind, text and edits. `missing` are
     the objects for which pods wait, and `by` is the admission plugin that rejects pods.
     """
 
@@ -608,7 +608,7 @@ class SeparationViolation(Struct, frozen=True):
 
     `members` are the VMs and pods there, in placement order; `violating_member` is the first of a
     second group, `trigger` that of its placement ("": it exists already), `reason` the one for this
-    location. `sample`: seed of the violated sample, None = the plan.
+    location. `sample` is the seed of the violated sample, None for the plan.
     """
 
     site_id: str
@@ -702,17 +702,16 @@ class Plan(Struct, frozen=True):
     `observed_attributes` are attributes of objects shown by data sources, which replace those in
     state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint
     rules disabled by the configuration; the others ran if `is_linted`. `guard_rails` are the
-    results of the limits of `-fail-on`.
-    `content_changes` are objects that placements remove from clusters, or whose pods they change.
-    `feasibility` has a row per binding of a placement with pods; for `untested_bindings` of a large
-    plan, no fix was tested. `since` compares with an earlier plan (None: none). `checks_by` are
-    checks by real programs. `providers` holds the identity of the systems behind the providers,
-    `provider_titles` describe them. `missing_data` names facts outside of an export for changed
-    objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no
-    other error. `unread` are the facts of foreign documents that nexusform does not read.
-    `start_values` are what providers read for the changes, by address, in their own formats: apply
-    compares them before each write. `listed` are the sites that differ from what their platform
-    lists. `site_ties` hold the machines of `tied_set`.
+    results of the limits of `-fail-on`. `content_changes` are objects that placements remove from
+    clusters, or whose pods they change. `feasibility` has a row per binding of a placement with
+    pods; for `untested_bindings` of a large plan, no fix was tested. `since` compares with an
+    earlier plan (None: none). `checks_by` are checks by real programs. `providers` holds the
+    identity of the systems behind the providers, `provider_titles` describe them. `missing_data`
+    names facts outside of an export for changed objects. `rejected` are the addresses of changes
+    rejected by their provider, if a plan has no other error. `unread` are the facts of foreign
+    documents that nexusform does not read. `start_values` are what providers read for the changes,
+    by address, in their own formats: apply compares them before each write. `listed` are the sites
+    that differ from what their platform lists. `site_ties` hold the machines of `tied_set`.
     """
 
     mode: Mode = Mode.NORMAL
@@ -891,7 +890,8 @@ class Plan(Struct, frozen=True):
     def has_changes(self) -> bool:
         """Whether applying would change anything.
 
-        An object, address, output, placement of observed objects, or recorded fact.
+        A change is one of an object, address, output, placement of observed objects,
+        or recorded fact.
         """
         output_actions = {output.action for output in self.outputs}
         if self.reported_changes or output_actions - {Action.NO_OP}:

@@ -1,6 +1,6 @@
 """Place and evaluation of a plan for reviewers, and results of its checks.
 
-Guard rails, earlier plan, real programs.
+The checks are guard rails, an earlier plan, and real programs.
 """
 
 from enum import StrEnum

@@ -220,7 +220,7 @@ def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
 def _parse_reservation_amount(value: Any) -> int | None:
     """Return the whole number of units of a quantity, None for an invalid or negative one.
 
-    3, "3" or "2Gi".
+    Examples of quantities are 3, "3" and "2Gi".
     """
     # True is an int, too.
     if isinstance(value, bool) or not isinstance(value, int | str):

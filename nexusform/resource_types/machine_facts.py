@@ -154,7 +154,7 @@ def _build_status_attribute(
 ) -> AttributeSchema:
     """Build an argument of the status of a machine.
 
-    Observed on real sites, configured for simulated ones.
+    It is observed on real sites, and configured for simulated ones.
     """
     return build_optional_argument(
         STRING,

@@ -202,7 +202,7 @@ def _check_numa_cell_list(
 def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning per resource if the `occupied` blocks exceed the machine.
 
-    Used by VMs outside of nexusform.
+    These blocks describe capacity used by VMs outside of nexusform.
     """
     hardware = read_hardware(attributes)
     if hardware is None:

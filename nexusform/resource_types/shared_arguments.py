@@ -79,7 +79,7 @@ def build_placement_number(
 ) -> AttributeSchema:
     """Build a number that determines placements, such as an amount of memory.
 
-    Required without a default.
+    It is required if it has no default.
     """
     return AttributeSchema(
         NUMBER,

@@ -122,8 +122,8 @@ def compute_address_order(address: Address) -> tuple[object, ...]:
 class AddressPattern(Struct, frozen=True):
     """Address of `-target`, `moved` and `state` commands.
 
-    A module path, optionally with a resource, optionally with an instance. Without a key (None)
-    every instance matches.
+    It is a module path, optionally with a resource, optionally with an instance. Without a key
+    (None) every instance matches.
     """
 
     module: ModulePath

@@ -61,9 +61,9 @@ class KubeletConfiguration(Struct, frozen=True):
     """Reserved and offered resources of a node's kubelet, and its NUMA policy.
 
     `reserved_cpus` are CPU numbers; None = the platform's default. They replace the CPUs of
-    `reserved` (kube-reserved and system-reserved together), as in kubelet. `extended` are
-    further resources by name: one amount per cell of the node, or one for the whole node.
-    `cells` 0 = not declared.
+    `reserved` (kube-reserved and system-reserved together), as in kubelet. `extended` are further
+    resources by name: one amount per cell of the node, or one for the whole node. `cells` is 0 if
+    it is not declared.
     """
 
     platform: Platform = Platform.NKS
@@ -106,8 +106,8 @@ def compute_capacity(sku: VmSku) -> NodeSize:
 def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
     """Return the resources for pods of a node of this SKU.
 
-    Its size less the memory of the kernel and of hugepages, and less the amounts reserved by
-    kubelet. No figure is below 0.
+    They are its size less the memory of the kernel and of hugepages, and less the amounts reserved
+    by kubelet. No figure is below 0.
     """
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)

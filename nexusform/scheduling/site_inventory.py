@@ -175,9 +175,8 @@ def _index_described_slots(
 ) -> tuple[dict[str, dict[int, tuple[Machine, str]]], list[MachineConflict]]:
     """Return the machines with resources of their own in racks of the site.
 
-    Each with its address, by rack id and slot.
-
-    Return conflicts of machines in one slot, too.
+    The result is by rack id and slot, and each machine comes with its address. Return conflicts of
+    machines in one slot, too.
     """
     slots_by_rack: dict[str, dict[int, tuple[Machine, str]]] = {}
     conflicts: list[MachineConflict] = []

@@ -133,7 +133,7 @@ _PRIMITIVES: Final = {"string": STRING, "number": NUMBER, "bool": BOOL, "dynamic
 def describe_type(value_type: Type, *, constraint: bool = False) -> str:
     """Describe the type for messages.
 
-    `list of string`, `object`, `any type`, `any single type` (in a collection).
+    Examples are `list of string`, `object`, `any type`, and `any single type` (in a collection).
     """
     if isinstance(value_type, PrimitiveType):
         return "any type" if constraint and value_type is DYNAMIC else value_type.name

@@ -299,7 +299,7 @@ def _build_site(
 ) -> SiteSnapshot:
     """Build a site with its clusters, and with unmanaged VMs.
 
-    VMs on its machines outside the clusters.
+    These are VMs on its machines outside the clusters.
     """
     site_clusters = tuple(clusters.by_site.get(site.id, {}).values())
     pools = chain.from_iterable(cluster.pools for cluster in site_clusters)

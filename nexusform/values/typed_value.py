@@ -1,8 +1,8 @@
 """Values of expressions: typed values, unknowns and marks, refinements, and numbers.
 
 Refinements are those of unknown values. A refinement is a known property of an unknown value
-besides its type: not null, a text prefix, bounds of a number or of the length of a collection.
-Used by the evaluator. Planning, state and providers use plain data: json_data/plain_data.py
+besides its type: not null, a text prefix, bounds of a number or of the length of a collection. The
+evaluator uses these values. Planning, state and providers use plain data: json_data/plain_data.py
 converts between the two. Numbers of HCL, as text and in arithmetic, are whole, or binary fractions
 of limited precision.
 """
@@ -414,7 +414,7 @@ class Value:
 def compute_order_key(value: Value) -> Any:
     """Return a key to sort and distinguish values of one type, without marks.
 
-    Known ones, then null, then unknown.
+    Known values come first, then null, then unknown ones.
     """
     raw = value.raw
     if raw is None:

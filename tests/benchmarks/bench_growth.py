@@ -147,7 +147,8 @@ class Job(Struct, frozen=True):
 class Shape(Struct, frozen=True):
     """A kind of work: its name, sizes, and the job of a size.
 
-    `start_size` is that of a job that does almost nothing. `is_compared` with terraform.
+    `start_size` is that of a job that does almost nothing. `is_compared` means that terraform
+    is measured, too.
     """
 
     name: str

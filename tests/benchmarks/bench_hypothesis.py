@@ -4,7 +4,7 @@ Run: python -m tests.benchmarks.bench_hypothesis [--racks N] [--members N]
 
 The site has 16 machines per rack and a cluster per rack. The fleet has placements over all members.
 The plan without edits is made once and shared. Prints the processor times of that plan and of each
-hypothesis, in alternating runs, with their ratio. Exit code 1 for a ratio above 1.2.
+hypothesis, in alternating runs, with their ratio. The exit code is 1 for a ratio above 1.2.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The growth with the number of sites is measured too.
 
 python tests/benchmarks/bench_sites.py [--large] [--dask]
 
-Processor seconds of all processes, workers included; peak memory of the largest process.
+It prints the processor seconds of all processes, workers included, and the peak memory of
+the largest process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Benchmark of the state of many instances.
 
-Encode and decode against the json module on the same document. With `--placements`, a state of
-PickAll placements on 100 members is compared with its document in full.
+Encoding and decoding are compared with the json module on the same document. With `--placements`, a
+state of PickAll placements on 100 members is compared with its document in full.
 
 Run: python tests/benchmarks/bench_state.py [instances]
      python tests/benchmarks/bench_state.py --placements N

@@ -58,7 +58,7 @@ _FINISHED = {
 class Attempt(Struct):
     """Attempt to schedule a pod.
 
-    Scores by node, the chosen node ("" = none), and the numbers of nodes.
+    It has the scores by node, the chosen node ("" = none), and the numbers of nodes.
     """
 
     pod: str

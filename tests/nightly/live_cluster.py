@@ -257,7 +257,7 @@ class LiveCluster:
     def _awaits_job_pods(self, pods: list[Body]) -> bool:
         """Return whether a Job will replace pods.
 
-        10 s after the first eviction, later after the next ones.
+        It does so 10 s after the first eviction, and later after the next ones.
         """
         owners = [
             pod["metadata"].get("ownerReferences", [{}])[0].get("uid")

@@ -92,8 +92,8 @@ class Story(Struct):
 class StoryResult(Struct):
     """Comparison of one scenario.
 
-    Numbers of pods and certain ones, the wrong ones, and the dump and manifests. `outdated` are the
-    wrong ones by the dump before the cluster changed.
+    It has the numbers of pods and certain ones, the wrong ones, and the dump and manifests.
+    `outdated` are the wrong ones by the dump before the cluster changed.
     """
 
     pods: int = 0

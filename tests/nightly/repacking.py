@@ -78,7 +78,7 @@ class IntegerProgram:
 class RepackProgram:
     """Integer program of one site.
 
-    A variable per VM, machine and cell, and one per cell for new VMs.
+    It has a variable per VM, machine and cell, and one per cell for new VMs.
     """
 
     def __init__(self, site: Any, request: RepackRequest) -> None:

@@ -1,6 +1,6 @@
 """Tests of external files in a sandboxed run.
 
-Every variable, default path and flag leading to a file.
+They cover every variable, default path and flag that leads to a file.
 """
 
 from __future__ import annotations

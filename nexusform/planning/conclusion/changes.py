@@ -241,7 +241,7 @@ def _evaluate_prevent_destroy(
 ) -> tuple[bool, list[Diagnostic]]:
     """Return whether prevent_destroy is true for an object, and the problems of its expression.
 
-    null: false.
+    A value of null counts as false.
     """
     evaluation = evaluation.create_reporting_copy()
     modules = evaluation.list_module_instances(block.address.module)

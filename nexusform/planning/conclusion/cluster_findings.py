@@ -166,7 +166,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
 def list_missing_data(result: PlanResult) -> Iterator[str]:
     """Yield the kinds of facts that changed objects use but the export lacks.
 
-    Clusters, pools and VMs of the site.
+    They are facts about clusters, pools and VMs of the site.
     """
     unlisted_types: set[str] = set()
     uses_networks = uses_hugepages = False
@@ -224,7 +224,7 @@ def _list_changes_with_networks(
 def _list_azure_ids(value: Any) -> Iterator[tuple[Path, str]]:
     """Yield the ids of networks and other resources in `azure` blocks.
 
-    Each with its path in the arguments.
+    Each comes with its path in the arguments.
     """
     for path, scalar in list_scalars(value):
         if "azure" in path and "/providers/" in str(scalar):

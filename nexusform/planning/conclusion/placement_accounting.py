@@ -89,7 +89,7 @@ def compute_totals(
 def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
     """Yield the error for a plan with inconsistent totals, with the first mistake only.
 
-    Nothing without mistakes.
+    Yield nothing without mistakes.
     """
     if mistakes:
         detail = (
@@ -103,7 +103,7 @@ def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
 def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
     """Return the kinds of placed objects in a resource of this type.
 
-    VMs, or for example bindings and pods.
+    They are VMs, or for example bindings and pods.
     """
     return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
 

@@ -535,11 +535,9 @@ def _measure_certainty(
 ) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
     """Return the number of samples run, and the certainty of placements by site id.
 
-    Lowered to the accuracy of earlier predictions.
-
-    Separation rules need the placements of each sample (`keep_outcomes`). A plan with VMs
-    without capacity is not applied, so its certainty is not measured; unknown cells may be the
-    cause, and are sampled.
+    The certainty is lowered to the accuracy of earlier predictions. Separation rules need the
+    placements of each sample (`keep_outcomes`). A plan with VMs without capacity is not applied, so
+    its certainty is not measured; unknown cells may be the cause, and are sampled.
     """
     if (
         not has_separation_rules

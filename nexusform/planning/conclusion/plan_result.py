@@ -45,7 +45,7 @@ Edge: TypeAlias = tuple[str, str]
 def iterate_observed_sites(changes: Iterable[Change]) -> Iterator[tuple[Change, SiteResources]]:
     """Yield the changes of sites read by a provider.
 
-    Each with the resources recorded in its private note.
+    Each comes with the resources recorded in its private note.
     """
     for change in changes:
         resources = read_recorded_site_resources(change.private)

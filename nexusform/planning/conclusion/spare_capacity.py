@@ -63,9 +63,9 @@ def _compare_sku_capacity(
 def compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
     """Compute how many further VMs of a SKU fit, before or after the plan.
 
-    On all racks, and on all but the one with most capacity. Also list the clusters without capacity
-    for the surge VMs of an upgrade. Counts are intervals if VMs are in unknown NUMA cells. Return
-    None without the site.
+    The counts are for all racks, and for all but the one with most capacity. Also list the clusters
+    without capacity for the surge VMs of an upgrade. Counts are intervals if VMs are in unknown
+    NUMA cells. Return None without the site.
     """
     if occupied is None:
         return None
@@ -101,9 +101,8 @@ def _find_clusters_without_surge(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the clusters with a pool without surge capacity, and the uncertain ones.
 
-    Capacity for the surge VMs of the pool.
-
-    It is uncertain if the capacity depends on unknown NUMA cells.
+    A pool lacks surge capacity if its surge VMs do not fit. It is uncertain if the capacity depends
+    on unknown NUMA cells.
     """
     # Both dicts are ordered sets.
     without_capacity: dict[str, None] = {}

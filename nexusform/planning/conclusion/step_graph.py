@@ -430,7 +430,7 @@ def _map_placed_vms(
 ) -> dict[Hashable, tuple[Address, str]]:
     """Return the VMs placed on a site by handle, the token of their operation.
 
-    Object (address) and machine.
+    The values are the object (address) and the machine.
     """
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vm_object in objects.items():
@@ -447,10 +447,8 @@ def _find_machine_successions(
 ) -> Iterator[tuple[Address, Address]]:
     """Yield the objects of upgraded VMs released from a machine.
 
-    Each with an object placed there later.
-
-    `owners` are the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle:
-    object and machine.
+    Each comes with an object placed there later. `owners` are the objects by VM (owner, pool,
+    number), `placed_vms` the placed VMs by handle: object and machine.
     """
     # objects of upgraded VMs released so far, by machine.
     released_owners: dict[str, set[Address]] = {}

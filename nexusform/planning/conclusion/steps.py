@@ -368,7 +368,7 @@ class _UsedObjectIndex:
     def list_after(self, change: Change) -> Iterator[Address]:
         """Yield the objects used after the plan.
 
-        Those referenced, and racks or machines with new capacity for VMs.
+        These are referenced objects, and racks or machines with new capacity for VMs.
         """
         if change.after is not None:
             yield from self._after.find_referenced(change.address.type, change.after)
@@ -380,7 +380,7 @@ class _UsedObjectIndex:
     def list_before(self, address: Address, values: Values) -> Iterator[Address]:
         """Yield the objects used before the plan.
 
-        Those referenced, and the racks and machines of prior VMs.
+        These are referenced objects, and the racks and machines of prior VMs.
         """
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)

@@ -263,10 +263,7 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> Mapping
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the recorded explanations of VM locations, each with the trigger of the placement.
-
-    reason.
-    """
+    """Return the recorded explanations of VM locations, each with the trigger of the placement."""
     explained_vms = []
     for vm_object in objects:
         # None is requested: do not build the names of all its VMs.

@@ -88,9 +88,9 @@ def build_snapshot_request(
     """Return the request of the plan that keeps these objects, from a state or after a plan.
 
     It has no configuration: only edits change something. The platform re-creates lost nodes of NKS
-    clusters. Other lost VMs stay down. `state` has the version of the SKU catalogue, and
-    the unread facts of the data sources of the objects.
-    `recorded_machines` (site id, name) exist before a plan; None for a state: all.
+    clusters. Other lost VMs stay down. `state` has the version of the SKU catalogue, and the unread
+    facts of the data sources of the objects. `recorded_machines` (site id, name) exist before a
+    plan; None for a state: all.
     """
     instances = {
         item.address: InstanceState(

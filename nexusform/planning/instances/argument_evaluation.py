@@ -271,7 +271,7 @@ def _add_computed_paths_exposing_secrets(
 ) -> tuple[Path, ...]:
     """Return the sensitive paths, and those of attributes that display the same values.
 
-    Computed attributes (`displayed_in`).
+    Such attributes are computed (`displayed_in`).
     """
     paths = list(sensitive)
     for path in sensitive:

@@ -229,7 +229,8 @@ class _ModuleValidator(Struct, frozen=True):
         """Return the problems of the values that a call passes to the variables of its module.
 
         The plan computes them in the same way, for every instance. Here each.* and count.* are
-        unknown, and calls without instances count, too. `checks_rules`: also validation rules.
+        unknown, and calls without instances count, too. With `checks_rules`, validation rules
+        are checked, too.
         """
         # The module itself is validated with unknown variables.
         evaluation = outer_evaluation.create_tentative_copy()

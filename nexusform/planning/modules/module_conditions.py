@@ -160,7 +160,7 @@ def _check_conditions_of_resources(
 ) -> Iterator[ConditionResults]:
     """Yield the results of pre- and postconditions of the blocks of these modes, per instance.
 
-    Data, managed.
+    The modes are data and managed.
     """
     for block in instance.module.resources.values():
         if block.mode in modes and (

@@ -146,7 +146,7 @@ def _build_ambiguity_error(
 ) -> Diagnostic:
     """Build the error about two moves with the same source or target.
 
-    Located at the later `statement`.
+    It is located at the later `statement`.
     """
     return build_error(
         "ambiguous-move-statements",

@@ -192,11 +192,9 @@ def _resolve_resource(
 ) -> Lookup:
     """Return the value of a reference to a resource, an instance or one attribute.
 
-    Always without problems.
-
-    `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and
-    one in `data.nexus_site.s.id`. The result has the number of steps used for the value. The
-    evaluator resolves the others.
+    The result never has problems. `used` is the number of steps before the name of the block: none
+    in `nexus_rack.r1[0].id`, and one in `data.nexus_site.s.id`. The result has the number of steps
+    used for the value. The evaluator resolves the others.
     """
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None

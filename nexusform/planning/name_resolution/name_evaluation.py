@@ -501,7 +501,7 @@ class Evaluation:
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """Return the outputs of a call: an object per instance, alone, in a tuple or by key.
 
-        Unknown on errors.
+        The value is unknown on errors.
         """
         expansion = self.get_module_expansion(parent, call)
         # An invalid or unknown count or for_each.

@@ -237,7 +237,7 @@ class InstanceView(Struct):
     def get_value(self) -> Value:
         """Return the whole object as a value, with derived attributes.
 
-        Unknown without attributes.
+        It is unknown without attributes.
         """
         if self._value is None:
             kind = compute_implied_type(self.schema)

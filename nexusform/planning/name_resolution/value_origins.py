@@ -82,10 +82,10 @@ class ValueOriginTracer:
     ) -> TracedExpression:
         """Build the traced expression of one step of an evaluation.
 
-        Its text and value, and those of its parts. A name, such as `local.zone`, has its definition
-        as a further part. A second use does not repeat the parts of the definition (`is_repeated`).
-        Literals and parentheses are skipped. With `hidden`, the step is inside a sensitive value or
-        error, so its value is not shown.
+        It has the text and value of the step, and those of its parts. A name, such as `local.zone`,
+        has its definition as a further part. A second use does not repeat the parts of the
+        definition (`is_repeated`). Literals and parentheses are skipped. With `hidden`, the step is
+        inside a sensitive value or error, so its value is not shown.
         """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal
@@ -136,8 +136,8 @@ class ValueOriginTracer:
     ) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value.
 
-        No text of an error if `hidden`. Only the innermost part that fails has the text of its
-        error; the parts around it yield nothing.
+        With `hidden`, the text of an error is left out. Only the innermost part that fails has the
+        text of its error; the parts around it yield nothing.
         """
         expression = trace.expression
         value = trace.value
@@ -340,7 +340,7 @@ def _format_part(expression: syntax.Expression) -> str:
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:
     """Return the name of the step at this position, "" for a key or without such a step.
 
-    0: after the root.
+    Position 0 is the first step after the root.
     """
     step = traversal.steps[position] if position < len(traversal.steps) else None
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""

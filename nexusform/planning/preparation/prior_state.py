@@ -306,7 +306,7 @@ def _evaluate_import_id(
 ) -> str | None:
     """Return the id requested by an import block.
 
-    None if invalid, with an error in `problems` or the evaluation.
+    Return None if it is invalid, with an error in `problems` or the evaluation.
     """
     value = scope.names.evaluate_expression(block.id, scope)
     # Its errors are diagnostics of the evaluation.
@@ -373,7 +373,7 @@ def _evaluate_steps(
 ) -> list[Step] | None:
     """Return the steps of the address in an import block, with its keys evaluated.
 
-    .r["a"] of nexus_rack.r[local.key]. None if a key is invalid, or not known yet.
+    For nexus_rack.r[local.key] they are .r["a"]. Return None if a key is invalid, or not known yet.
     """
     # Without computed keys.
     if isinstance(to, Traversal):

@@ -213,7 +213,7 @@ def _parse_replace_options(
 ) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
     """Return the objects of -replace.
 
-    Whole instances, and single VMs of instances (ADDR:OBJECT).
+    They are whole instances, and single VMs of instances (ADDR:OBJECT).
     """
     instances: list[AddressPattern] = []
     vms: list[tuple[AddressPattern, str]] = []

@@ -68,10 +68,8 @@ def format_certain_count_note(
 ) -> str:
     """Format a note with the largest number of VMs of a pool that fits in every sample.
 
-    Samples of unknown NUMA cells.
-
-    The note is "" if the plan `outcome` with `count` VMs fits in every sample. `plan_count` plans
-    with another number.
+    These are samples of unknown NUMA cells. The note is "" if the plan `outcome` with `count` VMs
+    fits in every sample. `plan_count` plans with another number.
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""

@@ -1,6 +1,6 @@
 """Remedies for waiting pods, proposed by domains, and the suggested selection of a rejection.
 
-Tested as plans.
+Each remedy is tested as a plan.
 """
 
 from collections import Counter
@@ -79,8 +79,8 @@ def add_feasibility_remedies(
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
     """Return whether the trial of a fix has the effect it promises, and no other binding stops.
 
-    Placement and cluster. Placements keep their number of clusters. Only the placement
-    `proposal.completed` may lose `fewer_clusters` of them, but it must run on all others.
+    A binding is a placement and a cluster. Placements keep their number of clusters. Only the
+    placement `proposal.completed` may lose `fewer_clusters` of them, but it must run on all others.
     """
     if trial.errored:
         return False

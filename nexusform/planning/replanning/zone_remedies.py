@@ -272,7 +272,7 @@ def _try_prior_zones(
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
     """Return whether two groups have members in one pool, so zones cannot separate them.
 
-    VMs, or pods on them.
+    The members are VMs, or pods on them.
     """
     # address of the object and name of the pool.
     pools_so_far: set[tuple[str, str]] = set()

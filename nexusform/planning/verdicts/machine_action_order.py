@@ -84,8 +84,8 @@ def _list_earlier_objects(
 ) -> list[Address]:
     """Return the objects to complete before an action.
 
-    The rack or machine resource, and those of leaving VMs. Objects with a reference to the action
-    are left out, because they follow it.
+    They are the rack or machine resource, and the objects of leaving VMs. Objects with a reference
+    to the action are left out, because they follow it.
     """
     related = [parse_address(request.site.offering_addresses[request.machine.name])]
     related += [address for address, _ in request.leaving_vms]
@@ -175,7 +175,7 @@ def _build_requests(
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
     """Return a request per action on a known machine, with targets for the VMs it stops.
 
-    Errors for other machines.
+    An action on another machine gives an error.
     """
     requests = []
     problems = []
@@ -424,7 +424,7 @@ class _SiteActionOrder:
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
         """Return a sort key: cordons, repairs, temporary actions, then PowerOff.
 
-        Each by address.
+        Within each of these groups, actions are ordered by address.
         """
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
         return (
@@ -483,10 +483,9 @@ class _SiteActionOrder:
     ) -> str:
         """Return the problem of the first control plane left without its etcd quorum.
 
-        It is on the machine. "" for none.
-
-        A quorum must hold with and without the new VMs of a scale-out. They may not exist yet,
-        unless the action depends on their cluster.
+        The control plane has a VM on the machine. Return "" if there is no problem. A quorum must
+        hold with and without the new VMs of a scale-out. They may not exist yet, unless the action
+        depends on their cluster.
         """
         for vm_object in self._objects:
             planned_members = {
@@ -520,9 +519,8 @@ class _SiteActionOrder:
     ) -> str:
         """Return the problem of the first cluster whose budgets block a drain of its nodes.
 
-        PodDisruptionBudgets. "" for none.
-
-        The nodes are those on this machine and on machines already down.
+        The budgets are PodDisruptionBudgets. Return "" if there is no problem. The nodes are those
+        on this machine and on machines already down.
         """
         for cluster_id, names in request.staying_vms.items():
             nodes = set(names)

@@ -236,7 +236,8 @@ def iterate_fitting_samples(
 def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitChoice]:
     """Return layouts of existing VMs in NUMA cells with maximum capacity left on each machine.
 
-    One per SKU of new VMs, with most capacity for this SKU. Empty if all cells are known.
+    There is one per SKU of new VMs, with most capacity for this SKU. Return no layout if all
+    cells are known.
     """
     demands = chain.from_iterable(
         map(_list_first_demand_per_sku, _select_sampled_sites(sites).values())

@@ -612,7 +612,7 @@ def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
     """Return a warning per pool with raised `sriov_vfs` if a cell has fewer than its VMs use.
 
-    Virtual NICs.
+    VFs are the virtual functions of SR-IOV, used as virtual NICs.
     """
     diagnostics: list[Diagnostic] = []
     for vm_object in objects:

@@ -331,8 +331,8 @@ def _iterate_group_members(
 ) -> Iterator[GroupMember]:
     """Yield the members of a group.
 
-    The VMs of its clusters, further VMs of its pools, and the pods of its selector. Errors for
-    unknown ids, and unlocated and uncertain pods, are added to `members`.
+    They are the VMs of its clusters, further VMs of its pools, and the pods of its selector. Errors
+    for unknown ids, and unlocated and uncertain pods, are added to `members`.
     """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
@@ -551,7 +551,7 @@ def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Plac
 def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
     """Return the location of a member as far as the rule compares it.
 
-    (site, rack, machine), or "" below the scope.
+    It is (site, rack, machine), with "" for each part below the scope.
     """
     if scope == "site":
         return member.site_id, "", ""

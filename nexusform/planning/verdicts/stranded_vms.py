@@ -309,7 +309,7 @@ def _format_lost_vms_error(
 ) -> str:
     """Format the error with its fix.
 
-    Other targets or exclusions, or another command instead of destroy.
+    The fix is other targets or exclusions, or another command instead of destroy.
     """
     address_text = str(instance.address)
     total = sum(map(len, lost_names.values()))
@@ -397,7 +397,7 @@ def _suggest_options(
 ) -> Mapping[str, list[str]]:
     """Return the suggested options: -target patterns to add, or -exclude patterns to omit.
 
-    {} to destroy.
+    Return {} for a plan to destroy.
     """
     if mode is Mode.DESTROY:
         # The message suggests another command.

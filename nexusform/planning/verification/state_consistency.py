@@ -136,7 +136,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
     """Return one warning about all VMs on machines not offered by any resource in state.
 
-    [] without such VMs.
+    Return [] without such VMs.
     """
     machines = index_state_machines(state, types)
     # names of VMs.

@@ -36,7 +36,7 @@ def record_forgotten_vms(
 ) -> None:
     """Record the VMs forgotten by this plan in the resources of their machines.
 
-    No longer managed, but running.
+    Forgotten VMs are no longer managed, but keep running.
     """
     instances_by_text = {str(address): instance for address, instance in blocks.instances.items()}
     # By the address that offers their machine.
@@ -124,7 +124,7 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
     """Yield the forgotten VMs recorded in a state, each with the address that records it.
 
-    No longer managed.
+    They are no longer managed.
     """
     for address, current in state.list_current_objects():
         # A row begins with machine and name.
@@ -137,7 +137,7 @@ def _add_occupied_capacity(
 ) -> None:
     """Add a VM as occupied capacity under the rack or machine that offers its machine.
 
-    Its address, if any.
+    It is added under the address of that resource, if there is one.
     """
     offering_address = site.offering_addresses.get(vm.placement.machine)
     if offering_address is None:

@@ -189,7 +189,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
 def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
     """Return the VMs observed by a provider on an existing rack or machine, with the site id.
 
-    No forgotten ones.
+    Forgotten VMs are left out.
     """
     notes = {name: rows for name, rows in instance.prior_note.items() if name != FORGOTTEN_KEY}
     return read_recorded_vms(instance.type, get_mapping(instance.before), notes)

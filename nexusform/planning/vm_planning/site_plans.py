@@ -295,9 +295,9 @@ def build_sites(
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
     """Return the site plans by id, each with a scheduler of its machines, and the clashes.
 
-    Machines described twice. `split_choice` selects the cells assumed for existing VMs in unknown
-    NUMA cells. `lost_machines` (site id, name) are down in a hypothetical plan. With `as_listed` a
-    site has the machines that its platform lists, else those of the configuration.
+    A clash is a machine described twice. `split_choice` selects the cells assumed for existing VMs
+    in unknown NUMA cells. `lost_machines` (site id, name) are down in a hypothetical plan. With
+    `as_listed` a site has the machines that its platform lists, else those of the configuration.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
@@ -383,7 +383,7 @@ def _build_unconfigured_machines(
 ) -> Iterator[Machine]:
     """Yield the listed machines that the configuration of a site lacks, closed to new VMs.
 
-    `configured_names` are those of machines with a block of their own. None for a
+    `configured_names` are those of machines with a block of their own. Yield nothing for a
     configuration without hardware.
     """
     known_machines = tuple(machines)
@@ -422,7 +422,7 @@ def _map_machines_to_addresses(
 ) -> dict[str, str]:
     """Return the address of the resource with each machine, by machine name.
 
-    Its own resource, else its rack.
+    It is the resource of the machine itself, else its rack.
     """
     address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
     addresses: dict[str, str] = {}
@@ -742,7 +742,8 @@ def list_machines(
 ) -> frozenset[tuple[str, str]]:
     """Return the site id and name of every machine of the inventory on one of its sites.
 
-    Schedulable or not. Without `includes_planned` only those of active racks.
+    The machine may be schedulable or not. Without `includes_planned`, only machines of active
+    racks are returned.
     """
     site_of_rack = {
         rack.id: rack.site_id
@@ -768,7 +769,7 @@ def list_machines(
 class SiteObject(Struct, frozen=True):
     """One object: its address, attributes, creation number, and its type's private note.
 
-    Plain data.
+    All of it is plain data.
     """
 
     address: Address
@@ -800,9 +801,10 @@ def build_site_layout(
 ) -> SiteLayout:
     """Build the sites of objects, and the data to read their VMs.
 
-    The objects with their types, the SKUs and a context. `catalogue` is the version of the SKU
-    catalogue; "" or an unknown one means the newest. `lost_machines` and `as_listed` are those of
-    build_sites. `recorded_machines` are those in state (site id, name; None: all of the objects).
+    This data is the objects with their types, the SKUs and a context. `catalogue` is the
+    version of the SKU catalogue; "" or an unknown one means the newest. `lost_machines` and
+    `as_listed` are those of build_sites. `recorded_machines` are those in state (site id, name;
+    None: all of the objects).
     """
     types = registries.resource_types
     # Of types known to this version.

@@ -51,7 +51,7 @@ _ConfiguredHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
 class HintTargets:
     """Machines and racks by the `resource_id` of placement hints.
 
-    The id of a VM, cluster, VNF, machine or rack.
+    A `resource_id` is the id of a VM, cluster, VNF, machine or rack.
     """
 
     def __init__(self, inventory: PlanInventory) -> None:
@@ -217,7 +217,7 @@ class VmContext(Struct, frozen=True):
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
     """Build what all planners of VMs share.
 
-    Sites of the racks and machines planned so far, SKUs and hints.
+    It has the sites of the racks and machines planned so far, the SKUs and the hints.
     """
     request = blocks.request
     selection = blocks.selection
@@ -311,7 +311,8 @@ def _list_recorded_machines(
 ) -> frozenset[tuple[str, str]]:
     """Return the machines (site, name) in state, without those of forgotten objects.
 
-    They are no longer managed. Without `includes_planned` only those of active racks.
+    They are no longer managed. Without `includes_planned`, only machines of active
+    racks are returned.
     """
     forgotten = {
         candidate.address
@@ -452,9 +453,8 @@ def _check_demand_targets(
 ) -> Iterator[Problem]:
     """Yield errors for missing sites, zones and machines, and warnings for facts.
 
-    Facts missing for the placement rule.
-
-    A missing zone is only a warning if the existing VMs can stay.
+    These are facts that the placement rule lacks. A missing zone is only a warning if the existing
+    VMs can stay.
     """
     site = context.sites.get(demand.site_id)
     if site is None:
@@ -495,7 +495,7 @@ def _check_demand_targets(
 def _can_vms_stay(pool: PoolDemand, vm_object: VmObject, site: site_plans.SitePlan) -> bool:
     """Return whether the VMs of a pool with missing zones can stay.
 
-    Same zones, and no machine removed.
+    They can stay if the zones are the same and no machine is removed.
     """
     zones_before = {prior.pool: prior.zones for prior in vm_object.prior_pools}
     if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
@@ -524,9 +524,9 @@ def _build_unknown_zones_problem(
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Check that each cluster has a System pool at all times, as Azure requires.
 
-    Agent pool of mode System. A change that re-creates the VMs of a pool deletes and creates the
-    pool. For the only System pool, this is an error. A plan that leaves a cluster without any
-    System pool gets a warning. New and replaced clusters are not checked.
+    A System pool is an agent pool of mode System. A change that re-creates the VMs of a pool
+    deletes and creates the pool. For the only System pool, this is an error. A plan that leaves a
+    cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
     # The numbers of System pools by cluster.
     before: Counter[str] = Counter()

@@ -73,9 +73,9 @@ class VmActions(Struct, frozen=True):
 class HardHint(Struct, frozen=True):
     """Hard hint that restricts the location of a VM.
 
-    Its own, or that of another VM with this VM as its target. `address` is the owner of the hint,
-    `name` its name, `index` its index among the `placement_hint` blocks. `is_existing`: the owner
-    is another VM that stays.
+    It is a hint of the VM, or a hint of another VM with this VM as its target. `address` is the
+    owner of the hint, `name` its name, `index` its index among the `placement_hint` blocks.
+    `is_existing`: the owner is another VM that stays.
     """
 
     address: Address
@@ -503,10 +503,8 @@ def record_vm_placements(
 ) -> dict[str, Any] | None:
     """Return the private note of an object with the VMs placed by this plan.
 
-    Added to those in `prior`; None if empty.
-
-    `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of
-    the state after apply.
+    They are added to those in `prior`. Return None if the note is empty. `placed_vms` are (name,
+    trigger), `present` the names of all VMs afterwards. `serial` is that of the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     # serial of the state, trigger, names of the VMs placed then.
@@ -533,7 +531,7 @@ def record_previous_machines(
 ) -> dict[str, Any] | None:
     """Return the private note of an object with the machines left by its VMs.
 
-    Those of this plan, and earlier ones of VMs not placed again.
+    They are those left in this plan, and earlier ones of VMs not placed again.
     """
     earlier_machines = {
         name: machine

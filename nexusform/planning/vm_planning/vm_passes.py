@@ -539,10 +539,11 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
     """Return the instances to destroy.
 
-    The selected ones and their dependents, but no dependency of a kept one. With -target, these are
-    the targets, and everything that depends on them directly or indirectly. Otherwise they are all
-    instances, except the excluded ones and everything that those need. A recorded dependency names
-    only a block: its instances in another instance of the same module call do not count.
+    These are the selected ones and their dependents, but no dependency of a kept one. With
+    -target, these are the targets, and everything that depends on them directly or indirectly.
+    Otherwise they are all instances, except the excluded ones and everything that those need. A
+    recorded dependency names only a block: its instances in another instance of the same module
+    call do not count.
     """
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]

@@ -105,7 +105,7 @@ class PlanDecisionSummary(Struct, frozen=True):
 def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan.
 
-    Affected objects, spare capacity per site, capacity for upgrades, confidence.
+    They are affected objects, spare capacity per site, capacity for upgrades, and confidence.
     """
     incomplete_sites = _find_sites_with_unknown_capacity(plan)
     return PlanDecisionSummary(

@@ -419,7 +419,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure whether a plan has no resources, for example for a wrong file or directory.
 
-    1, else 0.
+    The figure is 1 if it has none, else 0.
     """
     is_empty = (
         any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
@@ -430,7 +430,7 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, even with more nodes.
 
-    Unknown ones separately.
+    Unknown ones are measured separately.
     """
     # Without clusters rejected by the placement.
     bindings = [row for row in plan.feasibility if row.is_selected]

@@ -77,7 +77,7 @@ def _compute_capacity_difference(
 ) -> int:
     """Return the difference of certain spare capacity.
 
-    Over the sites of both plans with the same largest SKU.
+    It covers the sites of both plans with the same largest SKU.
     """
     earlier_capacity = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
     difference = 0

@@ -603,7 +603,7 @@ def _count_stopped_members(
 ) -> Counter[tuple[str, str]]:
     """Count the control-plane VMs that stay on machines off or not ready, by (site id, cluster).
 
-    Only of these `clusters`, and without the VMs in `down`.
+    Only VMs of these `clusters` count, without the VMs in `down`.
     """
     stopped: Counter[tuple[str, str]] = Counter()
     # Most plans change no control plane.
@@ -633,8 +633,8 @@ _IMMEDIATE: Final[_RemovalTime] = ("", "", "", 0)
 class _Replicas(Struct):
     """The pods of a workload on one cluster.
 
-    Pods up throughout, and the removal times and effects of the others. `removed` pods are deleted,
-    `new` ones are created.
+    `up` pods are up throughout; the others have removal times and effects. `removed` pods are
+    deleted, `new` ones are created.
     """
 
     up: int = 0
@@ -715,8 +715,8 @@ def _add_pod_effect(
 ) -> None:
     """Add the effect of the plan on one pod to the counts of its workload (`replicas`).
 
-    Up, removed, new, or disrupted. A pod replaced in a rolling update counts as up. For a disrupted
-    pod, add the time when its node is removed.
+    The effect is up, removed, new, or disrupted. A pod replaced in a rolling update counts as up.
+    For a disrupted pod, add the time when its node is removed.
     """
     effect = compute_effect(pod)
     # An unplaced pod stays down.

@@ -88,10 +88,7 @@ def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
 
 
 def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
-    """Return the visible items of a plan by name, without source lines and creation numbers.
-
-    bookkeeping.
-    """
+    """Return the visible items of a plan by name, without source lines and creation numbers."""
     items: dict[str, list[object]] = {}
     for change in plan.reported_changes:
         name = (

@@ -382,8 +382,8 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 def _build_record_shape(kind: type[Any]) -> Shape:
     """Build the shape (converters to JSON data and back) of a struct.
 
-    An object of its fields, without those at their defaults. Many structs of the kind are a table,
-    with a column per field: a tuple of the values of this field.
+    The JSON is an object of its fields, without those at their defaults. Many structs of the kind
+    are a table, with a column per field: a tuple of the values of this field.
     """
     hints = get_type_hints(kind)
     # name, converter and default of each field.

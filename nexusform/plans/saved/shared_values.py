@@ -40,8 +40,8 @@ class SharedValuesError(Exception):
 class DocumentDeduplicator:
     """Documents that share values.
 
-    `mark`, the `shared` values, and the `documents` that reference them. A text with the mark as
-    its prefix is a reference: `unknown_reference` to the unknown value.
+    They are written as `mark`, the `shared` values, and the `documents` that reference them. A text
+    with the mark as its prefix is a reference: `unknown_reference` to the unknown value.
     """
 
     def __init__(self, documents: Mapping[str, Any]) -> None:

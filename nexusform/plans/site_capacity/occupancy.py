@@ -1,8 +1,8 @@
 """Site records of a plan: machines, their VMs before and after, spare capacity, and outages.
 
-Frozen and part of a saved plan: readers of a plan compute none of it again. Counts for reports
-(changed racks, shared machines) are computed here, too.
-Outages are those of a hypothetical plan: the VMs return to their machines, nothing is placed.
+The records are frozen and part of a saved plan: readers of a plan compute none of it again. Counts
+for reports (changed racks, shared machines) are computed here, too. Outages are those of a
+hypothetical plan: the VMs return to their machines, nothing is placed.
 """
 
 from collections import Counter

@@ -1,9 +1,9 @@
 """Capacity of a site besides machines, against its users.
 
-Addresses for nodes and pods, and storage. A provider that reads a site records its supplies with
-the site (`build_site_resources_note`); plans and questions read them from there. Values that were
-not captured are unknown and never count as sufficient. The platform reserves some addresses and
-does not report which: spare capacity is an upper limit.
+It is the capacity of addresses for nodes and pods, and of storage. A provider that reads a site
+records its supplies with the site (`build_site_resources_note`); plans and questions read them from
+there. Values that were not captured are unknown and never count as sufficient. The platform
+reserves some addresses and does not report which: spare capacity is an upper limit.
 """
 
 from collections import Counter
@@ -218,7 +218,7 @@ def format_shortage(row: SiteResourceCapacity) -> str:
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     """Build the note of a site that records its resources besides machines.
 
-    Networks, storage and versions.
+    They are networks, storage and versions.
     """
     # lists, as in a state that was read.
     document = json.decode(json.encode(supplies))

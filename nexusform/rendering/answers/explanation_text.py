@@ -150,7 +150,7 @@ def _describe_choice(
 def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Placement) -> _Note:
     """Return a pair with the NUMA cells chosen for a VM, and the reason for this choice.
 
-    Label, text.
+    The pair is a label and a text.
     """
     count = len(placement.cells)
     if not count:

@@ -101,7 +101,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
     """Build the row of a plan: its file, and its numbers of changes and warnings.
 
-    Changed objects, and placements by action.
+    The numbers count changed objects, placements by action, and warnings.
     """
     # Without imports and forgotten objects.
     _, add, change, destroy, _ = count_resource_changes(named_plan.plan)

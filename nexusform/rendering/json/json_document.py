@@ -509,7 +509,7 @@ def _build_check_address(kind: str, address: str) -> dict[str, Any]:
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
     """Build the result of the conditions of one instance.
 
-    Its address in parts, its status, and its problems.
+    It has the address of the instance in parts, its status, and its problems.
     """
     address: dict[str, Any] = {}
     if result.kind == "resource":

@@ -1,6 +1,6 @@
 """JSON of placements, separation rules, capacity and the decision block in a plan document.
 
-Key `decision`.
+The decision block has the key `decision`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -75,7 +75,7 @@ def count_columns(text: str) -> int:
 def _count_character_columns(character: str) -> int:
     """Return the width of a character.
 
-    None for a combining one, two for wide ones such as Chinese.
+    It is 0 for a combining character, and 2 for wide ones such as Chinese.
     """
     from unicodedata import combining, east_asian_width
 

@@ -204,7 +204,7 @@ def build_path_trie(paths: Iterable[Path]) -> Any:
 class PathMarks(Struct, frozen=True):
     """Tries of paths relative to one value.
 
-    True = this value, a dict = parts of it, None = none.
+    A trie is True for this value, a dict for parts of it, and None without marks.
     """
 
     old: Any = None
@@ -217,7 +217,7 @@ class PathMarks(Struct, frozen=True):
     ) -> PathMarks:
         """Create the marks from paths.
 
-        Sensitive before (`old`) or after (`new`), or with forced replacement.
+        The paths are sensitive before (`old`) or after (`new`), or force a replacement.
         """
         marks = PathMarks(build_path_trie(old), build_path_trie(new), build_path_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks

@@ -50,7 +50,7 @@ from nexusform.rendering.text.change_stanza_text import render_outputs, render_s
 class PageContent(Struct, frozen=True):
     """The contents that depend on the plan.
 
-    The headline, the inside of `main` and the data of the scripts.
+    They are the headline, the inside of `main` and the data of the scripts.
     """
 
     headline: str
@@ -190,7 +190,7 @@ def _build_outputs(view: _PageView) -> Part:
 def _build_verdict(page_view: _PageView) -> Part:
     """Build the decision with the counts of placements and changes.
 
-    Below it the notes and the number of findings.
+    Below it are the notes and the number of findings.
     """
     view = page_view.plan_view
     report = page_view.report

@@ -101,8 +101,8 @@ def render_report_page(
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
     """Build the main part of the page of an answer.
 
-    Verdict and facts, `pictures`, numbered sections, `appendix`. Folded sections are collapsible
-    (`<details>`), and open if they are findings.
+    It has the verdict and facts, `pictures`, the numbered sections, and `appendix`. Folded sections
+    are collapsible (`<details>`), and open if they are findings.
     """
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
@@ -165,7 +165,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
 def _build_body(section: Section) -> list[Part]:
     """Build the contents of a section.
 
-    Tables, lines, commands, items, findings and code, without absent ones.
+    They are tables, lines, commands, items, findings and code, as far as the section has them.
     """
     tables: list[Part] = []
     folded_tables: list[Part] = []

@@ -256,7 +256,7 @@ class _SiteDrawing:
     def __init__(self, site: SiteMap) -> None:
         """Compute the layout of the site.
 
-        Racks in lines, once per side (before and after), below the legends.
+        Racks are in lines, once per side (before and after), below the legends.
         """
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
@@ -591,7 +591,7 @@ class RackOverviewDrawing:
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
         """Compute the share of the memory of a rack used by its VMs after the plan.
 
-        0 without memory.
+        It is 0 without memory.
         """
         total_gib = 0.0
         used_gib = 0.0

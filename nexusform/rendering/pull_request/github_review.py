@@ -124,7 +124,7 @@ def _build_suggestions(
 ) -> list[dict[str, Any]]:
     """Build suggestions (comments with a button) of the first remedy with all edits in the diff.
 
-    [] without one.
+    Return [] without such a remedy.
     """
     if configuration is None:
         # The places to edit are unknown.

@@ -142,7 +142,7 @@ def render_diff(text: str) -> str:
 def _move_sign_to_first_column(line: str) -> str:
     """Move the sign of a line to the first column, as "!" for a change.
 
-    `  + a` as `+   a`, `  -/+ a` as `! -/+ a`.
+    Examples are `  + a` as `+   a`, and `  -/+ a` as `! -/+ a`.
     """
     match = SIGN_PATTERN.match(line)
     if match is None:

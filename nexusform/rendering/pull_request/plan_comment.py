@@ -216,7 +216,7 @@ def _build_outputs(view: PlanReportData) -> Section:
 def _build_recorded_drift(view: PlanReportData) -> Section:
     """Build the section of the drift recorded by a refresh-only plan.
 
-    NO_SECTION for other plans.
+    Return NO_SECTION for other plans.
     """
     return plan_sections.build_drift_section(view) if view.is_refresh_only else NO_SECTION
 

@@ -69,8 +69,8 @@ def render_report_markdown(report: Report) -> str:
 def _render_section(section: Section) -> Iterable[str]:
     """Yield the Markdown blocks of one section of an answer.
 
-    Its title, lines, notes, commands and tables. A folded section is inside of `<details>`, with
-    its title as the visible summary.
+    They are its title, lines, notes, commands and tables. A folded section is inside of
+    `<details>`, with its title as the visible summary.
     """
     title = escape_prose(section.title)
     if section.is_finding:
@@ -183,8 +183,8 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
     """Yield the lines of a section in blocks with blank lines between them.
 
-    Notes, tables, items, findings and sentences. Without `has_all`, yield only the first rows of
-    tables and lists.
+    They are notes, tables, items, findings and sentences. Without `has_all`, yield only the first
+    rows of tables and lists.
     """
     blocks = [_render_notes(section)]
     for table in section.all_tables:
@@ -262,7 +262,7 @@ _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
     """Render new warnings and advice, one line each.
 
-    Beyond the first few of a kind only their subjects.
+    After the first few of a kind, only the subjects of the others are shown.
     """
     listed_entries, remaining_entries = limit_findings_per_id(entries.caused)
     lines: list[str] = []

@@ -144,10 +144,10 @@ def _build_site_figures(
 def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
     """Yield the figures of one site as rows of a table.
 
-    A label, a text before and one after the plan. A text is "-" if the site does not exist then.
-    `rows` have the capacity for each SKU, the largest first. Each measure has two functions of
-    these capacities: one formats the figure, one computes its deficit. A larger deficit after the
-    plan means that the figure is worse.
+    A row is a label, a text before and one after the plan. A text is "-" if the site does not exist
+    then. `rows` have the capacity for each SKU, the largest first. Each measure has two functions
+    of these capacities: one formats the figure, one computes its deficit. A larger deficit after
+    the plan means that the figure is worse.
     """
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
@@ -168,7 +168,7 @@ def _list_clusters_without_surge(
 ) -> tuple[list[str], list[str]]:
     """Return the clusters without surge capacity for an upgrade, and uncertain ones.
 
-    Capacity for the surge VMs.
+    It is the capacity for the surge VMs.
     """
     # Each cluster once, in order.
     insufficient: dict[str, None] = {}

@@ -249,7 +249,7 @@ def _format_changed_value(node: DifferenceNode) -> str:
 def _format_scalar_change(node: DifferenceNode) -> str:
     """Format a changed primitive value.
 
-    `2 -> 3`, `= 3`, `2 removed`, or `changed` for long values.
+    Examples are `2 -> 3`, `= 3`, and `2 removed`. Long values are `changed`.
     """
     old = format_scalar(node.old)
     new = format_scalar(node.new)

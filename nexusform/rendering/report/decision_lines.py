@@ -208,10 +208,9 @@ _VERBS: Final[Mapping[Effect, str]] = {
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return the impact of a plan in one line.
 
-    `3 VMs to move (re-created), at most 1 down at a time; 2 pods wait`.
-
-    Clauses about running objects share a part. Stopped and waiting objects follow, each after a
-    semicolon. Other lines name destroyed and replaced objects.
+    An example is `3 VMs to move (re-created), at most 1 down at a time; 2 pods wait`. Clauses about
+    running objects share a part. Stopped and waiting objects follow, each after a semicolon. Other
+    lines name destroyed and replaced objects.
     """
     outside_upgrades = count_content_effects(
         count_effects(select_unnamed_rows(plan)), plan.content_changes
@@ -290,8 +289,9 @@ _PLURALS: Final = {"node": "nodes", "batch": "batches"}
 def _describe_drains(impact: ImpactSummary) -> Iterator[str]:
     """Yield a clause on the longest drains; nothing without drains.
 
-    `drains take up to 2 h per cluster, 10 at a time; 8 h in all if every drain times out
-    (drain_timeout 30 min x 4 nodes)`. Only the total if all clusters drain at the same time.
+    An example is `drains take up to 2 h per cluster, 10 at a time; 8 h in all if every drain
+    times out (drain_timeout 30 min x 4 nodes)`. If all clusters drain at the same time, only the
+    total is shown.
     """
     schedule = impact.drains
     if schedule is None:
@@ -424,7 +424,7 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
 def _format_capacity_figures(row: SpareCapacitySummary) -> str:
     """Format capacity before and after, or one figure each if unchanged.
 
-    `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`.
+    An example is `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`.
     """
     free = _format_figure_change(row.before, row.after)
     rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
@@ -496,9 +496,9 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary, *, has_chosen_remo
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield clauses on the certainty of the predictions.
 
-    `rack counts exact for 168 of 215 VMs if the placement rule holds (not verified on lab: ...)`.
-    Then yield what Azure chooses of removed VMs, the missing data, and the number of certain pods
-    with the assumptions others depend on.
+    An example is `rack counts exact for 168 of 215 VMs if the placement rule holds (not verified on
+    lab: ...)`. Then yield what Azure chooses of removed VMs, the missing data, and the number of
+    certain pods with the assumptions others depend on.
     """
     yield from _describe_vm_confidence(plan, figures)
     yield from _describe_removal_confidence(plan)
@@ -554,8 +554,8 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield a clause on the certainty of the predicted locations of placed VMs.
 
-    Nothing without any. A rack count is exact if the pool has the same number of VMs on the rack in
-    every sample; a machine if it is the same in every one.
+    Yield nothing without such VMs. A rack count is exact if the pool has the same number of VMs on
+    the rack in every sample; a machine if it is the same in every one.
     """
     # numbers of VMs.
     placed = figures.vms
@@ -603,9 +603,9 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 def _describe_rule_verification(plan: Plan) -> str:
     """Return whether the placement rule was compared with the sites of placed VMs.
 
-    ` if the placement rule holds (not verified on lab: nexusform reconcile -replay)`, or
-    ` (rule verified on lab 2026-11-20: 209 of 215 VMs)`. Return "" for VMs of other platforms, and
-    for decided ones: they do not depend on the rule.
+    Examples are ` if the placement rule holds (not verified on lab: nexusform reconcile
+    -replay)` and ` (rule verified on lab 2026-11-20: 209 of 215 VMs)`. Return "" for VMs of other
+    platforms, and for decided ones: they do not depend on the rule.
     """
     # A site's id is its name.
     sites = dict.fromkeys(
@@ -764,7 +764,7 @@ def list_blocking_reasons(plan: Plan) -> list[str]:
 def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
     """Yield the errors of a plan, except violations of separation rules and guard rails.
 
-    Reported on their own.
+    These violations are reported on their own.
     """
     broken_rules = list_blocking_rules(plan)
     for diagnostic in select_errors(plan.diagnostics):

@@ -50,7 +50,7 @@ class Finding(Struct, frozen=True):
 def collect_findings(plan: Plan) -> tuple[Finding, ...]:
     """Return the diagnostics of a plan by level.
 
-    New ones before pre-existing ones, guard rails last.
+    New ones come before pre-existing ones, and guard rails come last.
     """
     findings = [
         Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in plan.diagnostics

@@ -178,7 +178,7 @@ def fold_instances(names: Iterable[str]) -> list[str]:
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
     """Merge placements with equal clusters and actions, and pools that differ in names only.
 
-    Pools of several clusters, then those of several sites.
+    Pools of several clusters are merged first, then those of several sites.
     """
     # with their positions.
     merged: list[tuple[int, PlacementLineGroup]] = []
@@ -255,8 +255,8 @@ def _merge_pools(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
 def _build_content_key(group: PlacementLineGroup) -> object:
     """Return a key, equal for groups to merge.
 
-    Placements with equal lines, and pools with equal lines apart from the id of their site. Other
-    groups are never merged.
+    These are placements with equal lines, and pools with equal lines apart from the id of their
+    site. Other groups are never merged.
     """
     # bindings of a placement.
     if KINDS[group.kind].by_resource:

@@ -175,7 +175,7 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
 def format_value(value: Any, *, is_hidden: bool = False) -> str:
     """Format a value in short form, such as `"a"` or `{2 fields}`.
 
-    "" if absent, a size for a container, and sensitive if hidden.
+    The text is "" for an absent value, a size for a container, and sensitive if `is_hidden`.
     """
     if value is _ABSENT:
         return ""

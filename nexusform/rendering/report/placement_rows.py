@@ -199,8 +199,8 @@ OUTCOMES: Mapping[Effect, str] = {
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
     """Return the clauses of the `Placements:` line.
 
-    `3 to place`, `2 to move`, `1 to remove`, `5 kept`. Others follow if they are not 0. Moves and
-    losses are highlighted.
+    They are, for example, `3 to place`, `2 to move`, `1 to remove` and `5 kept`. Others follow if
+    they are not 0. Moves and losses are highlighted.
     """
     moves = f"{summary.move:,} to move"
     # These also if 0.
@@ -465,9 +465,9 @@ def _collect_line_contents(
 def build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for several similar objects, `web-0..5  rack1 -> rack2`.
 
-    Their label, origin and target. The rows have equal action, trigger, effect and states. If an
-    update changes the state, the former state replaces the origin, and the new one precedes the
-    target. The state of waiting objects (`Pending`) replaces the target.
+    The line has the label, origin and target of the objects. The rows have equal action, trigger,
+    effect and states. If an update changes the state, the former state replaces the origin, and the
+    new one precedes the target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
     # Both "" unless an update changes the state.

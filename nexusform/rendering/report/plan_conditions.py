@@ -1,6 +1,6 @@
 """Lines about a plan as a whole.
 
-Machines out of service, machine actions, feasibility of each placement.
+They are about machines out of service, machine actions, and the feasibility of each placement.
 """
 
 from collections import Counter

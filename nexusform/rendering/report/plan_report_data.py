@@ -204,7 +204,7 @@ def build_plan_report(view: PlanReportData) -> Report:
 def build_count_lines(view: PlanReportData) -> list[DecisionLine]:
     """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`.
 
-    [] for a failed plan.
+    Return [] for a failed plan.
     """
     plan = view.plan
     if plan.is_failed:

@@ -687,8 +687,8 @@ def _build_item(line: PlacementLine) -> Item:
 def describe_line(line: PlacementLine) -> Text:
     """Return the text of a line after its name.
 
-    `-> target`, `removed from origin`, `origin -> target` or `stays: target`. The trigger and an
-    uncertain result follow in brackets.
+    It is `-> target`, `removed from origin`, `origin -> target` or `stays: target`. The trigger and
+    an uncertain result follow in brackets.
     """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)

@@ -485,7 +485,8 @@ def describe_trigger(row: PlacementChange) -> str:
 def format_uncertainty_mark(row: PlacementChange) -> str:
     """Return `uncertain` for a location with an assumption in the score `depends_on`.
 
-    For a kept VM of a smaller pool, the platform that may remove it instead. "" for a certain one.
+    For a kept VM of a smaller pool, return the platform that may remove it instead. Return "" for
+    a certain location.
     """
     if row.chosen_by:
         return f"{row.chosen_by} may remove it"

@@ -1,6 +1,6 @@
 """Verdict and notes of a plan.
 
-Headline, rejection, impact, age of its inventory, and further sentences.
+They are the headline, rejection, impact, age of its inventory, and further sentences.
 """
 
 from collections import Counter
@@ -268,7 +268,7 @@ _CONDITION_VERBS: Final = {
 def count_findings(findings: Sequence[Finding]) -> list[str]:
     """Count findings by level.
 
-    `2 errors`, `1 warning`, `1 piece of advice`, `3 not caused by this plan`.
+    Examples are `2 errors`, `1 warning`, `1 piece of advice` and `3 not caused by this plan`.
     """
     existing = sum(finding.is_preexisting for finding in findings)
     levels = Counter(finding.level for finding in findings if not finding.is_preexisting)
@@ -336,7 +336,7 @@ def _has_lasting_removal(plan: Plan) -> bool:
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs on upgrades, uncertainty, dry runs, rules and inputs, without empty ones.
 
-    Heading, sentence.
+    A pair is a heading and a sentence.
     """
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
@@ -396,8 +396,8 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
     """Return sentences about the accuracy of predictions on a site.
 
-    The replay of its history, with the VMs predicted correctly (`hits`), and predictions of earlier
-    plans. The reasons of results not verified come last.
+    They are about the replay of its history, with the VMs predicted correctly (`hits`), and about
+    predictions of earlier plans. The reasons of results not verified come last.
     """
     sentences = []
     unverified = f"{score.unverified_count:,} not verified"
@@ -451,8 +451,8 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 def describe_scale_in(plan: Plan) -> str:
     """Return a sentence on the VMs that a rack may lose if the platform shrinks pools.
 
-    `a rack may lose all VMs of b/pool1`, or `a rack may keep only 2 of b/pool1`; ""
-    without such pools.
+    Examples are `a rack may lose all VMs of b/pool1` and `a rack may keep only 2 of b/pool1`.
+    Return "" without such pools.
     """
     format_cluster = build_cluster_formatter(plan.placement_tables)
     clauses: dict[bool, list[str]] = {True: [], False: []}

@@ -16,7 +16,7 @@ class PoolEffect(Struct, frozen=True):
 class PlaybackStep(Struct, frozen=True):
     """One step of a simulation: title, failed machines, affected VMs and pools.
 
-    Numbers of the affected VMs of a site, and effects on pools.
+    `affected_vms` are numbers of VMs of a site, and `figures` the effects on pools.
     """
 
     title: str

@@ -48,8 +48,8 @@ MAY_BE_REMOVED: Final = "may be removed (Azure picks the VMs of the pool)"
 class CertaintyLevel(StrEnum):
     """Certainty of the number of VMs on the rack of a VM over the samples, not of its machine.
 
-    COUNT: the rack gets that many VMs of its pool in every sample. LIKELY: in at least half of
-    them. UNCERTAIN: in fewer. UNKNOWN: no samples, or the plan does not place the VM.
+    COUNT: the rack gets that many VMs of its pool in every sample. LIKELY: it does in at least half
+    of them. UNCERTAIN: it does in fewer. UNKNOWN: no samples, or the plan does not place the VM.
     """
 
     UNKNOWN = ""
@@ -142,8 +142,8 @@ class SiteMap(Struct, frozen=True):
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """Build the map of every site in plan order.
 
-    Its racks and machines with the VMs before and after the plan. For a plan with errors, the maps
-    show the current VMs only, and omit sites without machines.
+    A map has the racks and machines with the VMs before and after the plan. For a plan with errors,
+    the maps show the current VMs only, and omit sites without machines.
     """
     if plan.errored:
         current_maps = []
@@ -337,9 +337,9 @@ def _list_managed_vms(
 def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
     """Compute the certainty of the new location of a VM, from repeated runs of the placement.
 
-    samples. `certain_racks` have the same number of VMs of a pool in every sample: then the level
-    is COUNT. Otherwise the share of samples with this number on its rack decides. The level is
-    UNKNOWN if the plan does not place it, or has no samples.
+    These runs are samples. `certain_racks` have the same number of VMs of a pool in every sample:
+    then the level is COUNT. Otherwise the share of samples with this number on its rack decides.
+    The level is UNKNOWN if the plan does not place it, or has no samples.
     """
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
@@ -362,7 +362,7 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
     """Build a VM from its sides before and after, one of them maybe None, and the rows of its name.
 
-    Pool and VM.
+    A side is a pool and a VM.
     """
     latest_side = after or before
     assert latest_side is not None, "a VM exists before or after the plan"

@@ -93,9 +93,9 @@ def render_rack_picture(
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     """Render the VMs per machine of one rack.
 
-    A line of slot numbers, the numbers of VMs before, and those after. A new rack has only the last
-    line. A rack with many machines has these lines again for the next slots. The margin on the left
-    has the name of the rack, or `before` and `after`.
+    The lines are the slot numbers, the numbers of VMs before, and those after. A new rack has only
+    the last line. A rack with many machines has these lines again for the next slots. The margin on
+    the left has the name of the rack, or `before` and `after`.
     """
     name = escape_name(display_name)
     if count_columns(name) > MAX_WIDTH:

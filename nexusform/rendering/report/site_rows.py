@@ -26,7 +26,7 @@ _MAX_NAMES: Final = 8
 class SiteRow(Struct, frozen=True):
     """One site, or several `sites` with equal figures.
 
-    VMs before and after, and changed VMs by effect.
+    It has the numbers of VMs before and after, and of changed VMs by effect.
     """
 
     name: str
@@ -121,8 +121,9 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     """Yield texts about the sites without a row in the table.
 
-    Changed ones beyond its maximum of rows, and unchanged ones: `4 sites unchanged: ber1`. A row
-    may be of several sites (`row.sites`) with equal figures, those of each.
+    They are changed sites beyond its maximum of rows, and unchanged ones:
+    `4 sites unchanged: ber1`. A row may be of several sites (`row.sites`) with equal figures,
+    those of each.
     """
     further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
     if further_rows:

@@ -92,7 +92,7 @@ def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]
 def describe_upgrade_course(upgrade: Upgrade) -> str:
     """Return sentences about an upgrade: batches, blocking budgets, and single replicas.
 
-    Workloads without a second replica.
+    Single replicas are workloads without a second replica.
     """
     sentences = [
         _describe_rolling_upgrade(upgrade)

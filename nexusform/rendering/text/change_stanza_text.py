@@ -391,9 +391,9 @@ def render_short_outputs(
 def _summarize_value(output: DifferenceNode) -> str:
     """Return the summary of a value too long to show.
 
-    Its number of parts, and the numbers of changed ones. Examples: `{5 keys}`, `[12 elements, 2 of
-    them change]`, `{3 keys, 1 of them new, 2 removed}`. The total is that of the new value, or of
-    the old one if it is deleted.
+    It has the number of parts, and the numbers of changed ones. Examples are `{5 keys}`,
+    `[12 elements, 2 of them change]` and `{3 keys, 1 of them new, 2 removed}`. The total is that of
+    the new value, or of the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
     # Unchanged children are hidden. In a list, a gap takes the place of `child.hidden` of them.

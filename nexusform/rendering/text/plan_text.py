@@ -246,7 +246,7 @@ def render_placement_text(view: PlanReportData, width: int, paint: Painter) -> l
 def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render the changed pools, then the changed objects.
 
-    Both with a hint about flags for more detail.
+    Both have a hint about flags for more detail.
     """
     pools = render_plan_section(plan_sections.build_pool_section(view), width, paint)
     if pools and view.placed_vms:
@@ -361,7 +361,7 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
     """Render a sentence on further effects, such as `2 are re-created in place`, after `margin`.
 
-    [] without any.
+    Return [] without any.
     """
     if not summary.notes:
         return []
@@ -538,7 +538,7 @@ def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
     """Render the findings caused by the plan, warnings first.
 
-    Then a short text about pre-existing ones.
+    A short text about pre-existing ones follows.
     """
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)

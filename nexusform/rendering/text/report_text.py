@@ -216,7 +216,7 @@ def _render_rows_as_records(
 ) -> list[str]:
     """Render a table wider than `width` as lines per row.
 
-    Its first cell, then `header: value` clauses and its note.
+    A row is its first cell, then `header: value` clauses and its note.
     """
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
@@ -257,10 +257,10 @@ def render_plan_section(
 ) -> list[str]:
     """Return the paragraphs of a section of a plan, to be separated by blank lines.
 
-    [] without content. Usually it is one paragraph: title, tables, items, then sentences. If there
-    are only tables with captions and sentences, each table is a paragraph without the title, and
-    the sentences belong to the last one. `hint` follows the number of hidden items; `has_details`
-    shows every row and column.
+    Return [] without content. Usually it is one paragraph: title, tables, items, then sentences. If
+    there are only tables with captions and sentences, each table is a paragraph without the title,
+    and the sentences belong to the last one. `hint` follows the number of hidden items;
+    `has_details` shows every row and column.
     """
     if not section.has_content:
         return []

@@ -249,7 +249,7 @@ class CandidateQueue:
     def list_tied_items(self) -> list[int]:
         """Return the live list of the items tied for the next VM (those of the lowest key).
 
-        [] if none remains.
+        The list is empty if none remains.
         """
         own_heap = self._own
         entries = self._entries

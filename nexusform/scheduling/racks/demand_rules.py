@@ -407,7 +407,7 @@ def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[
 def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
     """Build the load of a machine for weighers.
 
-    The resources taken by its VMs, and the numbers of VMs.
+    It has the resources taken by its VMs, and the numbers of VMs.
     """
     site = ledger.site
     empty = site.capacity_table.capacities[site.start_capacities[machine]]

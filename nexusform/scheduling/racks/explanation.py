@@ -1,7 +1,7 @@
 """Explanations of placements and shortages, rule by rule.
 
-Rejected machines with reasons, and the ranking of the others. Uses the same opened rules as
-placement, and adds only text.
+They have the rejected machines with reasons, and the ranking of the others. The module uses the
+same opened rules as placement, and adds only text.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -323,7 +323,7 @@ class MachineRanking:
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival.
 
-        Best in their rack, with no better rack.
+        These are the best of their rack, if no rack is better.
         """
         # weights rank all machines at once, without racks and rivals.
         if self._site.profile.weigh is not None:
@@ -377,9 +377,9 @@ class _FigureCache:
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """Return two lists of machines.
 
-    Those with capacity for the VM in some layout, and those with it in every layout. The
-    layouts differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines
-    have one layout.
+    The first has the machines with capacity for the VM in some layout, the second those with it in
+    every layout. The layouts differ in the NUMA cells of existing VMs, if their cells are unknown.
+    Most machines have one layout.
     """
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
@@ -469,7 +469,7 @@ def _apply_filters(
 class _PossibleCapacities:
     """Machines with VMs in unknown cells.
 
-    Their possible capacities not rejected by a filter so far.
+    Each has the possible capacities that no filter has rejected so far.
     """
 
     def __init__(self, ledger: Ledger) -> None:

@@ -72,7 +72,7 @@ Figures = list[int] | VmCounts | Figure
 class OwnerVmCounts:
     """VMs of one cluster or pool.
 
-    Per machine, per rack, and (clusters only) extra-large ones per machine.
+    They are counted per machine and per rack, and for clusters the extra-large ones per machine.
     """
 
     __slots__ = ("extra_large", "machines", "racks")
@@ -140,7 +140,7 @@ class FreeCapacity(NamedTuple):
 class Share(NamedTuple):
     """Resources a VM takes of a machine.
 
-    GiB of disk, and vCPUs, MiB and VFs of each of its `cells`.
+    It takes GiB of disk, and vCPUs, MiB and VFs of each of its `cells`.
     """
 
     disk: int

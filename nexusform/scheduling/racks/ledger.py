@@ -235,7 +235,7 @@ class Ledger:
     def add_sampled(self, record: VmRecord) -> int:
         """Count and record a VM placed on a machine with a chosen split, and return its handle.
 
-        Assumed cells.
+        Its cells are assumed by this split.
         """
         # So that `count` leaves its known capacity unchanged.
         unknown_vms = self.unknown_cells.pop(record.machine)
@@ -280,7 +280,7 @@ class Ledger:
     def find_split_capacities(self, machine: int) -> SplitCapacities:
         """Return the possible capacities of a machine.
 
-        One per layout of its VMs in unknown NUMA cells.
+        There is one per layout of its VMs in unknown NUMA cells.
         """
         unknown_vms = self.unknown_cells[machine]
         shares = tuple(
@@ -326,10 +326,10 @@ class Ledger:
     ) -> tuple[Cells, ...] | None:
         """Return the NUMA cells of each VM in one split.
 
-        Possible assignment of the VMs of a machine to cells. They are in the order of `handles`;
-        None if there is no split. `choice` selects the split. A LargestSplit leaves the most
-        capacity for its SKUs. A number is a random sample. PACKED and SPREAD assign cells to the
-        VMs in their order of arrival.
+        A split is a possible assignment of the VMs of a machine to cells. The result is in the
+        order of `handles`, or None if there is no split. `choice` selects the split. A LargestSplit
+        leaves the most capacity for its SKUs. A number is a random sample. PACKED and SPREAD assign
+        cells to the VMs in their order of arrival.
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 
@@ -441,8 +441,8 @@ def pack_placement_record(pool: int, shape: int) -> int:
 def _pack_record(record: VmRecord) -> int:
     """Pack all numbers of a VM except its own in one whole number.
 
-    Pool, SKU, machine, cells, the last in the lowest bits. A site has many VMs, and a whole number
-    takes less memory than a record.
+    They are the pool, SKU, machine and cells, the last in the lowest bits. A site has many VMs, and
+    a whole number takes less memory than a record.
     """
     return (
         pack_placement_record(record.pool, record.shape)

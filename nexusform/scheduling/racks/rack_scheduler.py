@@ -238,9 +238,9 @@ class RackScheduler:
     ) -> Interval:
         """Count how many more VMs like this one fit on the site.
 
-        The minimum and maximum over all layouts of VMs in unknown cells. `known_counts` keeps the
-        counts for further calls, so that equal demands are counted once. It is valid until a VM is
-        added or removed.
+        The result is the minimum and maximum over all layouts of VMs in unknown cells.
+        `known_counts` keeps the counts for further calls, so that equal demands are counted once.
+        It is valid until a VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -456,7 +456,7 @@ class RackScheduler:
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
         """Return the machines rejected by limits on numbers of VMs, with the reason.
 
-        Whatever their capacity.
+        Their capacity does not matter.
         """
         self._choose_missing_splits()
         rejections: dict[str, str] = {}

@@ -111,7 +111,7 @@ class MachineFilter(Filter, frozen=True, kw_only=True):
 class CapacityFilter(Filter, frozen=True, kw_only=True):
     """Filter on the free capacity of a machine for a SKU.
 
-    Evaluated once for each SKU and capacity.
+    It is evaluated once for each SKU and capacity.
     """
 
     build_check: Callable[[VmSku], CapacityCheck]

@@ -36,7 +36,7 @@ SKU_MASK = (1 << SKU_BITS) - 1
 class CapacityStep(NamedTuple):
     """Effect of one more VM of a SKU on a capacity.
 
-    The numbers of its cells and of the remaining capacity.
+    It is the number of the cells of the VM, and the number of the remaining capacity.
     """
 
     cells: int
@@ -97,7 +97,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
 def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells with capacity for their share of a VM.
 
-    Lowest keys first, then lowest number.
+    Cells with the lowest keys come first, then those with the lowest number.
     """
     fitting = cell_rules.select_fitting_cells(share, capacity)
     if share.vfs:
@@ -147,7 +147,7 @@ class SplitCapacities:
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the index in the capacity table of a split, with these VFs in each cell.
 
-        Possible NUMA layout.
+        A split is a possible NUMA layout.
         """
         # Its hardware, disk and records stay.
         capacity = self._table.free_capacities[self._known_capacity]
@@ -182,8 +182,8 @@ class SplitCapacities:
     def count(self, shape: VmShape) -> Interval:
         """Count how many VMs of a SKU fit, at least and at most, over all splits.
 
-        Possible NUMA layouts. With too many splits to enumerate, the result has safe bounds in
-        place of exact numbers.
+        Splits are possible NUMA layouts. With too many splits to enumerate, the result has safe
+        bounds in place of exact numbers.
         """
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 

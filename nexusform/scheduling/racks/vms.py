@@ -1,6 +1,6 @@
 """Types of VM placement: machines, VM SKUs, demands and placements.
 
-Frozen; only arithmetic on one value.
+They are frozen, and only compute with one value.
 """
 
 from __future__ import annotations

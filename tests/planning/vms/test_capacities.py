@@ -1,6 +1,6 @@
 """Tests of machine properties.
 
-Hints, pinned VMs, occupied machines, described slots and planned racks.
+They are hints, pinned VMs, occupied machines, described slots and planned racks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of the site and clusters of the product document.
 
-The rows of its tables, by rack and by machine.
+They have the rows of its tables, by rack and by machine.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ Story = tuple[list[Machine], list[Event]]
 def stories(draw: st.DrawFn) -> Story:
     """Return a site and its events.
 
-    Pools placed, single VMs with hints, existing VMs, and removed VMs.
+    Events place pools, single VMs with hints and existing VMs, or remove VMs.
     """
     machines = draw(sites())
     owners = st.sampled_from(["a", "b", "c"])

@@ -1,6 +1,6 @@
 """Hints of plain VMs (outside of clusters and VNFs) and groups of VNFCs.
 
-Affinity to machines or racks, or against.
+They request affinity to machines or racks, or anti-affinity.
 """
 
 from nexusform.scheduling.racks.layout import Figure, NumberedSite, Usage

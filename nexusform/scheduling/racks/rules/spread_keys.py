@@ -1,8 +1,8 @@
 """Spread: racks and machines with the fewest VMs first.
 
-Racks with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs, then the
-least memory used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then
-the least memory used.
+A VM takes a rack with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs,
+then the least memory used. On the rack it takes a machine with the fewest VMs of the cluster, then
+of the pool, then the least memory used.
 """
 
 from nexusform.scheduling.racks.layout import Figure, Usage
@@ -78,8 +78,8 @@ MACHINE_MEMORY_USED = RankingKey(
 def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
     """Return the figure of a machine by number.
 
-    0 (preferred) with an extra-large VM of another cluster, else 1. For other SKUs return None: all
-    machines are equal.
+    It is 0 (preferred) with an extra-large VM of another cluster, else 1. For other SKUs return
+    None: all machines are equal.
     """
     if not demand.sku.extra_large:
         return None
@@ -91,7 +91,7 @@ def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
 def _describe(demand: Demand, is_alone: int) -> str:
     """Describe the figure of a machine.
 
-    1 (`is_alone`) without an extra-large VM of another cluster, else 0.
+    It is 1 (`is_alone`) without an extra-large VM of another cluster, else 0.
     """
     if not demand.sku.extra_large:
         return ""

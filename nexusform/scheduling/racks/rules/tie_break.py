@@ -56,7 +56,7 @@ def break_rack_tie(
 ) -> int:
     """Choose one of the tied racks for a VM, and return its position in `tied`.
 
-    Indices into `names`. A sample draws one at random; else the lowest digest of VM
+    `tied` are indices into `names`. A sample draws one at random; else the lowest digest of VM
     and rack decides.
     """
     if is_sample:

@@ -167,11 +167,11 @@ def repeat_with_samples(
 ) -> SamplingResult:
     """Run the operations of a plan again in `runs` samples, and compare each with the plan.
 
-    Numbers from `first` on. A sample breaks ties between machines by another random number, and
-    assumes other cells for VMs in unknown cells. `base` is the scheduler before the first
-    operation, and is not changed. A VM without a place in the plan has no certainty. A VM without a
-    place in a sample counts as different there. With `keep_outcomes` the result has the placements
-    of every sample. `on_progress` gets the number of finished runs.
+    Samples are numbered from `first` on. A sample breaks ties between machines by another random
+    number, and assumes other cells for VMs in unknown cells. `base` is the scheduler before the
+    first operation, and is not changed. A VM without a place in the plan has no certainty. A VM
+    without a place in a sample counts as different there. With `keep_outcomes` the result has the
+    placements of every sample. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
         return SamplingResult(vms={}, pools=())

@@ -373,7 +373,7 @@ class _Sample:
     def forget_owner(self, owner: int) -> None:
         """Forget the counts of a cluster after its last VM.
 
-        Those of many clusters exceed the caches of the processor.
+        The counts of many clusters exceed the caches of the processor.
         """
         del self._owners[owner]
 

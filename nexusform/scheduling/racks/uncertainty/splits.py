@@ -257,8 +257,9 @@ _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
     """Yield every choice of `count` cells, as far as they differ.
 
-    `kinds` are lists of equal cells, and of equal cells the first ones are chosen. With kinds [[0,
-    1], [2]] and 2 cells: (0, 1), (0, 2). Nothing if there are too few.
+    `kinds` are lists of equal cells, and of equal cells the first ones are chosen. For
+    example, kinds [[0, 1], [2]] and 2 cells give (0, 1) and (0, 2). Yield nothing if there are
+    too few cells.
     """
     if count == 0:
         yield ()
@@ -292,7 +293,7 @@ _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 class _SplitSearch:
     """Search for one legal assignment, VM by VM in this `order`, with backtracking.
 
-    Positions in `shares`.
+    `order` has positions in `shares`.
     """
 
     def __init__(
