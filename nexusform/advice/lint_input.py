@@ -196,8 +196,8 @@ class LintInput(Struct, frozen=True, dict=True):
     def usage_without_pins(self) -> Mapping[str, SiteUsage] | None:
         """Sites in the plan without the zones of all `sharing_pins`.
 
-        None without such pools, or if that plan does not fit. Existing VMs of these pools are
-        placed again there, as the platform does.
+        They are None without such pools, or if that plan does not fit. Existing VMs of these pools
+        are placed again there, as the platform does.
         """
         edits = [pool.edit_zones(None) for pool in self.sharing_pins]
         return self.plan_trial(edits) if edits and self.plan_trial is not None else None

@@ -188,7 +188,7 @@ def _plan_orders(
 ) -> Mapping[str, SiteUsage] | None:
     """Return the sites in the plan with the pools of sites in these orders.
 
-    None if there is no order, or no trial, or if that plan does not fit.
+    Return None if there is no order, or no trial, or if that plan does not fit.
     """
     if not orders or facts.plan_trial is None:
         return None

@@ -170,7 +170,7 @@ _UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")
 def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
     """Return the schema of the attribute at a path.
 
-    _UNKNOWN_ATTRIBUTE for blocks, unknown paths or without schema.
+    Return _UNKNOWN_ATTRIBUTE for blocks, for unknown paths, and without a schema.
     """
     attribute = find_schema(schema, path) if schema else None
     return attribute if isinstance(attribute, AttributeSchema) else _UNKNOWN_ATTRIBUTE

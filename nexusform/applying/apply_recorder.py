@@ -122,8 +122,8 @@ class ApplyRecorder:
     def record_intent(self, call: ProviderCall) -> None:
         """Record that a step is about to start.
 
-        Written before the provider call: an intent without an effect costs one read after a crash,
-        an effect without an intent would be an unknown object.
+        The record is written before the provider call: an intent without an effect costs one read
+        after a crash, an effect without an intent would be an unknown object.
         """
         change = call.change
         step = call.step

@@ -361,8 +361,8 @@ class _PlanExecution:
     def _adjust_queue_depth(self) -> None:
         """Start more steps at once while steps end faster than the journal is written.
 
-        Each iteration needs one flush: if all running steps ended during it, the disk is
-        the bottleneck, and more steps per flush are faster. Never with a parallelism of 1
+        Each iteration needs one flush: if all running steps ended during it, the disk is the
+        bottleneck, and more steps per flush are faster. This never happens with a parallelism of 1
         or with fail_fast.
         """
         minimum = max(self._options.parallelism, 1)
@@ -612,9 +612,9 @@ def build_machine_outcome(
 ) -> InstanceOutcome | None:
     """Return the change of a machine's recorded facts by a machine action, as an outcome.
 
-    It is an outcome of the machine's resource, or else of its rack. None for other steps, and
-    if neither is in the state. None also for a disruptive action at a real site, where the
-    facts are read.
+    It is an outcome of the machine's resource, or else of its rack. Return None for other steps,
+    and if neither is in the state. Also return None for a disruptive action at a real site, where
+    the facts are read.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

@@ -279,7 +279,7 @@ def _verify_pool_predictions(
 ) -> Iterator[VerifiedPrediction]:
     """Yield verified predictions of a pool.
 
-    Rack and machine of observed VMs, VMs per rack if all are observed.
+    They are the rack and machine of observed VMs, and the VMs per rack if all are observed.
     """
     pairs = [(prediction, prediction.observed_placement) for prediction in predictions]
     observed = [(prediction, placement) for prediction, placement in pairs if placement is not None]

@@ -72,7 +72,7 @@ class LiteralTextLine(Struct, frozen=True):
 def get_text_line(text: object, number: int) -> LiteralTextLine | None:
     """Return a line of a text with several lines.
 
-    None for other values and for a line beyond its end.
+    Return None for other values and for a line beyond its end.
     """
     lines = text.split("\n") if isinstance(text, str) else []
     return (

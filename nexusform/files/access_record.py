@@ -68,7 +68,7 @@ def read_variable(name: str) -> str:
 def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
     """Record an audit event of Python.
 
-    A started program, or a connection of http.client or urllib3; ignore others.
+    An event is a started program, or a connection of http.client or urllib3; others are ignored.
     """
     if event == "subprocess.Popen":
         executable, command_line = details[:2]

@@ -102,7 +102,8 @@ class Confinement(Struct, frozen=True):
     def reveal(self, directory: str) -> Confinement:
         """Return the confinement that also allows a directory of downloaded modules.
 
-        Unchanged if its path leads out of the work tree by a link: others could have put it there.
+        Return it unchanged if its path leads out of the work tree by a link: others could have
+        put it there.
         """
         if not self.root:
             return self

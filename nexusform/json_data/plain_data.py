@@ -150,7 +150,7 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
     """Convert a number of a Value to plain data.
 
-    A fraction to a float if exact, else it stays a fraction.
+    A fraction becomes a float if this is exact, else it stays a fraction.
     """
     if raw.__class__ is int:
         return raw

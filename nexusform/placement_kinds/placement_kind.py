@@ -128,7 +128,7 @@ def format_location_text(location: ObjectLocation) -> str:
 def format_location_briefly(location: ObjectLocation) -> str:
     """Format a location in the shortest form.
 
-    The machine, with its rack unless its name contains it.
+    For a VM this is the machine, with its rack unless its name contains it.
     """
     return get_location_kind(location).format_brief(location)
 

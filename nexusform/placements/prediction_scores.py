@@ -210,7 +210,7 @@ def _update_correct_streak(
 ) -> None:
     """Update the streak in the record.
 
-    The number of correct predictions with the share of certainty in a row. A wrong certain
+    It is the number of correct predictions with the share of certainty in a row. A wrong certain
     prediction starts it at 0, a further wrong one restarts it. After MIN_VERIFIED correct ones it
     ends. During a streak, no prediction is reported as certain.
     """

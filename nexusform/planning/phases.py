@@ -71,15 +71,16 @@ class ProposedFix(Struct, frozen=True):
 class DomainPhasesResult(Struct, frozen=True):
     """Results of a domain's phases.
 
-    `rows` of all objects that it places, `rollouts`, `rejected_clusters`, `content_changes` and
-    `feasibility` for the plan; `observed_attributes` replace those in state as the starting point.
-    `step_order` lists the addresses to complete before the step of an address. `list_workloads()`
-    returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their
-    findings; `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns
-    the obstacles to draining these nodes of a cluster. `collect_claims()` returns the storage
-    claims before and after the plan, by the id of each known cluster. `suggest_fixes(limit)` yields
-    edits for waiting bindings, the best first, other clusters for at most `limit` bindings.
-    `detail` is the domain's own record, for its own explanations.
+    The plan gets `rows` of all objects that they place, `rollouts`, `rejected_clusters`,
+    `content_changes` and `feasibility`; `observed_attributes` replace those in state as the
+    starting point. `step_order` lists the addresses to complete before the step of an address.
+    `list_workloads()` returns the workloads on VMs after the plan.
+    `collect_findings(instances, risks)` returns their findings; `risks` only if everything is
+    placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to draining these nodes of
+    a cluster. `collect_claims()` returns the storage claims before and after the plan, by the id
+    of each known cluster. `suggest_fixes(limit)` yields edits for waiting bindings, the best
+    first, other clusters for at most `limit` bindings. `detail` is the domain's own record, for
+    its own explanations.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -103,12 +104,12 @@ class DomainPhasesResult(Struct, frozen=True):
 class DomainPhases(Struct, frozen=True):
     """Phases of a domain.
 
-    `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` if everything is destroyed.
-    `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks
-    that query spare capacity, after all placements. `list_workloads(state, registries)` returns
-    the workloads of a state, `collect_claims(instances, registries)` their storage claims, by
-    cluster id. `list_lost_rows(prior, registries)` yields a row for every object in state with
-    a missing host.
+    `plan(blocks, vms, evaluation)` runs them, or `remove(blocks, vms)` if everything is destroyed.
+    `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks that
+    query spare capacity, after all placements. `list_workloads(state, registries)` returns the
+    workloads of a state, `collect_claims(instances, registries)` their storage claims, by cluster
+    id. `list_lost_rows(prior, registries)` yields a row for every object in state with a missing
+    host.
     """
 
     plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]

@@ -278,8 +278,8 @@ class Rollout(Struct, frozen=True):
 class FeasibilityResult(StrEnum):
     """Whether the pods of a binding run on its cluster.
 
-    Now, after more nodes, once a missing object exists, not as the API server rejects them, never,
-    or not known.
+    They run now, after more nodes, once a missing object exists, not as the API server rejects
+    them, never, or it is not known.
     """
 
     RUNS = "runs"
@@ -544,7 +544,7 @@ class VariableValue(Struct, frozen=True):
 class CheckResult(Struct, frozen=True):
     """Worst status (pass, fail, error, unknown) of conditions.
 
-    Messages and positions of those that do not hold.
+    `messages` and `positions` are those of conditions that do not hold.
     """
 
     kind: str

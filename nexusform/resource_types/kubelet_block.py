@@ -204,8 +204,8 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
     """Return an amount, or those of a list by NUMA cell, as a tuple.
 
-    None if any is invalid, or for an empty list. "2" gives (2,), and ["1", "1"] gives (1, 1): one
-    amount for each cell.
+    Return None if any is invalid, or for an empty list. "2" gives (2,), and ["1", "1"] gives (1,
+    1): one amount for each cell.
     """
     items = amount if isinstance(amount, list) else [amount]
     amounts = []

@@ -1,6 +1,6 @@
 """Facts about a machine, and its hardware.
 
-A machine SKU of the catalogue, or its own `machine` block.
+The hardware is that of a machine SKU of the catalogue, or of its own `machine` block.
 
 One table defines the attributes of machines, the overrides of racks and the attributes from an
 inventory, and the reasons that a machine takes no new VM. Schedulable = compute-plane, not
@@ -326,7 +326,7 @@ def _build_machine_status(
 ) -> MachineStatus | None:
     """Build the status of a machine out of service from the values of all facts.
 
-    None if it is in service, only evacuated, or no compute machine.
+    Return None if it is in service, only evacuated, or not a compute machine.
     """
     deciding_facts = {reason.fact for reason in reasons}
     if ROLES in deciding_facts or deciding_facts <= {EVACUATE}:

@@ -270,8 +270,8 @@ def keep_version(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return `{"kubernetes_version": RUNNING}` if the cluster keeps its version.
 
-    {} if another one is requested or it is unknown. It keeps 1.30.3 for no request, for `v1.30.3`,
-    and for the less exact `1.30`.
+    Return {} if another one is requested or it is unknown. It keeps 1.30.3 for no request, for
+    `v1.30.3`, and for the less exact `1.30`.
     """
     running = prior.get("kubernetes_version")
     requested = attributes.get("kubernetes_version")

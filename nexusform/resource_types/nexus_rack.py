@@ -126,7 +126,7 @@ def build_machine_name(rack: str, slot: int) -> str:
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the zone, the hardware and the machines by name, with defaults.
 
-    Unknown without the name or count.
+    The machines are unknown without the name or count.
     """
     name = attributes.get("name")
     count = attributes.get("machine_count")

@@ -1,6 +1,6 @@
 """Placement decisions from hosts, demands and existing bindings.
 
-Independent of HCL, state and plans.
+The package is independent of HCL, state and plans.
 """
 
 # public names of the package, by module.

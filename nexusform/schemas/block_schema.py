@@ -40,8 +40,8 @@ PREVIOUS_MACHINES_KEY: Final = "previous_machines"
 class Nesting(StrEnum):
     """Representation of nested blocks.
 
-    One object (null if absent), a list in source order, or a map by the block's label. The source
-    order of a map is kept in the computed list `<block>_order`.
+    They are one object (null if absent), a list in source order, or a map by the block's label. The
+    source order of a map is kept in the computed list `<block>_order`.
     """
 
     SINGLE = "single"
@@ -63,9 +63,9 @@ class OnChange(StrEnum):
 class ObjectReference(Struct, frozen=True):
     """Reference of an attribute to objects.
 
-    Those of `types` (the first with a match) with an equal attribute `by`. A text refers to one
-    object, a map to one for each key, a list to one for each item. Items that are objects are equal
-    if all `fields` are.
+    The objects are those of `types` (the first with a match) with an equal attribute `by`. A text
+    refers to one object, a map to one for each key, a list to one for each item. Items that are
+    objects are equal if all `fields` are.
     """
 
     types: tuple[str, ...]

@@ -45,7 +45,7 @@ def sample_capacity(
     """Return the VMs without capacity in many samples of the unknown NUMA cells of existing VMs.
 
     `vms` is the number of VMs to place. `count_missing` places them in a sample and counts those
-    without capacity by pool. None without VMs to place, or if all cells are known.
+    without capacity by pool. Return None without VMs to place, or if all cells are known.
     """
     if not vms or not scheduler.is_sampled:
         return None

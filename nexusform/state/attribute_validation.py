@@ -166,7 +166,7 @@ def _check_choices_and_bounds(
 ) -> Iterator[Problem]:
     """Check the value of a primitive attribute.
 
-    Its type, and if that is right its choices or bounds.
+    The type is checked first, and if it is right the choices or bounds.
     """
     problem = next(check_type(value, path), None)
     if problem is not None:

@@ -147,7 +147,7 @@ class PlanPart(_JournalLine, frozen=True, tag="planned"):
 class ApplyProgress(Struct, frozen=True):
     """Progress of an earlier plan: ids of the completed steps.
 
-    Written when a new journal is started with remaining steps. `has_ended`: the apply ended
+    It is written when a new journal is started with remaining steps. `has_ended`: the apply ended
     normally, with failed steps. `running_operations` are the started and unfinished steps: id and
     operation, as in RunningOperation.
     """
@@ -287,7 +287,7 @@ class RecordSequence:
 def find_journal_end(lines: Sequence[bytes]) -> str | None:
     """Return the name of the last record of a journal.
 
-    "" without any, None if it is damaged or has no position.
+    Return "" without any record, and None if the last one is damaged or has no position.
     """
     if not lines:
         return ""

@@ -1,8 +1,8 @@
 """Conversion of JSON text to plain data and back.
 
-Fast, exact, with positions of values. orjson does the work. It would change or reject some values:
-numbers beyond 64 bits and floats, text that is not Unicode, and nesting beyond 254 levels on
-writing, 1,024 on reading. Those are rendered here, and read by the standard library.
+It is fast and exact, with positions of values. orjson does the work. It would change or reject some
+values: numbers beyond 64 bits and floats, text that is not Unicode, and nesting beyond 254 levels
+on writing, 1,024 on reading. Those are rendered here, and read by the standard library.
 """
 
 from __future__ import annotations
@@ -338,8 +338,8 @@ class _JsonWriter:
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
         """Render a value with orjson.
 
-        None for a container that `render` must render part by part. orjson rejects some values,
-        such as fractions. A rejected scalar is rendered here, a container with one is not.
+        Return None for a container that `render` must render part by part. orjson rejects some
+        values, such as fractions. A rejected scalar is rendered here, a container with one is not.
         """
         import orjson
 

@@ -143,7 +143,7 @@ def _build_document(
 ) -> dict[str, Any]:
     """Build the document of a state.
 
-    One entry for each resource, in order of addresses, with all of its instances.
+    It has one entry for each resource, in order of addresses, with all of its instances.
     """
     # Instances by resource.
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}

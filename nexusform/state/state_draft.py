@@ -147,8 +147,8 @@ class _ApplyTracker(Struct):
     def build_unfinished_apply(self) -> UnfinishedApply | None:
         """Build the unfinished apply.
 
-        None without a plan, or if its apply is completed or not started yet. Every part of the plan
-        has the number of all parts and the serial of the state during the apply.
+        Return None without a plan, or if its apply is completed or not started yet. Every part of
+        the plan has the number of all parts and the serial of the state during the apply.
         """
         if not self.parts or len(self.parts) != self.parts[0].parts:
             # Nothing is done before the plan is in the journal as a whole.

@@ -501,9 +501,9 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     """Return the only raw value within the known limits of an unknown, non-null value.
 
-    UNKNOWN if there are several. A number between equal bounds is that bound. A list with exactly
-    two elements is a list of two unknown elements. An empty map is known, but not a map with
-    elements: its keys are open.
+    Return UNKNOWN if there are several. A number between equal bounds is that bound. A list with
+    exactly two elements is a list of two unknown elements. An empty map is known, but not a map
+    with elements: its keys are open.
     """
     if value_type is NUMBER:
         # None: no bound.

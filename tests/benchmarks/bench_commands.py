@@ -2,9 +2,9 @@
 
 Run: python tests/benchmarks/bench_commands.py [--sizes 2000 4000 8000] [name ...]
 
-Processor seconds of a command without its start, and the slope of the line through the logarithms
-of sizes and times. A command of which the slope is well above 1 walks over pairs of something.
-Names select single commands.
+It prints the processor seconds of a command without its start, and the slope of the line through
+the logarithms of sizes and times. A command of which the slope is well above 1 walks over pairs of
+something. Names select single commands.
 """
 
 import argparse

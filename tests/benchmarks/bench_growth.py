@@ -2,12 +2,12 @@
 
 Run: python tests/benchmarks/bench_growth.py [--write] [--large] [--rounds N] [--part N]
 
-Processor seconds of a command without its start, with 100 samples in each size. The exponent is
-the slope of a line through the logarithms of sizes and times. Two runs alternate in each size: each
-takes the minimum of N rounds (5). `terraform plan` is measured with as many `terraform_data` by
-`count` as the largest size has VMs, where terraform is installed. `--write` replaces the table in
-docs/benchmarks.md. `--large` measures one pool of up to 100,000 VMs instead, without samples, as
-such plans have by default. `--part` divides the sizes.
+It measures processor seconds of a command without its start, with 100 samples in each size. The
+exponent is the slope of a line through the logarithms of sizes and times. Two runs alternate in
+each size: each takes the minimum of N rounds (5). `terraform plan` is measured with as many
+`terraform_data` by `count` as the largest size has VMs, where terraform is installed. `--write`
+replaces the table in docs/benchmarks.md. `--large` measures one pool of up to 100,000 VMs instead,
+without samples, as such plans have by default. `--part` divides the sizes.
 """
 
 import argparse

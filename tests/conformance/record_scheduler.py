@@ -179,7 +179,7 @@ def place_probe(
 ) -> Body | None:
     """Place a pod that all nodes accept, and return it.
 
-    None if the scheduler has not read all nodes yet: then it may still know nodes of
+    Return None if the scheduler has not read all nodes yet: then it may still know nodes of
     the cluster before.
     """
     names = [node["metadata"]["name"] for node in nodes]

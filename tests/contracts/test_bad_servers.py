@@ -229,7 +229,7 @@ WELL_FORMED = {
 def select_pairs() -> list[tuple[str, str]]:
     """Return pairs of an answer and a client.
 
-    All of them if all cases are tried; else an eighth, with each answer and each client.
+    Return all of them if all cases are tried; else an eighth, with each answer and each client.
     """
     pairs = [(answer, client) for answer in ANSWERS for client in CLIENTS]
     if tries_all():

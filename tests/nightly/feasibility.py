@@ -1,6 +1,6 @@
 """Compare the feasibility of placements with kube-scheduler.
 
-Random fleets, one scheduler per member in turn.
+The fleets are random, and one scheduler runs per member in turn.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.feasibility MINUTES [FLEETS] [SEED]
 """

@@ -34,7 +34,7 @@ _RUN = re.compile(r'run "(\w+)"\.\.\. (pass|fail|skip|error)')
 class SkippedDestructionError(Exception):
     """The other program did not destroy what it planned.
 
-    Terraform 1.11 after a changed count, with -target.
+    Terraform 1.11 does so after a changed count, with -target.
     """
 
 

@@ -160,7 +160,7 @@ class AppliedBlock(Struct):
 class ExpectedPlan(Struct):
     """Expected result of one plan.
 
-    The (action, trigger) of every changed VM, the blocks after it, the (cluster, pool) pairs
+    It has the (action, trigger) of every changed VM, the blocks after it, the (cluster, pool) pairs
     without capacity, and the pairs rejected as last System pool.
     """
 

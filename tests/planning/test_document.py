@@ -1,8 +1,7 @@
 """Tests of the environment of the Nexus document.
 
-Every row of its tables, for any order of applies.
-
-NF_TEST_SEEDS sets how many tie-break seeds are tested.
+They cover every row of its tables, for any order of applies. NF_TEST_SEEDS sets how many tie-break
+seeds are tested.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def _find_stranded_vms(
 ) -> Iterator[str]:
     """Yield an inconsistency for each VM on a missing machine after the plan.
 
-    Unless a row reports it as lost.
+    A VM that a row reports as lost is no inconsistency.
     """
     # All are removed.
     if not change.after:

@@ -83,11 +83,11 @@ class SiteWithVms(Struct):
 class PlanResult(Struct, frozen=True):
     """Plan with data for display only.
 
-    The resource graph as (from, to) addresses, the requested explanations, the shortages behind the
-    errors, the separation rules that may be violated, and the contributions of domains.
-    `prior_notes` are the notes of racks and machines before the plan, if it removes machines under
-    recorded VMs. `occupied_before` are the sites with their VMs before the plan, which hypothetical
-    plans of one state share (None: not built yet).
+    This data is the resource graph as (from, to) addresses, the requested explanations, the
+    shortages behind the errors, the separation rules that may be violated, and the contributions of
+    domains. `prior_notes` are the notes of racks and machines before the plan, if it removes
+    machines under recorded VMs. `occupied_before` are the sites with their VMs before the plan,
+    which hypothetical plans of one state share (None: not built yet).
     """
 
     plan: Plan

@@ -1,6 +1,7 @@
 """Advice on probable renames.
 
-A deleted object with a similar new one, which a `moved` block would keep.
+A rename is probable if a deleted object has a similar new one. A `moved` block would
+keep the object.
 """
 
 from collections import defaultdict

@@ -493,7 +493,7 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a warning per shortage of a site resource.
 
-    Marked as pre-existing if the plan changes nothing of it.
+    The warning is marked as pre-existing if the plan changes nothing of it.
     """
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {

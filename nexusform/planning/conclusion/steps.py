@@ -215,7 +215,7 @@ def _find_concurrent_blocks(
 def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     """Add waits for changes that a domain or a machine action orders earlier.
 
-    Except in a cycle with other waits.
+    No wait is added that would form a cycle with other waits.
     """
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():

@@ -331,7 +331,7 @@ def build_placed_pool_of_object(vm_object: VmObject, pool: PoolDemand) -> Placed
 def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | None:
     """Return how many VMs remain at least on a used rack.
 
-    If the platform chooses the VMs to remove, else None.
+    Return None unless the platform chooses the VMs to remove.
     """
     if not is_platform_scale_in(vm_object, pool):
         return None

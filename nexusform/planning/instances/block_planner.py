@@ -548,14 +548,15 @@ class BlockPlanner:
     def _estimate_total_object_count(self) -> int:
         """Estimate the number of objects.
 
-        The instances of expanded blocks, and one for each of the others.
+        It is the number of instances of expanded blocks, plus one for each other block.
         """
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
     def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
         """Add an instance to the plan.
 
-        Unless removed, expose it to expressions; add it to the inventory if valid.
+        An instance that is not removed is visible to expressions. A valid one is added
+        to the inventory.
         """
         self.instances[instance.address] = instance
         self.record_decision(instance)

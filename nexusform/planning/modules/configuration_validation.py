@@ -113,7 +113,7 @@ def _find_numa_cells_of_skus(
 ) -> Mapping[str, int] | None:
     """Return the NUMA cells of every SKU by name; 1 if unknown.
 
-    None if the configuration declares a SKU with a name unknown before planning.
+    Return None if the configuration declares a SKU with a name unknown before planning.
     """
     catalogue_skus, _ = collect_vm_skus(request, PlanInventory())
     numa_cells = {name: sku.numa_cells for name, sku in catalogue_skus.items()}

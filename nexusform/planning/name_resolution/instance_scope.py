@@ -306,7 +306,7 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve each.key or each.value (one step after `each`).
 
-    Unknown outside of a block with for_each.
+    The value is unknown outside of a block with for_each.
     """
     name = traversal.first_name
     repetition = scope.repetition

@@ -173,8 +173,8 @@ class Evaluation:
     def build_removed_module_instance(self, path: ModulePath) -> ModuleInstance | None:
         """Return the instance at a path that count, for_each or `enabled` no longer creates.
 
-        Its arguments are those of the call, with its own each.key or count.index. None if the
-        configuration has no such call.
+        Its arguments are those of the call, with its own each.key or count.index. Return None if
+        the configuration has no such call.
         """
         instance = self.root
         for step in path:

@@ -1,6 +1,6 @@
 """Origins of the value of an expression.
 
-Its parts, definitions of names, causes of sensitive or unknown values.
+They are its parts, the definitions of names, and the causes of sensitive or unknown values.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -160,7 +160,7 @@ class ValueOriginTracer:
     ) -> list[syntax.Expression]:
         """Return the first unknown part of an expression, then the parts that make it unknown.
 
-        Each is from the definition of the one before it. [] if the value is known.
+        Each is from the definition of the one before it. Return [] if the value is known.
         """
         parts: list[syntax.Expression] = []
         definition: _Definition | None = _Definition("", expression, instance)

@@ -166,7 +166,7 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
 def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
     """Return the statements in order of application.
 
-    [] if they form a cycle, an error reported by the checks.
+    Return [] if they form a cycle, which is an error reported by the checks.
     """
     needs = _index_earlier_statements(statements)
     position = {index: index for index in needs}

@@ -349,7 +349,7 @@ def _evaluate_import_address(
 ) -> Address | None:
     """Return the address of `to`, with its keys evaluated.
 
-    None if it is invalid, with an error in `problems`.
+    Return None if it is invalid, with an error in `problems`.
     """
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:

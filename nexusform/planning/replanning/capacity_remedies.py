@@ -1,8 +1,8 @@
 """Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested.
 
-First an upgrade that removes VMs before adding new ones, then in the order of the Nexus document's
-advice: fewer VMs of the same SKU, more zones, a planned rack, larger clusters first, other hints if
-hard hints block, and a smaller SKU last.
+An upgrade that removes VMs before adding new ones is tried first. The others follow in the order of
+the Nexus document's advice: fewer VMs of the same SKU, more zones, a planned rack, larger clusters
+first, other hints if hard hints block, and a smaller SKU last.
 """
 
 from collections import Counter
@@ -386,7 +386,7 @@ def _format_certain_count(
 ) -> str:
     """Format the number of VMs certain to fit in a single pool.
 
-    "" for several, or if the tested count is certain.
+    Return "" for several pools, or if the tested count is certain.
     """
     if len(adjustments) > 1:
         return ""

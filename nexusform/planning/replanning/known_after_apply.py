@@ -537,7 +537,8 @@ class _WriteOnlyBlock(Struct, frozen=True):
 def _find_write_only_block(address: Address, evaluation: Evaluation) -> _WriteOnlyBlock | None:
     """Return the block of objects at an address without a key.
 
-    None if the block or the instance of its module is missing, or sets no write-only argument.
+    Return None if the block or the instance of its module is missing, or sets
+    no write-only argument.
     """
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):

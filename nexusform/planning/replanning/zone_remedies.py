@@ -128,8 +128,7 @@ def _add_remedies_to_rule_diagnostic(
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Yield up to two remedies for zones.
 
-    The zones in state, if this plan changes them, and the first successful zone sets.
-
+    They are the zones in state, if this plan changes them, and the first successful zone sets.
     Zone sets are tried without moves of existing VMs, then with moves, then also for groups
     unchanged by this plan.
     """
@@ -343,7 +342,7 @@ def _get_cluster_name(member: GroupMember) -> str:
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
     """Return the number of zones to cover the need, taking the largest first.
 
-    All of them if they are too small.
+    Return the number of all zones if they are too small.
     """
     # Of no zone, the largest one, the two largest.
     totals = [0, *accumulate(sorted(amounts.values(), reverse=True))]
@@ -383,8 +382,8 @@ def _assign_zones(
 ) -> tuple[Zones, ...] | None:
     """Return disjoint zone sets of these `sizes`, one per group.
 
-    The required zones of the group, then its preferred optional ones. None if too few
-    zones are left.
+    A set has the required zones of the group, then its preferred optional ones. Return None if too
+    few zones are left.
     """
     assigned_zones = set(required_zones)
     assigned = []
@@ -431,7 +430,7 @@ def _format_zones(zones: Sequence[str]) -> str:
 def _format_cost(moved_count: int, plan: Plan) -> str:
     """Format the cost of a remedy.
 
-    The number of re-created VMs, and the `deny` rules it leaves violated.
+    It is the number of re-created VMs, and the `deny` rules that it leaves violated.
     """
     open_rules = [
         str(rule.address)

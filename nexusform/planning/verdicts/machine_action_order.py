@@ -290,7 +290,7 @@ def _list_keys_on_machine(vm_object: VmObject, site_id: str, machine: str) -> li
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
     """Yield an error if VMs remain on the machine of a disruptive action.
 
-    Unless `allow_workloads` is set.
+    There is no error if `allow_workloads` is set.
     """
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return

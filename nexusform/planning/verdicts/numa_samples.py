@@ -82,8 +82,8 @@ def format_numa_sampling(numa_sampling: NumaSampling) -> str:
 def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
     """Return whether the placed VMs fit in every layout of the VMs in unknown NUMA cells.
 
-    False if a site has VMs with different demands, with hints, or released or pinned ones: their
-    layouts cannot be counted.
+    Return False if a site has VMs with different demands, with hints, or released or pinned ones:
+    their layouts cannot be counted.
     """
     for site in _select_sampled_sites(sites).values():
         placed_count, capacity = _count_identical_vms(site)

@@ -341,10 +341,7 @@ def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
 
 
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per hard anti-affinity group with too many existing VMs at a location.
-
-    More than it allows.
-    """
+    """Yield a warning per hard anti-affinity group with too many existing VMs at a location."""
     for vm_object in objects:
         if vm_object.instance.is_removed or not vm_object.request.actions.unchanged:
             # No existing VM stays.

@@ -23,8 +23,8 @@ _MAXIMUM_NAMED: Final = 5
 def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield warnings about unchanged VMs that the placement rule would reject.
 
-    One per pool and reason for machines rejected by a filter, and one per hard affinity group with
-    VMs at several locations.
+    There is one per pool and reason for machines rejected by a filter, and one per hard affinity
+    group with VMs at several locations.
     """
     # copies by site id, to release one VM at a time.
     schedulers: dict[str, RackScheduler] = {}

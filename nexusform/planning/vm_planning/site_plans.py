@@ -224,8 +224,8 @@ class SitePlan(Struct):
     ) -> tuple[int, Placement] | None:
         """Place a VM on its re-created machine again.
 
-        In its former cells if VM (`is_unchanged`) and hardware are the same, else in cells chosen
-        by the rule. None if the machine or its zone is closed, or the rule rejects it.
+        It gets its former cells if VM (`is_unchanged`) and hardware are the same, else cells chosen
+        by the rule. Return None if the machine or its zone is closed, or the rule rejects it.
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (
@@ -657,7 +657,7 @@ def collect_vm_skus(
 def get_catalogue_version(request: PlanRequest) -> str:
     """Return the version of the SKU catalogue.
 
-    Configured, else recorded in state, else the newest.
+    It is the configured one, else that recorded in state, else the newest.
     """
     return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
 
@@ -670,7 +670,8 @@ def build_prior_context(
 ) -> ResourceTypeContext:
     """Build the context to read arguments in state.
 
-    SKUs and clusters before the plan, the first one of each name. `site_skus` are current.
+    It has the SKUs and clusters before the plan, the first one of each name.
+    `site_skus` are current.
     """
     inventory = PlanInventory()
     clusters = dict[str, Mapping[str, Any]]()

@@ -143,7 +143,7 @@ class HintTargets:
     def list_own_hints(self, vm_object: VmObject) -> list[HardHint]:
         """Return the hard hints of an object with one VM.
 
-        Each with the index of its `placement_hint` block.
+        Each comes with the index of its `placement_hint` block.
         """
         # Its only pool.
         pool = vm_object.pools[0]

@@ -447,10 +447,9 @@ def _find_removals(
 ) -> dict[VmKey, str]:
     """Return the VMs before the plan that the demand does not include.
 
-    Each with the trigger (reason) of its removal.
-
-    `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM
-    is removed with its whole pool, or by a scale-in.
+    Each comes with the trigger (reason) of its removal. `common_trigger` is a trigger for all
+    VMs, such as "cluster_replaced", or "". Without it, a VM is removed with its whole pool, or
+    by a scale-in.
     """
     numbers_by_pool = {pool.pool: frozenset(pool.numbers) for pool in demand.pools}
     removals: dict[VmKey, str] = {}

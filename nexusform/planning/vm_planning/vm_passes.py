@@ -165,7 +165,7 @@ class _VmPlanner:
     ) -> list[Diagnostic] | None:
         """Return the problems of the arguments, None if one for placement is unknown.
 
-        Expose them to later blocks.
+        The arguments become visible to later blocks.
         """
         diagnostics: list[Diagnostic] = []
         for instance in instances:
@@ -441,7 +441,7 @@ class _VmPlanner:
     def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements.
 
-        {} for unchanged (as in state) or invalid objects.
+        Return {} for unchanged (as in state) or invalid objects.
         """
         instance = vm_object.instance
         handlers = vm_object.instance.type.vms

@@ -236,7 +236,7 @@ class _RequestedVm(NamedTuple):
 def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
     """Yield those of the requested VMs with one of these keys.
 
-    Pool by pool, in the order of the demand.
+    They come pool by pool, in the order of the demand.
     """
     # Most objects have no such VM, and some have thousands of others.
     for pool in vm_object.pools if keys else ():
@@ -417,9 +417,9 @@ def _record_placement(
 def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
     """Return the placement groups of a pool as hints.
 
-    The machines and racks to prefer, or avoid, for its next VM. Affinity prefers the locations of
-    all VMs of the group so far. Anti-affinity avoids those with the maximum number of its VMs. A
-    group without a placed VM, or for a whole site, gives no hint.
+    A hint has the machines and racks to prefer, or avoid, for the next VM of the pool. Affinity
+    prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the
+    maximum number of its VMs. A group without a placed VM, or for a whole site, gives no hint.
     """
     hints = []
     for group in pool.groups:

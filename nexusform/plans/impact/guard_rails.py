@@ -279,8 +279,8 @@ def get_limit_text(breach: Diagnostic) -> str:
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Count interrupted VMs, bindings and pods.
 
-    Moved, re-created in place, stopped by machine actions, replaced by others, or left without
-    their machine or node. Other removals count for the limit `removed` instead.
+    They are moved, re-created in place, stopped by machine actions, replaced by others, or left
+    without their machine or node. Other removals count for the limit `removed` instead.
     """
     counts = count_plan_effects(plan)
     substitutions = count_substitutions(plan.placements)

@@ -513,9 +513,9 @@ def unpack_archive(data: bytes) -> dict[str, bytes] | None:
 def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     """Yield the members of a ZIP archive of this size in order, as name and content.
 
-    Nothing if it is no archive. The headers are built again from the members, and compared with
-    those in the file. Raises CorruptArchiveError, at the end at the latest, if any byte differs
-    from the output of `pack_archive`.
+    Yield nothing if it is not an archive. The headers are built again from the members, and
+    compared with those in the file. Raises CorruptArchiveError, at the end at the latest, if any
+    byte differs from the output of `pack_archive`.
     """
     index = _ZipHeaderBuilder()
     names = set[str]()

@@ -536,9 +536,9 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 def get_annotation_shape(annotation: Any) -> Shape:
     """Return the shape of a type annotation.
 
-    A function to write its values as JSON data, and one to read them. The shape of `tuple[int,
-    ...]` is built from the shape of `int`. An enum is written as its value, a record as an object,
-    and an address as text. Raises TypeError for an unsupported annotation.
+    It has a function to write its values as JSON data, and one to read them. The shape of
+    `tuple[int, ...]` is built from the shape of `int`. An enum is written as its value, a record as
+    an object, and an address as text. Raises TypeError for an unsupported annotation.
     """
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]

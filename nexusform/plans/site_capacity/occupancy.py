@@ -75,8 +75,8 @@ class PoolVms(Struct, frozen=True):
 class UnmanagedVm(Struct, frozen=True):
     """VM not managed by nexusform.
 
-    Capacity of an `occupied` block, or used capacity seen by a provider. `is_lost`: it was
-    forgotten, and the plan removes its machine.
+    It has the capacity of an `occupied` block, or the used capacity seen by a provider. `is_lost`:
+    it was forgotten, and the plan removes its machine.
     """
 
     name: str
@@ -164,7 +164,7 @@ class SpareCapacity(Struct, frozen=True):
     def free_interval_after_rack_loss(self) -> Interval:
         """Minimum and maximum number of further VMs with any one rack lost.
 
-        Equal if all NUMA cells are known.
+        Both are equal if all NUMA cells are known.
         """
         minimum = self.free_after_rack_loss
         maximum = self.maximum_free_after_rack_loss
@@ -389,7 +389,7 @@ def add_recorded_vms(
 ) -> None:
     """Add the unmanaged VMs recorded in the note of a rack or machine to the inventory.
 
-    Private data in state.
+    The note is private data in state.
     """
     for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):
         inventory.unmanaged.setdefault(site_id, []).append(unmanaged_vm)
@@ -416,7 +416,7 @@ def read_recorded_vms(
 ) -> list[tuple[str, OccupiedCapacity]]:
     """Return (site id, VM) for each unmanaged VM in the note of a rack or machine, else [].
 
-    Private data in state.
+    The note is private data in state.
     """
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
@@ -434,9 +434,10 @@ def read_recorded_vms(
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
     """Build the note of a rack or machine with its unmanaged VMs, a row for each one.
 
-    Private data in state. A row has the first six fields of OccupiedCapacity; the list of its cells
-    follows, unless they are unknown. Example: `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0,
-    1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB of disk in the cells 0 and 1 of bm01.
+    The note is private data in state. A row has the first six fields of OccupiedCapacity; the list
+    of its cells follows, unless they are unknown. Example: `{"unmanaged": [["bm01", "vm1", 8, 32,
+    100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB of disk in the cells 0 and
+    1 of bm01.
     """
     rows: list[list[Any]] = []
     for vm in vms:

@@ -192,8 +192,8 @@ def render_trace(part: TracedExpression, width: int) -> str:
 def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
     """Yield lines for a traced (sub)expression.
 
-    Its text with its result, reasons for a missing or hidden value, and its inner expressions with
-    more indentation. Text and result share a line if `width` allows it.
+    They are its text with its result, reasons for a missing or hidden value, and its inner
+    expressions with more indentation. Text and result share a line if `width` allows it.
     """
     margin = " " * indent
     # results are indented by 4; deep parts exceed the width.

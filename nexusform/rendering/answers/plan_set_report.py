@@ -123,7 +123,7 @@ def _build_plan_row(named_plan: _NamedPlan) -> Row:
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:
     """Yield a section with the capacity per plan before and after.
 
-    Nothing if no plan has such figures.
+    Yield nothing if no plan has such figures.
     """
     rows: list[Row] = []
     for named_plan in named_plans:

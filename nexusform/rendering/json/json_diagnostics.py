@@ -63,8 +63,8 @@ def build_diagnostic_document(
 ) -> dict[str, Any]:
     """Build one diagnostic: severity, summary, detail and, if known, address, range and snippet.
 
-    Additions to OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a
-    placement that does not fit).
+    The keys added to OpenTofu's are `id`, `level` and the contents of `extra` (`fit`: remedies for
+    a placement that does not fit).
     """
     document: dict[str, Any] = {
         "severity": diagnostic.severity.value,

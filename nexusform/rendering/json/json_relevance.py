@@ -234,7 +234,7 @@ class _ReferenceAnalysis:
     ) -> Iterable[_Reference]:
         """Return the references of a resource, or of its part `attribute` (steps of a path).
 
-        () if it is undeclared.
+        Return () if the resource is undeclared.
         """
         block = self.find_module(path).resources.get(key)
         if block is None:
@@ -255,7 +255,7 @@ def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument of that name.
 
-    Else in the nested or dynamic blocks of that name.
+    Without this argument, yield the references in the nested or dynamic blocks of that name.
     """
     # Without a schema, look for nested blocks without a label, then with one.
     for labels in ((), ("label",)):

@@ -45,9 +45,10 @@ _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     """Render one line per listed placement (RFC 4180, with a header line) in plan order.
 
-    Then one of kind `destroyed` or `replaced` per object that ends: its name is the object, and the
-    name with what runs on it the reason. Then one of kind `risk` per risk that the plan causes: its
-    subject is the object, its severity the action, its id the trigger, and its text the reason.
+    Further lines have the kind `destroyed` or `replaced`, one per object that ends: its name is the
+    object, and the name with what runs on it the reason. The last lines have the kind `risk`, one
+    per risk that the plan causes: its subject is the object, its severity the action, its id the
+    trigger, and its text the reason.
 
     The source and the target have a column per field of a location, such as `from_rack`. NUMA cells
     are separated by spaces. Text that looks like a spreadsheet formula begins with a quote. A

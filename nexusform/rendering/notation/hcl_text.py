@@ -142,7 +142,7 @@ def add_brackets(opening: str, lines: Sequence[str], closing: str, indent: int, 
 def choose_heredoc_end(lines: Iterable[str]) -> str:
     """Return the end word of a heredoc.
 
-    `EOT`, or `EOT_`, `EOT__` and so on if a line of the text is the same word.
+    It is `EOT`, or `EOT_`, `EOT__` and so on if a line of the text is the same word.
     """
     words = set(map(str.strip, lines))
     end = "EOT"

@@ -52,8 +52,8 @@ def _is_list(plain: Any) -> bool:
 def build_unknown_mask(plain: Any) -> Any:
     """Build Terraform's mask of a value, as in `after_unknown`.
 
-    True if it is unknown, False for a known scalar. For an object it is `{"id": true}` without the
-    known attributes; for a list `[false, true]`, or [] if all are known.
+    It is True for an unknown value, and False for a known scalar. For an object it is
+    `{"id": true}` without the known attributes; for a list `[false, true]`, or [] if all are known.
     """
     if plain is UNKNOWN:
         return True

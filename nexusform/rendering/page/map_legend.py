@@ -186,7 +186,7 @@ def _render_legend_entry(
 ) -> Iterator[Markup]:
     """Yield the elements of a cluster.
 
-    Its swatch with the key, then its name, cut if it is long, and number of VMs.
+    They are its swatch with the key, then its name, cut if it is long, and its number of VMs.
     """
     name = (
         style.cluster

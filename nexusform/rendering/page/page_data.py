@@ -73,8 +73,8 @@ _MARK_NUMBERS: Final = {
 def build_page_data(view: PlanReportData, maps: Sequence[SiteMap]) -> dict[str, Any]:
     """Build the data of the scripts of the page.
 
-    Sites with racks and VMs, changes, and placements of bindings and pods. For a plan with errors
-    leave out its changes and placements.
+    It has sites with racks and VMs, changes, and placements of bindings and pods. For a plan with
+    errors leave out its changes and placements.
     """
     plan = view.plan
     changes = () if plan.errored else pair_stanzas(plan, view.stanzas)

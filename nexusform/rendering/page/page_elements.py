@@ -1,8 +1,8 @@
 """Elements of pages (sections, tables, differences, findings), and the shell of every page.
 
-A single file without external requests, for any screen width. Text and tables need no scripts.
-Scripts draw the rack map, the change tree and the lists, and only the visible part of them. Their
-data is JSON in the page (`page_data.py`); styles and scripts are files in `assets/`.
+A page is a single file without external requests, for any screen width. Text and tables need no
+scripts. Scripts draw the rack map, the change tree and the lists, and only the visible part of
+them. Their data is JSON in the page (`page_data.py`); styles and scripts are files in `assets/`.
 """
 
 import re

@@ -132,7 +132,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
     """Build the decision block in the CSS class `kind`.
 
-    Labels with their texts, and below them a list of facts.
+    It has labels with their texts, and below them a list of facts.
     """
     block = [
         (

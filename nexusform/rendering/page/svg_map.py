@@ -171,7 +171,7 @@ def _format_title(maps: Sequence[SiteMap]) -> str:
 def _describe_maps(maps: Iterable[SiteMap]) -> str:
     """Return a text alternative of the picture.
 
-    The sizes of each site, and its numbers of VMs by change.
+    It has the sizes of each site, and its numbers of VMs by change.
     """
     sentences = []
     for site in maps:

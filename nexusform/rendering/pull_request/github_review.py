@@ -38,7 +38,7 @@ class DiffLines(Struct, frozen=True):
     def find_path(self, name: str) -> str:
         """Find the repository path of a file name of nexusform.
 
-        "" if the diff has no such file or several.
+        Return "" if the diff has no such file or several.
         """
         tail = name.removeprefix("./")
         paths = [path for path in self.lines if path == tail or path.endswith(f"/{tail}")]
@@ -152,7 +152,7 @@ def _build_suggestion(
 ) -> list[dict[str, Any]]:
     """Build a suggestion of one edit.
 
-    [] if its lines are not in the diff, or its text contains a bot command.
+    Return [] if its lines are not in the diff, or its text contains a bot command.
     """
     # The argument has no literal to replace, or belongs to several instances.
     if edit is None:

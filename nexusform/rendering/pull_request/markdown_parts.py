@@ -239,7 +239,7 @@ def _measure_size(texts: Collection[str]) -> int:
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
     """Return the part with as many first lines as fit into `max_bytes`.
 
-    None if none fits, or it may not be cut.
+    Return None if none fits, or the part may not be cut.
     """
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None

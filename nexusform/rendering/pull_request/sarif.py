@@ -39,8 +39,8 @@ _SILENCE_HINT: Final = (
 def build_sarif_document(plan: Plan) -> dict[str, Any]:
     """Build the SARIF document of a plan.
 
-    Its findings, and the risks that the plan causes. A finding without a line refers to the block
-    of its resource.
+    It has the findings of the plan, and the risks that the plan causes. A finding without a line
+    refers to the block of its resource.
     """
     blocks = {
         str(change.address): change.source for change in plan.changes if change.source is not None

@@ -115,8 +115,8 @@ def _build_site_figures(
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
     """Build the table rows of every site, in plan order.
 
-    VM capacity, then the scarcest other resource of each kind if any site has data about them. The
-    first row of a site is its largest SKU.
+    They have the VM capacity, then the scarcest other resource of each kind if any site has data
+    about them. The first row of a site is its largest SKU.
     """
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"

@@ -458,7 +458,7 @@ def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
 def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
     """Return the symbol of a value by its sides.
 
-    Created, deleted, changed, or unchanged (SAME is "").
+    The symbol is CREATED, DELETED, CHANGED, or SAME (which is "").
     """
     if old is ABSENT:
         return CREATED
@@ -526,7 +526,7 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 def _parse_json(text: Any) -> Any:
     """Return the structure of a JSON text.
 
-    ABSENT for an absent one, None if it is no container or too deep.
+    Return ABSENT for an absent text, and None if it is no container or too deep.
     """
     if text is ABSENT:
         return ABSENT
@@ -655,7 +655,7 @@ _NAMED_KINDS: Final = frozenset(
 def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
     """Return the tree with attributes, entries and blocks in source order.
 
-    Then those without a place in the source.
+    Those without a place in the source come last.
     """
     ranks = {path: number for number, path in enumerate(source_order)}
 

@@ -54,7 +54,7 @@ _MAX_EQUAL_POOLS: Final = 2
 class NameRange(Struct, frozen=True):
     """Names with a common `prefix` and consecutive `numbers` as written.
 
-    ("",) for a name without a number.
+    `numbers` are ("",) for a name without a number.
     """
 
     prefix: str

@@ -200,7 +200,7 @@ _UNSET_DISKS: Final = (
 def _describe_action(action: PlannedMachineAction) -> str:
     """Return sentences on the maintenance window of an action.
 
-    Its time, VMs to move before, and VMs stopped in it.
+    They have its time, the VMs to move before, and the VMs stopped in it.
     """
     limit = _format_minutes(action.minutes)
     sentences = [

@@ -113,7 +113,7 @@ def build_listed_section(view: PlanReportData) -> Section:
 def build_site_section(view: PlanReportData) -> Section:
     """Build a row per changed site and a line for unchanged sites.
 
-    No section for a single site or without changes.
+    Return NO_SECTION for a single site or without changes.
     """
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 

@@ -147,7 +147,7 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 def _format_reason(change: Change) -> str:
     """Return the reason of the action in brackets.
 
-    "" if there is none, or the headline has it already.
+    Return "" if there is none, or the headline has it already.
     """
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
@@ -318,7 +318,7 @@ def has_stale_inventory(plan: Plan) -> bool:
 def _compute_age(taken_at: str, now: str) -> float:
     """Return the seconds between two times (0 for a slightly later first one).
 
-    Infinite if one of them is not a time, or the first one is in the future.
+    Return infinity if one of them is not a time, or the first one is in the future.
     """
     from nexusform.documents.times import is_in_future
 

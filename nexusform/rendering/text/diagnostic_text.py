@@ -172,7 +172,7 @@ def _truncate_end(text: str, width: int) -> str:
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
     """Render the values of sub-expressions and the called function.
 
-    [] if the diagnostic has neither.
+    Return [] if the diagnostic has neither.
     """
     if not diagnostic.values and not diagnostic.function:
         return []

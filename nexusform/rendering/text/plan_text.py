@@ -436,7 +436,7 @@ def _render_horizontal_rule(paint: Painter, width: int) -> str:
 def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render changes made outside of nexusform and a note on the response of the plan.
 
-    [] without such changes.
+    Return [] without such changes.
     """
     if not view.drift_stanzas:
         return []
@@ -487,7 +487,7 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
     """Render the `Plan:` line, or `No changes.` with the comparison made.
 
-    Neither if only outputs change. Then render the counts of placements, and their changes.
+    Render neither if only outputs change. The counts of placements follow, and their changes.
     """
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)

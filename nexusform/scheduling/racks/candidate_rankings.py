@@ -73,8 +73,8 @@ class NeutralKeys(NamedTuple):
 class CandidateQueues:
     """Rankings of one scheduler, each created at first use.
 
-    One of its racks for each set of rack filter inputs and active keys; one of each rack's open
-    machines for each set of active keys. Also records the full racks of each SKU.
+    There is one of its racks for each set of rack filter inputs and active keys, and one of each
+    rack's open machines for each set of active keys. The full racks of each SKU are recorded, too.
     """
 
     def __init__(self, ledger: Ledger) -> None:

@@ -165,7 +165,7 @@ def list_rejecting_checks(
 ) -> Iterator[tuple[Filter, RejectionCheck]]:
     """Yield the filters that apply to the demand, in profile order.
 
-    Each with its check by machine number.
+    Each comes with its check by machine number.
     """
     for rule, find_rejection in build_machine_checks(ledger, demand):
         if find_rejection is not None:

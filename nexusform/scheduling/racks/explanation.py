@@ -261,8 +261,8 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
 class TiedMachines(Struct, frozen=True):
     """Names of the tied machines, for the random choice.
 
-    The best ones of every best rack, none if nothing fits. `in_some_splits` are best in at least
-    one split (possible cells of VMs in unknown cells), `in_all_splits` in all.
+    They are the best machines of every best rack, and none if nothing fits. `in_some_splits` are
+    best in at least one split (possible cells of VMs in unknown cells), `in_all_splits` in all.
     """
 
     in_some_splits: frozenset[str]

@@ -47,9 +47,9 @@ class VmRecord(NamedTuple):
 class UnknownCellVms(Struct):
     """VMs of a machine in unknown NUMA cells.
 
-    Their SKUs by handle, and their `cells` by handle in the chosen split, a possible assignment
-    (empty: not chosen yet, or there is none). `known_capacity` is the capacity left by all other
-    VMs; its disk is the disk left by all VMs. `is_stale`: a new split is needed.
+    `shapes` has their SKUs by handle, and `cells` their cells by handle in the chosen split, a
+    possible assignment (empty: not chosen yet, or there is none). `known_capacity` is the capacity
+    left by all other VMs; its disk is the disk left by all VMs. `is_stale`: a new split is needed.
     """
 
     known_capacity: int

@@ -218,8 +218,8 @@ class RackScheduler:
     def select_cells(self, sku: VmSku, machine: str) -> tuple[int, ...]:
         """Return the NUMA cells, ascending, assigned to a VM on this machine.
 
-        () if VMs in unknown cells run there. For a VM too large for it, they are the least used
-        cells (at most as many as the machine has).
+        Return () if VMs in unknown cells run there. For a VM too large for it, they are the least
+        used cells (at most as many as the machine has).
         """
         self._choose_missing_splits()
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
@@ -564,7 +564,7 @@ class RackScheduler:
     def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
         """Open a session for the pool of the demand.
 
-        None if its rules need a scan of every machine.
+        Return None if its rules need a scan of every machine.
         """
         if demand.last_resort is not None or self.profile.weigh is not None:
             # The rankings kept by a session include no last resort and no weights.

@@ -114,7 +114,7 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
 class SplitCapacities:
     """Possible capacities of a machine.
 
-    One for each split, a possible assignment of its VMs in unknown cells to NUMA cells.
+    There is one for each split, a possible assignment of its VMs in unknown cells to NUMA cells.
     `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
     """
 

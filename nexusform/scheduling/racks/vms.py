@@ -313,7 +313,7 @@ def build_standalone_demand(
 def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
     """Return the constraints of all pools without zones, hosts and hints.
 
-    NO_CONSTRAINTS if these pools differ in them.
+    Return NO_CONSTRAINTS if these pools differ in them.
     """
     distinct_constraints = {
         replace(constraints, zones=None, hints=(), platform_zone="", platform_host="")

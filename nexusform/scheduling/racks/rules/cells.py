@@ -1,10 +1,9 @@
 """NUMA cells: enough of them for the VM, those with the least free memory first.
 
-Each with the VM's share of vCPUs and memory (fits) and of virtual functions (vfs).
-
-A VM never straddles cells unless its SKU spans more than one. Only VMs of pools with `sriov_vfs`
-take VFs: 30 per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA
-cell, 30 for tenants). It is inferred: a VM takes them of its own cells.
+Each has the VM's share of vCPUs and memory (fits) and of virtual functions (vfs). A VM never
+straddles cells unless its SKU spans more than one. Only VMs of pools with `sriov_vfs` take VFs: 30
+per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA cell, 30 for
+tenants). It is inferred: a VM takes them of its own cells.
 """
 
 from collections import Counter
@@ -43,7 +42,7 @@ def get_free_memory(capacity: FreeCapacity, cell: int) -> int:
 def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
     """Build a check of a capacity.
 
-    Its shortage, or None if as many cells as needed by the SKU have capacity.
+    It returns the shortage, or None if as many cells as needed by the SKU have capacity.
     """
     share = Share.compute(sku)
     needed = sku.numa_cells
@@ -164,7 +163,7 @@ FITS = CapacityFilter(
 def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     """Build a check of a capacity.
 
-    Its missing VFs, or None if enough cells with capacity have them.
+    It returns the missing VFs, or None if enough cells with capacity have them.
     """
     # The needs of a VM in each of its cells.
     share = Share.compute(sku)

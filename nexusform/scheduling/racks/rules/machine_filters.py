@@ -116,7 +116,7 @@ HARDWARE = CapacityFilter(
 def _build_disk_check(sku: VmSku) -> CapacityCheck:
     """Build a check of a capacity for a VM of the SKU.
 
-    A text about missing disk, None if there is enough.
+    It returns a text about missing disk, or None if there is enough.
     """
     needed = sku.disk_gib
 

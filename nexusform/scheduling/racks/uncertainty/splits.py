@@ -48,7 +48,7 @@ RULE_DESCRIPTIONS: Final = {
 def format_split_choice(choice: SplitChoice) -> int | str:
     """Return a choice for a document.
 
-    The number of a sample, or ROOMIEST for the split with most capacity.
+    It is the number of a sample, or ROOMIEST for the split with most capacity.
     """
     return ROOMIEST if isinstance(choice, LargestSplit) else choice
 
