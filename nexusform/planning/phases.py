@@ -108,8 +108,7 @@ class DomainPhases(Struct, frozen=True):
     `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks that
     query spare capacity, after all placements. `list_workloads(state, registries)` returns the
     workloads of a state, `collect_claims(instances, registries)` their storage claims, by cluster
-    id. `list_lost_rows(prior, registries)` yields a row for every object in state with a missing
-    host.
+    id. `list_lost_rows(prior, registries)` yields a row per object in state with a missing host.
     """
 
     plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]

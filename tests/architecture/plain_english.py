@@ -1,6 +1,6 @@
 """Measures of plain English in Python sources.
 
-Verbs, participles and words of names and docstrings.
+They count verbs, participles and words of names and docstrings.
 """
 
 from __future__ import annotations

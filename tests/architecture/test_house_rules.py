@@ -1,6 +1,6 @@
 """Tests of code rules outside the scope of import-linter.
 
-Builtins with I/O, sizes and names of modules.
+They cover builtins with I/O, sizes and names of modules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Benchmark of large configurations.
 
-Memory, processor time and files, each command as a separate process.
+It measures memory, processor time and files, with each command as a separate process.
 
 Run: python tests/benchmarks/bench_large.py [vms|placements|namespaces|objects ...] [--part N]
 

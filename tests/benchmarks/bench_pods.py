@@ -1,7 +1,7 @@
 """Benchmark of pod scheduling.
 
-Processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes, or of the verification
-of certainty on small clusters, with equal repetitions computed once and each time.
+It measures the processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes, or of
+the verification of certainty on small clusters, with equal repetitions computed once and each time.
 
 Run: python tests/benchmarks/bench_pods.py [pods] [nodes]
      python tests/benchmarks/bench_pods.py --certainty

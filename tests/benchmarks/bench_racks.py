@@ -1,13 +1,13 @@
 """Benchmark of VM placement.
 
-VMs per second of processor time, tie-break digests per VM, memory, and growth.
+It measures VMs per second of processor time, tie-break digests per VM, memory, and growth.
 
 Run: python tests/benchmarks/bench_racks.py [--large] [--samples]
 
 The site has racks of equal machines (BOM 1.7.3 figures). The VMs belong to clusters with a control
-plane and three pools; their SKUs come from a fixed mix in a fixed recurrence. Peers, on a smaller
-site of the same kind: the brute-force greedy of tests/scheduling/racks (placements must agree) and,
-if numpy is installed, a score-and-argmin over arrays of machines.
+plane and three pools; their SKUs come from a fixed mix in a fixed recurrence. The peers are, on a
+smaller site of the same kind: the brute-force greedy of tests/scheduling/racks (placements must
+agree) and, if numpy is installed, a score-and-argmin over arrays of machines.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def compare_brute_force() -> None:
 def measure_score_and_argmin() -> None:
     """Measure a numpy peer: one score per machine, argmin per VM.
 
-    No ties, cells or disk, so it does less.
+    It has no ties, cells or disk, so it does less.
     """
     try:
         import numpy as np

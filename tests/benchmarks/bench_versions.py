@@ -1,6 +1,6 @@
 """Benchmark of two versions.
 
-Processor time of plans and applies against another checkout, alternately.
+It compares the processor time of plans and applies with another checkout, alternately.
 
 Run: python tests/benchmarks/bench_versions.py CHECKOUT [turns] [VMs]
 

@@ -76,8 +76,7 @@ _UNSAYABLE = {
     "tofu/testdata/plan-count-splat-reference": "an attribute that only one type has",
     "TestFileExists 6": "the test sets permissions, which do not bind root",
 }
-# Intended differences: the start of a case, and the subject of its row on the page
-# docs/language-differences.md.
+# Intended differences: the start of a case, and its subject in docs/language-differences.md.
 INTENDED = {
     'base64gzip("test")': "`base64gzip`",
     "TestBase64Gzip": "`base64gzip`",

@@ -26,8 +26,7 @@ from nexusform.state.objects import ObjectState
 from nexusform.values.typed_value import UNKNOWN
 
 UNKNOWN_PLACEMENT = "placement-argument-unknown"
-# Objects are replaced with their host or cluster. JSON output gives the reason by the word of
-# OpenTofu, "replace_by_triggers".
+# Objects are replaced with their host or cluster: OpenTofu's "replace_by_triggers" in JSON.
 REPLACED_WITH_HOST = "replace_with_its_place"
 
 
