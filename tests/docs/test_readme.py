@@ -119,14 +119,16 @@ def test_commands_of_examples_overwrite_no_files() -> None:
 
 
 @of_documented_domains
-def test_commands_and_flags_of_console_blocks_exist() -> None:
+def test_commands_and_flags_of_shell_blocks_exist() -> None:
     import click
 
     context = click.Context(PROGRAM)
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        for line in re.findall(r"^\$ nexusform (.*)$", block, re.MULTILINE):
-            words = line.partition(" # ")[0].split()
+    fences = re.findall(r"^```(console|sh)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for language, block in fences:
+        prompt = r"\$ " if language == "console" else ""
+        for line in re.findall(rf"^{prompt}nexusform (.*)$", block, re.MULTILINE):
+            words = line.partition(" # ")[0].partition(" | ")[0].split()
             command: click.Command | None = PROGRAM
             while isinstance(command, LazyGroup):
                 command = command.get_command(context, words.pop(0))

@@ -159,10 +159,10 @@ SEARCHES = {
     "CPU pinning": "docs/numa.html#cpu-pinning-and-isolated-cpus",
     (
         "spread placement over sites"
-    ): "docs/fleet-manifests.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
+    ): "docs/how-to/pick-clusters.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
     (
         "keep placement off a cluster"
-    ): "docs/fleet-manifests.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
+    ): "docs/how-to/pick-clusters.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
     (
         "protect racks from deletion"
     ): "docs/how-to/guard-rails.html#protect-racks-and-machines-from-deletion",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,8 +16,9 @@ from tests.docs.documented_domains import of_documented_domains
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 IMPORT_PAGE = TUTORIAL.with_name("import-a-site.md")
+NAMED_GUIDES = ("feasibility", "fleet-manifests", "undo-a-change", "why-is-my-vm-there")
 GUIDES = sorted(
-    [TUTORIAL.with_name(f"{name}.md") for name in ("undo-a-change", "why-is-my-vm-there")]
+    [TUTORIAL.with_name(f"{name}.md") for name in NAMED_GUIDES]
     + [*TUTORIAL.parent.glob("how-to/*.md")]
 )
 BROWNFIELD = Path(__file__).parents[2] / "examples" / "brownfield"
@@ -35,7 +37,10 @@ def test_guide_works_as_documented(page: Path, tmp_path: Path) -> None:
 
 
 def _follow_page(page: Path, directory: Path) -> int:
-    """Follow the steps of a page; return the number of its command blocks."""
+    """Follow the steps of a page; return the number of its command blocks.
+
+    A fence with a title is a file, `cd examples/NAME` a copy of that example.
+    """
     main = directory / "main.nf.hcl"
     ran = 0
     for language, title, body in FENCE.findall(page.read_text()):
@@ -48,12 +53,26 @@ def _follow_page(page: Path, directory: Path) -> int:
             main.write_text(main.read_text().replace(before, after, 1))
         elif language == "console":
             for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
-                if command:
+                if command.startswith("$ cd "):
+                    directory = _copy_example(command.removeprefix("$ cd ").strip(), directory)
+                elif command:
                     _run_command(command, directory)
             ran += 1
         elif title.strip():
             (directory / title.strip()).write_text(body)
     return ran
+
+
+def _copy_example(path: str, directory: Path) -> Path:
+    """Copy an example of the checkout without its state; return the copy."""
+    copy = directory / path
+    shutil.copytree(
+        TUTORIAL.parents[1] / path,
+        copy,
+        ignore=shutil.ignore_patterns("state", ".nexusform"),
+        dirs_exist_ok=True,
+    )
+    return copy
 
 
 @of_documented_domains
@@ -99,7 +118,7 @@ def _run_command(body: str, directory: Path) -> None:
     first, *expected = body.splitlines()
     command, _, note = first.removeprefix("$ nexusform ").partition(" # exit code ")
     done = subprocess.run(
-        [*commands.nexusform(), *command.split()],
+        [*commands.nexusform(), *shlex.split(command)],
         cwd=directory,
         capture_output=True,
         text=True,
