@@ -16,7 +16,14 @@ from tests.docs.documented_domains import of_documented_domains
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 IMPORT_PAGE = TUTORIAL.with_name("import-a-site.md")
-NAMED_GUIDES = ("feasibility", "fleet-manifests", "undo-a-change", "why-is-my-vm-there")
+NAMED_GUIDES = (
+    "feasibility",
+    "fleet-manifests",
+    "openstack-and-tacker",
+    "tacker",
+    "undo-a-change",
+    "why-is-my-vm-there",
+)
 GUIDES = sorted(
     [TUTORIAL.with_name(f"{name}.md") for name in NAMED_GUIDES]
     + [*TUTORIAL.parent.glob("how-to/*.md")]
