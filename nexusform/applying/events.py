@@ -16,13 +16,13 @@ from nexusform.resources.graph import DEFAULT_PARALLELISM
 class ExecutionOptions(Struct, frozen=True):
     """Options of an apply.
 
-    `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining steps;
-    `should_stop` is called before every step; `waits_for_user`: a user is present for actions that
-    a provider cannot do. `write_only` are write-only arguments by address. `lineage` is that of the
-    state. `start_values` are those of the plan by address, in the providers' own formats.
-    `check_site` reads the site and returns why no further step may start ("" if one may). It is
-    called while no step runs, or all only wait, if none started for `maximum_wait` seconds. If it
-    is None, it is never called.
+    `parallelism` steps run at a time; with `fail_fast`, the first failure stops the remaining
+    steps; `should_stop` is called before every step; `waits_for_user` means that a user is present
+    for actions that a provider cannot do. `write_only` are write-only arguments by address.
+    `lineage` is that of the state. `start_values` are those of the plan by address, in the
+    providers' own formats. `check_site` reads the site and returns why no further step may start
+    ("" if one may). It is called while no step runs, or all only wait, if none started for
+    `maximum_wait` seconds. If it is None, it is never called.
     """
 
     parallelism: int = DEFAULT_PARALLELISM
@@ -53,8 +53,8 @@ class StepEvent(Struct, frozen=True):
     """Start, progress or end (`outcome` set) of a step.
 
     `elapsed` is in seconds; `error` is the message of a failure, or the reason of skipping.
-    `message` is the provider's progress message or remark, "" for none. `is_delegated`: it waits
-    because a person must do it on the site. `not_verified` describes unread results.
+    `message` is the provider's progress message or remark, "" for none. `is_delegated` means that
+    it waits because a person must do it on the site. `not_verified` describes unread results.
     """
 
     address: str

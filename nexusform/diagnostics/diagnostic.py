@@ -92,9 +92,9 @@ class Diagnostic(Struct, frozen=True):
     (`resource "t" "n"`). `function` is the function call under evaluation. `brief` is a line such
     as `cluster-d/pool1: an upgrade would fail`; "" if summary and detail are short enough. `extra`
     is data for the JSON form only (for example `fit`: the suggested fixes of a placement that does
-    not fit). `is_preexisting`: a warning of a plan that is not caused by the plan. `line` is the
-    line at fault of the subject's literal text; `locate_line_in_text` narrows the subject to it.
-    `site_id` is the only site concerned, "" for any.
+    not fit). `is_preexisting` marks a warning of a plan that is not caused by the plan. `line` is
+    the line at fault of the subject's literal text; `locate_line_in_text` narrows the subject to
+    it. `site_id` is the only site concerned, "" for any.
     """
 
     severity: Severity

@@ -81,8 +81,9 @@ class FieldShape(Struct, frozen=True, eq=False):
     `fields` are those of a mapping; if types refer to each other, `type` names the type with the
     fields. `items` are those of a list, and of a mapping with free keys. `minimum` and `maximum`
     bound a number, the items of a list, the keys of a mapping, or the characters of a text.
-    `pattern` must match a text; `check_form` returns why a value has an invalid form, as a clause
-    ("" if valid). `is_defaulted`: null counts as absent. `versions`: the only ones with this field.
+    `pattern` must match a text; `check_form` returns why a value has an invalid form, as a
+    clause ("" if valid). If it `is_defaulted`, null counts as absent. `versions` are the only
+    ones with this field.
     """
 
     kind: FieldKind

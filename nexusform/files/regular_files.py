@@ -60,8 +60,9 @@ class Confinement(Struct, frozen=True):
 
     A target is below `root` ("": anywhere), but not in `hidden`. Both are absolute and free of
     links. Paths in `revealed` are allowed in spite of both: directories of downloaded modules.
-    Every such path passes `resolve` before any access. `is_operator_path`: the operator chose the
-    path, or a directory above it. `reason` explains the confinement, and how to disable it.
+    Every such path passes `resolve` before any access. `is_operator_path` means that the
+    operator chose the path, or a directory above it. `reason` explains the confinement, and how
+    to disable it.
     """
 
     root: str = ""

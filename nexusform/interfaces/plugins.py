@@ -277,9 +277,9 @@ class ReadRequest(Struct, frozen=True):
     `address` is for messages and fault drills. `planned` is the planned object of a step that may
     have created it: a provider that finds it takes attributes it cannot observe from there.
     `unfinished_change` is its note of that name, `private_note` the whole private note.
-    `is_being_deleted`: an earlier run started its deletion, and it counts as removed after that.
-    `lineage` is that of the state, for the owner mark of the object. `operation` is the last one
-    reported by an unfinished step, "" if it sent nothing, None for other reads.
+    `is_being_deleted` means that an earlier run started its deletion, and it counts as removed
+    after that. `lineage` is that of the state, for the owner mark of the object. `operation` is the
+    last one reported by an unfinished step, "" if it sent nothing, None for other reads.
     """
 
     key: ObjectKey
@@ -334,11 +334,11 @@ EARLIER_CREATION_HINT: Final = (
 class StepProgress(Struct, frozen=True):
     """Progress of a step, reported by its provider.
 
-    `operation`: an external operation of the step is in progress, in the provider's own format (a
-    URL); it is passed to the step again (`ChangeRequest.resumed_operation`) if this run ends first.
-    It replaces the earlier one, unless it starts with OPERATION_CONTINUATION.
-    `message` is for people. `is_waiting`: everything was requested, and the step only waits, so
-    that others may start.
+    `operation` is an external operation of the step in progress, in the provider's own format (a
+    URL). It is passed to the step again (`ChangeRequest.resumed_operation`) if this run ends first.
+    It replaces the earlier one, unless it starts with OPERATION_CONTINUATION. `message` is for
+    people. `is_waiting` means that everything was requested, and the step only waits, so that
+    others may start.
     """
 
     operation: str | None = None
@@ -354,17 +354,18 @@ class ChangeRequest(Struct, frozen=True):
     capacity for others; `final_attributes` is the object after all of its steps.
     `resumed_operation` is None unless an earlier run started this step: then its last reported
     operation, "" if there was none. `report_progress` takes progress of the step and returns after
-    it is recorded. `has_operator`: a person is available for manual actions. `should_stop` returns
-    whether the run is to end soon. `unfinished_change` is the object's note of an earlier failed
-    change: it is applied as well. `private_note` is the whole private note. `ignored_paths` are
-    arguments with other managers. For dry runs, `replaced_attributes` are those of an object
-    deleted before this one is created, and `skip_reason` is why it cannot be validated, or "".
-    `planned_note` is the private note of the object after the plan. `is_repeated_create`: an
-    earlier try of this create failed, but its object exists. `is_sensitive`: no value of the object
-    may be in a message. `write_only` are its write-only arguments. `lineage` is that of the state:
-    with address and creation it is the owner mark of an object. `recorded_objects` are the objects
-    at the address in the state. `start_values` are those that the provider collected when the plan
-    was made (`StartValueProvider`), {} if the plan did not read its system.
+    it is recorded. `has_operator` means that a person is available for manual actions.
+    `should_stop` returns whether the run is to end soon. `unfinished_change` is the object's note
+    of an earlier failed change: it is applied as well. `private_note` is the whole private note.
+    `ignored_paths` are arguments with other managers. For dry runs, `replaced_attributes` are those
+    of an object deleted before this one is created, and `skip_reason` is why it cannot be
+    validated, or "". `planned_note` is the private note of the object after the plan.
+    `is_repeated_create` means that an earlier try of this create failed, but its object exists.
+    `is_sensitive` means that no value of the object may be in a message. `write_only` are its
+    write-only arguments. `lineage` is that of the state: with address and creation it is the owner
+    mark of an object. `recorded_objects` are the objects at the address in the state.
+    `start_values` are those that the provider collected when the plan was made
+    (`StartValueProvider`), {} if the plan did not read its system.
     """
 
     key: ObjectKey
@@ -431,11 +432,11 @@ class ChangeResult(Struct, frozen=True):
 class ProviderProblem(Exception):
     """Failed step at the provider.
 
-    `object_exists`: a create failed after the object was created; `attributes` are then its
-    attributes. `unfinished_change` is recorded for an existing object: the change is pending until
-    it is completed. `is_unreachable`: the system has no usable answer, and a plan may start from
-    the state instead. `is_partial`: a create failed after some of its objects were created; the
-    next run reads them, as after a crash.
+    `object_exists` means that a create failed after the object was created; `attributes` are then
+    its attributes. `unfinished_change` is recorded for an existing object: the change is pending
+    until it is completed. `is_unreachable` means that the system has no usable answer, and a plan
+    may start from the state instead. `is_partial` means that a create failed after some of its
+    objects were created; the next run reads them, as after a crash.
     """
 
     def __init__(

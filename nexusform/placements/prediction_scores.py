@@ -46,8 +46,8 @@ class VerifiedPrediction(Struct, frozen=True):
 
     `subject` is its subject ("machine"), `share` its predicted probability, `chance` that of a
     random choice among the tied candidates. `measured_share` is the share before a reduction by the
-    accuracy of earlier predictions, None without a reduction. `is_certain`: it was reported as
-    certain. `text` describes the prediction and the result for people.
+    accuracy of earlier predictions, None without a reduction. `is_certain` means that it was
+    reported as certain. `text` describes the prediction and the result for people.
     """
 
     subject: str
@@ -117,7 +117,7 @@ class PredictionRecordScore(Struct, frozen=True):
     """Score of a record: Brier scores (0 is best) of the predicted shares and of chance.
 
     `certain_correct` of the `certain` predictions (with a measured share of 1) were correct.
-    `has_lowered_shares`: shares of some class are reported lower than measured.
+    `has_lowered_shares` means that shares of some class are reported lower than measured.
     """
 
     verified: int

@@ -54,8 +54,8 @@ class PoolDemand(Struct, frozen=True):
     `max_surge` and `max_unavailable` are the configured texts ("1", "33%"). `pinned_machine` is the
     machine set by the user, or "". `rule_pool` and `rule_number` replace pool and number in the
     placement rule if they differ (plain VMs). `count_path` is the path of the number of VMs (empty
-    for plain VMs and VNFs). `drain_timeout` is the maximum drain time of a node in seconds.
-    `removes_newest`: fewer VMs remove those created last, not the highest numbers.
+    for plain VMs and VNFs). `drain_timeout` is the maximum drain time of a node in seconds. With
+    `removes_newest`, fewer VMs remove those created last, not the highest numbers.
     """
 
     pool: str

@@ -247,7 +247,7 @@ class RolloutStep(Struct, frozen=True):
     `kind` is "update", "delete", "approval" or "wait"; `group` counts from 1 in its stage (0:
     none). `start_seconds` is the earliest start in seconds after the beginning, as far as waits
     determine it. `waits_for` is the approval itself, and of clusters the condition between them and
-    the previous ones. `status`: "done" before this plan, "planned" in it, "waiting" for an
+    the previous ones. `status` is "done" before this plan, "planned" in it, "waiting" for an
     approval, "stuck" because a cluster of it fails, or "later".
     """
 
@@ -264,8 +264,8 @@ class RolloutStep(Struct, frozen=True):
 class Rollout(Struct, frozen=True):
     """Distribution of a resource snapshot to the clusters of a placement.
 
-    `cause` describes the trigger. `previous_snapshot`: the hub may distribute this one instead;
-    None if the snapshot is certain.
+    `cause` describes the trigger. `previous_snapshot` is one that the hub may distribute instead,
+    or None if the snapshot is certain.
     """
 
     address: Address
@@ -316,13 +316,14 @@ class MissingObject(Struct, frozen=True):
 class Feasibility(Struct, frozen=True):
     """Feasibility of one binding: all pods of the plan on its cluster, existing ones included.
 
-    `missing_nodes` of `pool` are needed for `runs_after`, else None; if of several pools, `pool` is
-    "" and `missing_by_pool` has each. `site_capacity`: "yes" if the site has capacity for them,
-    "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run
-    (None: not known). `one_machine_down` and `one_rack_down` are None if not computed, or if the
-    machines are not known. `is_selected`: False for a cluster rejected by the placement, counted as
-    if it alone were added. `suggested_fixes` are tested, with kind, text and edits. `missing` are
-    the objects for which pods wait, and `by` is the admission plugin that rejects pods.
+    `missing_nodes` of `pool` are needed for `runs_after`, else None; if of several pools, `pool`
+    is "" and `missing_by_pool` has each. `site_capacity` is "yes" if the site has capacity for
+    them, else "no" or "unknown". `replicas_max` is the number of pods of the placement's
+    workloads able to run (None: not known). `one_machine_down` and `one_rack_down` are None if
+    not computed, or if the machines are not known. `is_selected` is False for a cluster rejected
+    by the placement, counted as if it alone were added. `suggested_fixes` are tested, with kind,
+    text and edits. `missing` are the objects for which pods wait, and `by` is the admission
+    plugin that rejects pods.
     """
 
     placement: Address
@@ -393,9 +394,9 @@ class ContentChange(Struct, frozen=True):
 
     `object` is its title: `Deployment web/api`. `pods` counts the affected pods, of the placement
     kind `pod_kind`; "" for an object without pods. A DaemonSet has 0, because its nodes may be
-    unknown. `has_rows`: its pods have placement rows, too. An overridden value has the key of its
-    override, the JSON pointer in the object ("": the object itself), and the value before and
-    after (None: absent).
+    unknown. `has_rows` means that its pods have placement rows, too. An overridden value has the
+    key of its override, the JSON pointer in the object ("": the object itself), and the value
+    before and after (None: absent).
     """
 
     address: Address
@@ -558,9 +559,9 @@ class InventoryRead(Struct, frozen=True):
     """Inventory used by the plan.
 
     `address` is that of the data source, or the provider and the site; `exported_at` the time of
-    its figures (RFC 3339, "" if unknown). `is_stale`: at planning time it was older than its
-    `max_age` (default: a day), or of unknown age. `is_newest_change`: the export has no time, and
-    this is that of its newest change.
+    its figures (RFC 3339, "" if unknown). `is_stale` means that at planning time it was older than
+    its `max_age` (default: a day), or of unknown age. `is_newest_change` means that the export has
+    no time, and this is that of its newest change.
     """
 
     address: str
@@ -574,15 +575,15 @@ class PlanInputs(Struct, frozen=True):
 
     `commit` is that of the work tree, "" if unknown. `files` are those read by functions and
     `data_files` those read by data sources: SHA-256 by path. `states` are the versions of the
-    states of other configurations, by the address of the data block. `answers` are server
-    responses to data sources, by question: re-planning uses the same. `evaluation` is None if
-    unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
+    states of other configurations, by the address of the data block. `answers` are server responses
+    to data sources, by question: re-planning uses the same. `evaluation` is None if unknown, and
+    `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
     `ephemeral_variables` were set; apply needs them again. `variable_files` are the files with
     values of variables, SHA-256 by path (None: not recorded). `origin` is None in plans of earlier
-    versions. `max_age` is the maximum age at apply in seconds, 0 for none.
-    `allows_older_export`: an inventory may be older than that of the last apply. `after_merge` is
-    what a merge of the change does, as the pipeline says: `apply`, `wave:N`, `none`, "" if it does
-    not say. `is_external`: another tool applies the change. `searches` are digests of the results
+    versions. `max_age` is the maximum age at apply in seconds, 0 for none. `allows_older_export`
+    means that an inventory may be older than that of the last apply. `after_merge` is what a merge
+    of the change does, as the pipeline says: `apply`, `wave:N`, `none`, "" if it does not say.
+    `is_external` means that another tool applies the change. `searches` are digests of the results
     of `fileexists` and `fileset`, by the call.
     """
 

@@ -81,8 +81,9 @@ class PreviousPlanDifferences(Struct, frozen=True):
 
     `ref` is its commit, or its time. The numbers are later minus earlier: VMs, bindings and pods
     that move or lose their host, removed ones, and VMs that fit. `objects` are the VMs, bindings
-    and pods with another action, location or trigger, `resources` the addresses of other resources
-    with another action or attributes. `has_other_differences`: outputs, findings or figures differ.
+    and pods with another action, location or trigger, `resources` the addresses of other
+    resources with another action or attributes. `has_other_differences` means that outputs,
+    findings or figures differ.
     """
 
     ref: str

@@ -77,9 +77,9 @@ class MachineFact(Struct, frozen=True):
 
     `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns the
     reason that a machine with this value takes no new VM; "" for none. `rank`, `is_health` and
-    `find_title` (a short form of the reason) are those of the UnschedulableReason. `is_override`:
-    also an argument of a rack's machine_override. `export_field` is its field in an export, "" for
-    none; an absent one is UNKNOWN_STATE.
+    `find_title` (a short form of the reason) are those of the UnschedulableReason. `is_override`
+    means that it is also an argument of a rack's machine_override. `export_field` is its field in
+    an export, "" for none; an absent one is UNKNOWN_STATE.
     """
 
     name: str

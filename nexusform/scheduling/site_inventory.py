@@ -21,10 +21,10 @@ OBSERVED_KEY: Final = "observed"
 class MachineUpgradeStrategy(Struct, frozen=True):
     """Upgrade strategy of a site's machines.
 
-    `pauses`: the platform waits for confirmation after each rack. `max_unavailable`: machines of
-    a rack down at once (None: all). `threshold`: the number or percentage of a rack's machines
-    to be ready again before the upgrade continues (None: unknown). `wait_minutes`: the wait
-    after each rack.
+    `pauses` means that the platform waits for confirmation after each rack. `max_unavailable` is
+    the number of machines of a rack down at once (None: all). `threshold` is the number or
+    percentage of a rack's machines to be ready again before the upgrade continues (None: unknown).
+    `wait_minutes` is the wait after each rack.
     """
 
     pauses: bool = False

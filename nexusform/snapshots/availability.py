@@ -23,8 +23,8 @@ _MAXIMUM_PLACEMENTS: Final = 20_000
 class SampledShortage(Struct, frozen=True):
     """VMs without capacity over the samples, in total and per pool.
 
-    With them is the number of samples in which a pool fits completely. `is_exact`: the interval
-    applies to every layout of VMs, not only to the samples.
+    With them is the number of samples in which a pool fits completely. `is_exact` means that the
+    interval applies to every layout of VMs, not only to the samples.
     """
 
     numa_sampling: NumaSampling

@@ -103,8 +103,8 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     `unmanaged_vms` are (machine, name) of unmanaged VMs; `skus` all VM SKUs; `offering_addresses`
     maps a machine to the resource that offers it. `other_capacity` is the capacity besides
     machines, () if no provider read it; `versions` are the Kubernetes versions available to
-    clusters there, `runtime` the version of its machines, None if unknown. `supported_until`: the
-    last day of support of versions with a known date. `upgrades`: the versions offered to a
+    clusters there, `runtime` the version of its machines, None if unknown. `supported_until` has
+    the last day of support of versions with a known date. `upgrades` has the versions offered to a
     cluster, by name.
     """
 

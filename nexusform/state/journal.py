@@ -147,9 +147,9 @@ class PlanPart(_JournalLine, frozen=True, tag="planned"):
 class ApplyProgress(Struct, frozen=True):
     """Progress of an earlier plan: ids of the completed steps.
 
-    It is written when a new journal is started with remaining steps. `has_ended`: the apply ended
-    normally, with failed steps. `running_operations` are the started and unfinished steps: id and
-    operation, as in RunningOperation.
+    It is written when a new journal is started with remaining steps. `has_ended` means that the
+    apply ended normally, with failed steps. `running_operations` are the started and unfinished
+    steps: id and operation, as in RunningOperation.
     """
 
     completed_steps: tuple[int, ...]

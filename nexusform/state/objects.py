@@ -27,8 +27,8 @@ class ObjectState(Struct, frozen=True):
     displayed. `dependencies` are the direct ones, as resource addresses without instance keys
     (`module.a.nexus_rack.r`), sorted. `creation` is the object's creation number: unique in a
     state, growing; providers identify an object by (type, id, creation). `private` is internal data
-    of the resource type, never displayed or compared. `skip_destroy`: the object is forgotten, not
-    destroyed, once its block is removed.
+    of the resource type, never displayed or compared. `skip_destroy` means that the object is
+    forgotten, not destroyed, once its block is removed.
     """
 
     attributes: Mapping[str, Any]

@@ -25,9 +25,9 @@ _PART_LENGTH: Final = 1 << 20  # characters of one record
 class UnfinishedApply(Struct, frozen=True):
     """Started and unfinished apply.
 
-    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended`: it
-    ended normally, with failed steps. `running_operations` are the operations of started and
-    unfinished steps, by their ids.
+    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended` means
+    that it ended normally, with failed steps. `running_operations` are the operations of started
+    and unfinished steps, by their ids.
     """
 
     parts: tuple[journal.PlanPart, ...]

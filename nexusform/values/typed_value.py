@@ -611,10 +611,7 @@ def build_prefix(prefix: str) -> Refinement:
 
 
 def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
-    """Check whether plain data, now known, is within the limits known of it before.
-
-    The limits are those of the refinement.
-    """
+    """Return whether plain data, now known, is within the limits of its earlier refinement."""
     if plain_value is None:
         return not refinement.not_null
     if isinstance(plain_value, str):

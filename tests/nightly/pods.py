@@ -27,7 +27,7 @@ def compare(
 ) -> int:
     """Print each wrong prediction and the totals.
 
-    Return 1 if a certain pod ran elsewhere. `source`: the name of the recorded worlds, if any.
+    Return 1 if a certain pod ran elsewhere. `source` is the name of the recorded worlds, if any.
     """
     comparison_record.ignore_missing_comparisons()
     total = Result()

@@ -34,10 +34,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 class UsedMachines(Struct, frozen=True):
     """Machines used by an object.
 
-    `occupied` are (site, rack, machine) of its VMs before the plan, `freed_early` the machines with
-    capacity freed before anything is placed, `allocated` those of newly placed VMs. The resources
-    (addresses as text) of the latter are `offering_addresses`, those of machines under evacuation
-    `evacuated_addresses`. `keeps_old`: the old VMs occupy their capacity until the new ones exist.
+    `occupied` are (site, rack, machine) of its VMs before the plan, `freed_early` the machines
+    with capacity freed before anything is placed, `allocated` those of newly placed VMs. The
+    resources (addresses as text) of the latter are `offering_addresses`, those of machines under
+    evacuation `evacuated_addresses`. With `keeps_old`, the old VMs occupy their capacity until the
+    new ones exist.
     """
 
     occupied: frozenset[tuple[str, str, str]] = frozenset()

@@ -229,7 +229,7 @@ def _build_row_of_current_vm(
 def _determine_vm_action(
     vm_object: VmObject, key: VmKey
 ) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM that exists after the plan, and its placement before.
+    """Return the action on a VM that exists after the plan, and its placement before the plan.
 
     The placement is None if it had none. A VM placed by this plan is moved if it was in state
     before, with or without a machine. A renamed VM counts as new.

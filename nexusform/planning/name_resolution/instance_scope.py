@@ -83,8 +83,8 @@ class EvaluationReads(Struct):
 class EvaluationSettings(Struct, frozen=True):
     """Settings shared by all passes of one plan.
 
-    `is_tentative`: unset values are unknown, so that an unknown repetition is no error.
-    `validates_variables`: rejected values are unknown. `reads` records reads as they happen.
+    With `is_tentative`, unset values are unknown, so that an unknown repetition is no error. With
+    `validates_variables`, rejected values are unknown. `reads` records reads as they happen.
     `files` are those named by arguments of resources.
     """
 

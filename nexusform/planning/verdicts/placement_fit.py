@@ -745,7 +745,7 @@ def measure_site_certainties(
     first: int = 0,
     keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site in samples.
+    """Measure the certainty of the placements of every site by repeating them in samples.
 
     Each sample makes other random choices, from the seed `first` on. Return the number of samples
     (0 if nothing was placed), and the certainties by site id. With `samples` None, the number

@@ -52,8 +52,8 @@ class GroupMember(Struct, frozen=True):
     """VM of a group, or a pod and its VM.
 
     `rank` is the order of placement by this plan, -1 for earlier VMs. `handle` identifies a VM
-    placed by this plan, and is None for others. `label` is its name in messages. `is_decided`:
-    nexusform decides its machine.
+    placed by this plan, and is None for others. `label` is its name in messages. `is_decided` means
+    that nexusform decides its machine.
     """
 
     label: str

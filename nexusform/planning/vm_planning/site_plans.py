@@ -157,7 +157,7 @@ class SitePlan(Struct):
         return self.scheduler.add_existing(vm, sku, reserved_placement), current_placement
 
     def release_schedulers(self) -> None:
-        """Free the memory of all that places VMs: after this, nobody may ask for it.
+        """Free the memory of all that places VMs: nothing may use it afterwards.
 
         It takes several hundred bytes per VM, while the capacity after the plan is counted.
         """

@@ -200,8 +200,8 @@ class VmContext(Struct, frozen=True):
     `prior_context` belongs to prior arguments, `current_context` to current ones; `hints` resolves
     hint targets. `healed_names` are the VMs to re-create by the address of their object (text),
     `explain` the (address, name) of VMs to explain; None = every placed VM.
-    `is_recorded_machine(site, machine)`: state contains the resource of a machine, and this plan
-    does not merely forget it.
+    `is_recorded_machine(site, machine)` tells whether state contains the resource of a machine, and
+    this plan does not merely forget it.
     """
 
     sites: Mapping[str, site_plans.SitePlan]

@@ -75,7 +75,7 @@ class HardHint(Struct, frozen=True):
 
     It is a hint of the VM, or a hint of another VM with this VM as its target. `address` is the
     owner of the hint, `name` its name, `index` its index among the `placement_hint` blocks.
-    `is_existing`: the owner is another VM that stays.
+    `is_existing` means that the owner is another VM that stays.
     """
 
     address: Address

@@ -65,8 +65,8 @@ class GuardRailMeasurement(Struct, frozen=True):
 class GuardRail(Struct, frozen=True):
     """Meaning of a limit: `measure` returns the figures of a plan.
 
-    `allowed` formats the limit, a minimum or a maximum; `is_fraction`: it is between 0 and 1, else
-    a whole number.
+    `allowed` formats the limit, a minimum or a maximum. The limit is between 0 and 1 if it
+    `is_fraction`, else a whole number.
     """
 
     measure: Callable[[Plan], Iterable[GuardRailMeasurement]]

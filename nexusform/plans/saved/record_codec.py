@@ -37,8 +37,8 @@ MINIMUM_ROWS: Final = 32
 class ColumnField(NamedTuple):
     """Field of a record, with the converters of a tuple of its values.
 
-    `can_deduplicate`: equal values may be stored once; False if the written value differs after
-    reading, as for tuples in plain data. `default` is NODEFAULT for a required field.
+    `can_deduplicate` means that equal values may be stored once; False if the written value differs
+    after reading, as for tuples in plain data. `default` is NODEFAULT for a required field.
     """
 
     name: str
@@ -176,7 +176,8 @@ Read = Callable[[Any], Any]
 class Shape(NamedTuple):
     """Converters for the values of one annotation; None: they are JSON data already.
 
-    `table` converts many of them, if they are records. `is_plain`: they are data of any form.
+    `table` converts many of them, if they are records. `is_plain` means that they are data
+    of any form.
     """
 
     write: Write | None

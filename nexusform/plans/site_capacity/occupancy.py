@@ -75,8 +75,8 @@ class PoolVms(Struct, frozen=True):
 class UnmanagedVm(Struct, frozen=True):
     """VM not managed by nexusform.
 
-    It has the capacity of an `occupied` block, or the used capacity seen by a provider. `is_lost`:
-    it was forgotten, and the plan removes its machine.
+    It has the capacity of an `occupied` block, or the used capacity seen by a provider. `is_lost`
+    means that it was forgotten, and the plan removes its machine.
     """
 
     name: str
@@ -549,7 +549,7 @@ class PoolOutages(Struct, frozen=True):
 
     @property
     def losses(self) -> tuple[Outage, ...]:
-        """Outages that the pool is lost in."""
+        """Outages in which the pool is lost."""
         rows = zip(self.outages, self.pools, strict=True)
         return tuple(outage for outage, pool in rows if pool.is_lost)
 

@@ -123,10 +123,10 @@ class AttachableNetworks(Struct, frozen=True):
 class SiteResources(Struct, frozen=True):
     """Supplies of a site; None if not captured.
 
-    `volumes`: their number and MiB; `volume_sizes`: the number of volumes of each MiB. `versions`:
-    the Kubernetes versions available to clusters there; `supported_until` and `available_until`:
-    the known ends of support and extended availability; `upgrades`: the versions offered to a
-    cluster, by its name; `runtime`: the version of its machines.
+    `volumes` has their number and MiB, `volume_sizes` the number of volumes of each MiB. `versions`
+    are the Kubernetes versions available to clusters there. `supported_until` and `available_until`
+    have the known ends of support and extended availability. `upgrades` are the versions offered to
+    a cluster, by its name, and `runtime` is the version of its machines.
     """
 
     networks: tuple[NetworkAddresses, ...] | None = None
@@ -182,7 +182,7 @@ class SiteResourceCapacity(Struct, frozen=True):
 class ClusterNodeCounts(Struct, frozen=True):
     """Nodes of a site's managed clusters by name, and the maximum surge of one upgrade.
 
-    `networks`: the configured networks of nodes. `claims`: the storage claimed by pods, for
+    `networks` has the configured networks of nodes. `claims` has the storage claimed by pods, for
     clusters with known workloads.
     """
 

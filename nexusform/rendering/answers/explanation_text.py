@@ -421,8 +421,9 @@ ALTERNATIVE_FORM: Final = RecordForm(
 class DomainAnswer(Struct, frozen=True):
     """Reports with their JSON data, and diagnostics.
 
-    `notes` are the diagnostics shown below the answer in text. `allows_errors`: a configuration
-    with errors is explained as far as possible. `inventories` are those behind the answer.
+    `notes` are the diagnostics shown below the answer in text. With `allows_errors`, a
+    configuration with errors is explained as far as possible. `inventories` are those
+    behind the answer.
     """
 
     answers: tuple[tuple[Report, dict[str, Any]], ...] = ()

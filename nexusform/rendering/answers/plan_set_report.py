@@ -121,7 +121,7 @@ def _build_plan_row(named_plan: _NamedPlan) -> Row:
 
 
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:
-    """Yield a section with the capacity per plan before and after.
+    """Yield a section with the capacity before and after each plan.
 
     Yield nothing if no plan has such figures.
     """

@@ -734,7 +734,7 @@ def build_cause_section(view: PlanReportData) -> Section:
 
 
 def _list_moves(plan: Plan) -> list[PlacementChange]:
-    """Return the rows of moved VMs, except VMs without a machine before."""
+    """Return the rows of moved VMs, except VMs that had no machine."""
     return [row for row in select_vm_rows(plan, PlacementAction.MOVE) if row.source]
 
 

@@ -69,9 +69,9 @@ class PlanTextOptions(Struct, frozen=True):
     `width` is in terminal columns. `placements` is the flag of that name. `details` shows every
     argument in OpenTofu's layout, `terraform` uses Terraform's own header. Without `hints`
     (NF_IN_AUTOMATION) no commands are suggested, without `next_step` no apply command. `saved_path`
-    is the written plan file, "" = none. `take_ownership`: the plan used that flag, so its apply
-    needs it too. Without `diagnostics` warnings are omitted, without `errors` the boxes of errors.
-    `registries` supplies the schemas.
+    is the written plan file, "" = none. `take_ownership` means that the plan used that flag, so its
+    apply needs it too. Without `diagnostics` warnings are omitted, without `errors` the boxes of
+    errors. `registries` supplies the schemas.
     """
 
     colour: bool = False

@@ -99,7 +99,7 @@ class SiteMaintenance(Struct, frozen=True, array_like=True):
 class SiteListing(Struct, frozen=True, omit_defaults=True, dict=True):
     """Racks (zones by name) and machines of a site as its platform lists them.
 
-    `is_complete`: whatever is not listed does not exist, except machines of the
+    `is_complete` means that whatever is not listed does not exist, except machines of the
     racks in `incomplete_racks`.
     """
 

@@ -48,8 +48,9 @@ class UnknownCellVms(Struct):
     """VMs of a machine in unknown NUMA cells.
 
     `shapes` has their SKUs by handle, and `cells` their cells by handle in the chosen split, a
-    possible assignment (empty: not chosen yet, or there is none). `known_capacity` is the capacity
-    left by all other VMs; its disk is the disk left by all VMs. `is_stale`: a new split is needed.
+    possible assignment (empty: not chosen yet, or there is none). `known_capacity` is the
+    capacity left by all other VMs; its disk is the disk left by all VMs. `is_stale` means that a
+    new split is needed.
     """
 
     known_capacity: int

@@ -127,8 +127,8 @@ class UnschedulableReason(Struct, frozen=True):
 
     `text` is the reason in lists of reasons ("powered off"), and `title` as the only one ("Off"; ""
     for the same as `text`). `fact` is the name of the machine fact and `value` its value; both are
-    "" for a reason that is no fact. The reason with the lowest `rank` is the main one. `is_health`:
-    not set on purpose.
+    "" for a reason that is no fact. The reason with the lowest `rank` is the main one. `is_health`
+    means that it is not set on purpose.
     """
 
     text: str

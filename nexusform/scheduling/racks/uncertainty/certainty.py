@@ -69,7 +69,7 @@ class PoolCertainty(Struct, frozen=True):
     `vms_on_certain_machines` VMs had the same machine in every run. `counts` are VMs per rack in
     the plan, `certain_racks` the racks with the same count in every run. `tied_classes` are the
     classes of the machines allowed by the rule in any run, a bit per class, 0 after too few runs;
-    `is_tie_certain`: no earlier certain prediction was wrong.
+    `is_tie_certain` means that no earlier certain prediction was wrong.
     """
 
     owner: str
@@ -90,9 +90,9 @@ class SamplingResult(Struct, frozen=True):
     """Result of repetitions.
 
     `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request.
-    `fits[run]`: every VM was placed. On `uncertain_machines` the unknown cells of VMs decide if one
-    of the VMs fits. `machine_classes` are those of `tied_classes` by name of a machine, in site
-    order, {} after too few runs.
+    `fits[run]` tells whether every VM was placed. On `uncertain_machines` the unknown cells of VMs
+    decide if one of the VMs fits. `machine_classes` are those of `tied_classes` by name of a
+    machine, in site order, {} after too few runs.
     """
 
     vms: Mapping[Token, PlacementCertainty]
