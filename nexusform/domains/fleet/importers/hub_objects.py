@@ -59,9 +59,8 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without status and other server fields.
 
-    Keys are sorted, so equal exports have equal text.
-
-    The condition of a granted approval stays: users set it.
+    Keys are sorted, so equal exports have equal text. The condition of a granted approval stays:
+    users set it.
     """
     cleaned = copy.deepcopy({name: value for name, value in body.items() if name != "status"})
     metadata = cleaned.get("metadata")

@@ -240,9 +240,8 @@ def _collect_refreshed_node_names(
 ) -> dict[str, set[str]]:
     """Return the node names of the refreshed `objects` by cluster id.
 
-    Nodes on missing machines are left out.
-
-    A cluster in state that no longer exists has no names, so all of its nodes are missing.
+    Nodes on missing machines are left out. A cluster in state that no longer exists has no names,
+    so all of its nodes are missing.
     """
     types = registries.resource_types
     sites, _conflicts = build_sites(build_inventory(objects.items(), types))

@@ -230,11 +230,9 @@ def _explain_takeover_failure(
 ) -> str:
     """Return the hub's message if a placement cannot take over an existing object, else "".
 
-    The object exists on the cluster.
-
-    `existing` is the manifest of an object added directly, or an observed workload. The apply
-    strategy decides with its `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal
-    to the one rendered for the cluster).
+    The object exists on the cluster. `existing` is the manifest of an object added directly, or an
+    observed workload. The apply strategy decides with its `when_to_take_over`: Never, Always, or
+    IfNoDiff (only an object equal to the one rendered for the cluster).
     """
     placement = contender.placement
     strategy = placement.spec.configuration.apply

@@ -205,9 +205,8 @@ def render_resources(
 ) -> RenderedResources:
     """Return a placement's objects changed by the overrides for a cluster, with a hash.
 
-    The hash of the changes compares two results.
-
-    If an override fails, return the unchanged objects with the failure.
+    The hash of the changes compares two results. If an override fails, return the unchanged objects
+    with the failure.
     """
     rendered: list[Manifest] = []
     # filled by _apply_object_overrides.

@@ -292,11 +292,9 @@ def _evaluate_site_capacity(
 ) -> str:
     """Return "yes" if a site has capacity for an addition, else "no" or "unknown".
 
-    The `additions` of other bindings count.
-
-    Bindings of one pool may share new nodes: at least the largest addition is needed, at most the
-    sum. With 2 and 3 nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with
-    5 at least.
+    The `additions` of other bindings count. Bindings of one pool may share new nodes: at least the
+    largest addition is needed, at most the sum. With 2 and 3 nodes for one pool these are 3 and 5:
+    "no" with 2 free VMs at most, "yes" with 5 at least.
     """
     # By cluster and pool.
     largest: Counter[tuple[str, str]] = Counter()
@@ -461,9 +459,8 @@ def _list_clusters_with_capacity(
 ) -> list[str]:
     """Return the unselected clusters with capacity for a placement, up to a limit.
 
-    The capacity is that of their present nodes.
-
-    Clusters with capacity for most replicas come first.
+    The capacity is that of their present nodes. Clusters with capacity for most
+    replicas come first.
     """
     workloads = collect_workloads(placement.selection.manifests).workloads
     # By name of the cluster.

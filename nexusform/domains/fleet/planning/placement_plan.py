@@ -675,10 +675,9 @@ class PlacementPlan(Struct):
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
         """Return the clusters with outdated override snapshots.
 
-        There are none if no rollout to the `latest` resource snapshot starts.
-
-        It starts for an override naming the placement, a changed strategy, an eviction, a retry by
-        the hub, a new or removed binding, or new resources. Other overrides start no rollout.
+        There are none if no rollout to the `latest` resource snapshot starts. It starts for an
+        override naming the placement, a changed strategy, an eviction, a retry by the hub, a new or
+        removed binding, or new resources. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
         has_other_type = (

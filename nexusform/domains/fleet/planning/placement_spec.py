@@ -201,9 +201,8 @@ def build_placement_spec(
 ) -> PlacementSpec:
     """Build the specification of an instance from its configuration and its state.
 
-    `observed_attributes`, read from a hub, have priority over the state.
-
-    A re-created placement starts without state.
+    `observed_attributes`, read from a hub, have priority over the state. A re-created placement
+    starts without state.
     """
     recorded = {} if instance.is_replaced else get_mapping(instance.before)
     attributes = {**recorded, **observed_attributes}

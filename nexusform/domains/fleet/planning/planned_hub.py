@@ -180,10 +180,8 @@ class PlannedHub(Struct, dict=True):
     def add_instance(self, instance: Instance) -> None:
         """Add the planned object of an instance to the objects of its kind.
 
-        Changed immutable fields are reported.
-
-        Only evictions to be executed (new, or pending on the hub) and approved approval
-        requests are added.
+        Changed immutable fields are reported. Only evictions to be executed (new, or pending on the
+        hub) and approved approval requests are added.
         """
         assert instance.planned is not None
         fleet_object = build_object(instance, instance.planned)

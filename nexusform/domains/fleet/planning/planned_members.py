@@ -67,11 +67,9 @@ def build_members(
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
     """Return the members by name, and errors about unknown clusters.
 
-    Members removed by the plan are included.
-
-    `clusters` are possible clusters of members, by id. `observed` are all members of a hub, by
-    name, even without configuration. `missing_members` are names of members in state, not found
-    by a provider.
+    Members removed by the plan are included. `clusters` are possible clusters of members, by id.
+    `observed` are all members of a hub, by name, even without configuration. `missing_members` are
+    names of members in state, not found by a provider.
     """
     members: dict[str, FleetMemberState] = {}
     member_instances = select_instances(instances, PlanningKind.MEMBER)

@@ -173,10 +173,8 @@ def _find_awaited_steps(
 ) -> Iterator[int]:
     """Yield the positions of the steps to complete before the step of a changed object.
 
-    They are for the placement of the rollout.
-
-    A hub evaluates an eviction against the existing bindings, so all rollouts of its
-    placement follow it.
+    They are for the placement of the rollout. A hub evaluates an eviction against the existing
+    bindings, so all rollouts of its placement follow it.
     """
     # The object after the plan; the former one if removed.
     requested = changed.versions[-1]
@@ -223,9 +221,8 @@ def _find_inputs_of_run(
 ) -> Iterator[int]:
     """Yield the steps for the objects that a hub reads to start or continue a run.
 
-    A run continues after an approval.
-
-    A run also follows the earlier runs of the placement completed by this plan.
+    A run continues after an approval. A run also follows the earlier runs of the placement
+    completed by this plan.
     """
     yield from index.find_manifests(rollout.identities)
     # "" applies to all placements.
@@ -297,10 +294,9 @@ def compute_step_order(
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
     """Return the addresses to complete before the step of each changed object, and warnings.
 
-    Only the changed objects that may wait are in the result.
-
-    Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are
-    about overrides created after the start of a rollout.
+    Only the changed objects that may wait are in the result. Steps wait if they start or approve a
+    run, evict a binding, or start a rollout. The warnings are about overrides created after the
+    start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -413,9 +409,8 @@ class _RolloutIndex:
     def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
         """Return the placements with the content of a changed manifest, or of an override.
 
-        They are in the order of `ordered_placements`.
-
-        A rank is the position of a placement there; placements not in it are left out.
+        They are in the order of `ordered_placements`. A rank is the position of a placement there;
+        placements not in it are left out.
         """
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         # An override of all placements.

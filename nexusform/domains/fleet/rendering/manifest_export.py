@@ -287,10 +287,8 @@ def _is_argument_needed(
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments different from their defaults as a body in the API's form.
 
-    Nested blocks are part of the body.
-
-    Names become camel case, and those of repeated blocks plural:
-    `cluster_selector_term` becomes `clusterSelectorTerms`.
+    Nested blocks are part of the body. Names become camel case, and those of repeated blocks
+    plural: `cluster_selector_term` becomes `clusterSelectorTerms`.
     """
     # nested blocks have none.
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()

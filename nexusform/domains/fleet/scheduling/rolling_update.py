@@ -181,10 +181,8 @@ def simulate_rollout(
 ) -> RolloutProjection:
     """Simulate waves until all clusters have the resources, or the rollout is blocked.
 
-    The resources are those of `resource_snapshot` (the latest).
-
-    `target` is the number of clusters to which percentages refer. Without `readiness`, all
-    clusters are ready.
+    The resources are those of `resource_snapshot` (the latest). `target` is the number of clusters
+    to which percentages refer. Without `readiness`, all clusters are ready.
     """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)

@@ -484,10 +484,8 @@ def _build_rejections(
 ) -> Iterable[Decision]:
     """Yield the decisions on members that KubeFleet reports as filtered out.
 
-    Each has the first rule's reason.
-
-    Sets of members are bit masks: bit 2 is the member at position 2. Members bound already
-    are not reported.
+    Each has the first rule's reason. Sets of members are bit masks: bit 2 is the member at position
+    2. Members bound already are not reported.
     """
     member_list = binding_table.member_list
     binding_masks = binding_table.masks

@@ -179,9 +179,8 @@ def enqueue_placements(
 ) -> dict[str, tuple[MemberChange, ...]]:
     """Return the changes between two member lists that queue placements for scheduling.
 
-    The result is by key of the placement.
-
-    Changes are in the order of member names. Placements not queued are missing.
+    The result is by key of the placement. Changes are in the order of member names. Placements not
+    queued are missing.
     """
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)

@@ -124,11 +124,9 @@ def _filter_errors(findings: Iterable[Problem]) -> list[Problem]:
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return {"yaml_body": TEXT} for a write-only body, and the problems.
 
-    The text has the names and labels of its objects.
-
-    TEXT is UNKNOWN if the body is unknown or has problems. Return {} for a configured yaml_body,
-    which stays. The write-only body is yaml_body_wo, with a version to be raised for a new text.
-    Problems never show the text.
+    The text has the names and labels of its objects. TEXT is UNKNOWN if the body is unknown or has
+    problems. Return {} for a configured yaml_body, which stays. The write-only body is
+    yaml_body_wo, with a version to be raised for a new text. Problems never show the text.
     """
     body = attributes.get(_TEXT)
     secret = attributes.get(_WRITE_ONLY)

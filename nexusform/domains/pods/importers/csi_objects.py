@@ -43,11 +43,9 @@ class CsiStorageCapacity(Struct, frozen=True):
 class CsiLimits(Struct, frozen=True):
     """Limits by node and driver, attached volumes, and free storage.
 
-    Free storage has the drivers to check, and the amounts by class.
-
-    Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false). Those of
-    `required_drivers` need a node with the driver (preventPodSchedulingIfMissing): one of the
-    `installations` (node and driver).
+    Free storage has the drivers to check, and the amounts by class. Volumes of `unattached_drivers`
+    need no attachment to a node (attachRequired: false). Those of `required_drivers` need a node
+    with the driver (preventPodSchedulingIfMissing): one of the `installations` (node and driver).
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)

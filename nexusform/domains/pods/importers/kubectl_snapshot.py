@@ -192,11 +192,10 @@ _Object = Mapping[str, Any]
 class ObservedNode(Struct, frozen=True):
     """Registered node: capacity, allocatable resources, images and kubelet version.
 
-    Sizes of images are in bytes. The version is () if unknown.
-
-    `ready` is the status of its Ready condition ("" without one), `heartbeat` its newest heartbeat
-    in seconds since 1970. `coming_taints` are the keys of those that its conditions lead to.
-    `declared_features` are those of its kubelet.
+    Sizes of images are in bytes. The version is () if unknown. `ready` is the status of its Ready
+    condition ("" without one), `heartbeat` its newest heartbeat in seconds since 1970.
+    `coming_taints` are the keys of those that its conditions lead to. `declared_features` are those
+    of its kubelet.
     """
 
     name: str

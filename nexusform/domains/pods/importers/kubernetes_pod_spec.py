@@ -466,10 +466,9 @@ def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
     """Return the maximum amount of each resource used by a pod.
 
-    `read_amounts` reads the amounts of a container.
-
-    It is the larger of two: the sum of all containers and sidecars, and the maximum of any init
-    container together with the sidecars started before it.
+    The amount is the larger of two: the sum of all containers and sidecars, and the maximum of any
+    init container together with the sidecars started before it. `read_amounts` reads the amounts
+    of a container.
     """
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):
@@ -640,9 +639,8 @@ def _merge_match_label_keys(
 ) -> LabelSelector | None:
     """Return a selector that also compares the label values of the pod itself.
 
-    It requires those of matchLabelKeys and excludes those of mismatchLabelKeys.
-
-    Keys without a label are ignored. None selects nothing.
+    It requires those of matchLabelKeys and excludes those of mismatchLabelKeys. Keys without a
+    label are ignored. None selects nothing.
     """
     keys = [(key, matching.IN) for key in fields.get_texts("matchLabelKeys")]
     keys += [(key, matching.NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]

@@ -187,10 +187,8 @@ def _collect_reserved_volumes(
 def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
     """Return whether the claimRef of a volume refers to this claim.
 
-    It may refer to a deleted claim of the same name.
-
-    `claim` is None if no claim with this name was read. `is_complete` means that all claims of the
-    cluster were read.
+    It may refer to a deleted claim of the same name. `claim` is None if no claim with this name was
+    read. `is_complete` means that all claims of the cluster were read.
     """
     uid = claim_reference.get_text("uid")
     if not uid:
@@ -473,11 +471,9 @@ def collect_cluster_storage(
 ) -> ClusterStorage:
     """Return a cluster's usable volumes, claims to bind at once, invalid claims and attach limits.
 
-    Each has its reason.
-
-    A volume is usable if it is free or has a claim. A claim to bind at once has no volume yet, and
-    does not wait for a pod. `is_complete` means that the cluster has no other objects.
-    `has_all_classes` means that it has no other StorageClasses.
+    Each has its reason. A volume is usable if it is free or has a claim. A claim to bind at once
+    has no volume yet, and does not wait for a pod. `is_complete` means that the cluster has no
+    other objects. `has_all_classes` means that it has no other StorageClasses.
     """
     storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
     # "": of claims without a volumeName.
@@ -753,11 +749,9 @@ def _complete_claim_of_unknown_class(
 ) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object.
 
-    The result is None if its volume is unknown (reported).
-
-    Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free
-    volume, its pods stay Pending. Unless all classes are known, the named class may exist: the
-    claim is assumed to wait for its pod.
+    The result is None if its volume is unknown (reported). Kubernetes binds a free volume to such a
+    claim at once (IsDelayBindingMode). Without a free volume, its pods stay Pending. Unless all
+    classes are known, the named class may exist: the claim is assumed to wait for its pod.
     """
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:

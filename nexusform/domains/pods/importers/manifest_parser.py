@@ -277,10 +277,8 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
     """Return the objects as applied to members, and findings about envelopes.
 
-    Each envelope is replaced by its content.
-
-    A ConfigMap envelope of older versions is applied as a ConfigMap: KubeFleet ignores its
-    annotation since May 2025.
+    Each envelope is replaced by its content. A ConfigMap envelope of older versions is applied as a
+    ConfigMap: KubeFleet ignores its annotation since May 2025.
     """
     objects: list[Manifest] = []
     findings: list[Problem] = []

@@ -496,9 +496,8 @@ def _apply_multus_networks(
 def parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
     """Return namespace and name of each network of a pod, once per interface.
 
-    The networks annotation names them.
-
-    The annotation is `ns/name@interface, ...` or JSON. The default namespace is the one of the pod.
+    The networks annotation names them. The annotation is `ns/name@interface, ...` or JSON. The
+    default namespace is the one of the pod.
     """
     text = annotations.get_text(NETWORKS).strip()
     names: list[tuple[str, str]] = []

@@ -388,9 +388,8 @@ def _assign_predicted_numbers(
 ) -> list[ExistingPod]:
     """Return the observed pods of one workload with the numbers of its pods in state.
 
-    `predicted_nodes` are their nodes by number.
-
-    A pod gets the number of a pod predicted for its node, another pod the lowest free number.
+    `predicted_nodes` are their nodes by number. A pod gets the number of a pod predicted for its
+    node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
         # numbered by their ordinals.

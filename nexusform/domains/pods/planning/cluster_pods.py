@@ -114,9 +114,8 @@ class PodsByCluster:
     ) -> None:
         """Load the pods in state, and observed pods in their place.
 
-        `prior` are of this state, `external_pods` of other states.
-
-        `members` are the cluster ids by name of the Fleet member.
+        `prior` are of this state, `external_pods` of other states. `members` are the cluster ids by
+        name of the Fleet member.
         """
         self.clusters = clusters
         self.members = members
@@ -407,9 +406,8 @@ class PodsByCluster:
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> None:
         """Read the workloads of an object's manifests.
 
-        They have the live fields they leave to other managers.
-
-        If Fleet applies them (`is_placed`), kubectl is another manager, too.
+        They have the live fields they leave to other managers. If Fleet applies them (`is_placed`),
+        kubectl is another manager, too.
         """
         _, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)

@@ -66,10 +66,8 @@ def list_prior_pods(
 ) -> Iterator[PriorPods]:
     """Yield the pods recorded in state by object and cluster.
 
-    Objects are in the order of their creation.
-
-    A manifest has pods on one cluster, a placement on each of its members. `members` maps names of
-    Fleet members to cluster ids.
+    Objects are in the order of their creation. A manifest has pods on one cluster, a placement on
+    each of its members. `members` maps names of Fleet members to cluster ids.
     """
     current_objects = [
         (address, item.current) for address, item in instances.items() if item.current is not None

@@ -340,11 +340,10 @@ class ObjectPods(Struct):
     ) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about pods because of their controllers.
 
-        Each has the workload and number of its pod.
-
-        In a missing namespace the API server rejects new objects, so each pod to place is in doubt.
-        If some pods are not created (a full quota), the controller of a Deployment in a rollout
-        retries at any time. Then all its pods are in doubt.
+        Each has the workload and number of its pod. In a missing namespace the API server rejects
+        new objects, so each pod to place is in doubt. If some pods are not created (a full
+        quota), the controller of a Deployment in a rollout retries at any time. Then all its pods
+        are in doubt.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)

@@ -142,10 +142,9 @@ class PodPhase(PodsByCluster):
     ) -> list[ExistingPod]:
         """Remove and return the observed pods adopted by a workload.
 
-        They have no controller, and are numbered as its own pods.
-
-        Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an
-        applied plan are removed, but not returned. `own_pods` are the other pods of the workload.
+        They have no controller, and are numbered as its own pods. Pods with a manifest, or recorded
+        in state, are never adopted. Those replaced since by an applied plan are removed, but not
+        returned. `own_pods` are the other pods of the workload.
         """
         if workload.kind not in template_matching.ADOPTING_KINDS:
             return []
@@ -228,11 +227,10 @@ class PodPhase(PodsByCluster):
     ) -> PodMap:
         """Place the pods of a placement on a cluster, and return the location of each pod.
 
-        The locations are by workload and name.
-
-        `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the
-        object is re-created: these are removed first. `previous` are the former manifests, if other
-        than `manifests`. `overrides_changed` means that overrides alone changed the template.
+        The locations are by workload and name. `prior_workloads` are the pods in state. If it is
+        empty, but there are existing pods, the object is re-created: these are removed first.
+        `previous` are the former manifests, if other than `manifests`. `overrides_changed` means
+        that overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -378,10 +376,8 @@ class PodPhase(PodsByCluster):
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
         """Predict the pods of the objects `keys`, then unstable objects until no pod moves.
 
-        Unstable objects of the cluster are predicted again.
-
-        An object is unstable if some of its pods are not created, do not run, have a former
-        template, or were evicted.
+        Unstable objects of the cluster are predicted again. An object is unstable if some of its
+        pods are not created, do not run, have a former template, or were evicted.
         """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):

@@ -572,9 +572,8 @@ def _has_matching_rule(
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
     """Return whether a rule of a webhook or policy selects the creation of a resource.
 
-    The resource has a plural name and an API group.
-
-    Its resources, operations and API groups must each have a matching word, or "*" for all.
+    The resource has a plural name and an API group. Its resources, operations and API groups must
+    each have a matching word, or "*" for all.
     """
     # Of each field: its key, the words that match, and the words of a rule without the field.
     fields = (

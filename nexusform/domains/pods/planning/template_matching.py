@@ -115,11 +115,10 @@ def add_observed_changes(
 ) -> Workload:
     """Return a workload with the requests and images of its observed pods.
 
-    New pods will get the same from webhooks.
-
-    The workload is unchanged if its pods cannot be compared, or if those of its template differ
-    from each other. `is_complete` means that all LimitRange defaults are known. `is_changed` means
-    that this plan changes the template, so observed pods may also differ for this reason.
+    New pods will get the same from webhooks. The workload is unchanged if its pods cannot be
+    compared, or if those of its template differ from each other. `is_complete` means that all
+    LimitRange defaults are known. `is_changed` means that this plan changes the template, so
+    observed pods may also differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
@@ -325,10 +324,9 @@ def find_orphan_pods(
 ) -> Iterator[ExistingPod]:
     """Yield the pods adopted by a ReplicaSet, DaemonSet or StatefulSet.
 
-    They have no controller: `namespace/Pod/name`.
-
-    Its selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source:
-    kubernetes pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
+    They have no controller (`namespace/Pod/name`). The selector of the workload decides. A
+    StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
+    pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     manifest = next((item for item in manifests if item.workload_key == workload.key), None)
     if manifest is None or workload.kind not in ADOPTING_KINDS:

@@ -141,12 +141,10 @@ def find_doubtful_pods(
 ) -> dict[PodKey, PodDoubt | None]:
     """Return the doubt about each pod with another outcome under another assumption.
 
-    A pod is its workload and number.
-
-    Each assumption lists alternatives: the scene under other facts, such as another order of
-    arrival. All pods are predicted again in each one, and the first difference is the doubt of a
-    pod. A pod placed at random among equal nodes (a tie) is doubtful, too: None if all samples
-    agree on its node. Certain pods have no entry.
+    A pod is its workload and number. Each assumption lists alternatives: the scene under other
+    facts, such as another order of arrival. All pods are predicted again in each one, and the first
+    difference is the doubt of a pod. A pod placed at random among equal nodes (a tie) is doubtful,
+    too: None if all samples agree on its node. Certain pods have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         # No pod is placed or removed.
@@ -266,10 +264,9 @@ class _Alternatives:
     ) -> dict[PodKey, str]:
         """Return the pods with another outcome in an alternative than in the plan.
 
-        Each has its node there ("" for none).
-
-        If more pods than in the plan are placed at random, the alternative is predicted again with
-        further `seeds`. These further predictions count only for the pods of `sampled_keys`.
+        Each has its node there ("" for none). If more pods than in the plan are placed at random,
+        the alternative is predicted again with further `seeds`. These further predictions count
+        only for the pods of `sampled_keys`.
         """
         difference = self._predict_difference(alternative)
         changed_pods = dict(difference.moved_pods)
@@ -366,11 +363,9 @@ def _find_surplus_pods_by_node(
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the pods in excess on a node compared with the other prediction (`others`).
 
-    Each has its node there.
-
-    Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1
-    in the other prediction, one of the two pods is in excess, and its other node is n1. The node is
-    "" if none is left.
+    Each has its node in the other prediction. Pods of one template are interchangeable. With two
+    pods on n0 here, and one on n0 and one on n1 in the other prediction, one of the two pods is in
+    excess, and its other node is n1. The node is "" if none is left.
     """
     # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter(
@@ -406,10 +401,8 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
     """Return the existing pods with new ages.
 
-    `sample` draws the order of pods of one age.
-
-    The pods are unchanged if none can be evicted. The new age has the old one in its high bits, and
-    a hash in the low bits.
+    `sample` draws the order of pods of one age. The pods are unchanged if none can be evicted. The
+    new age has the old one in its high bits, and a hash in the low bits.
     """
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
@@ -426,11 +419,9 @@ def _list_scenarios_with_arrival_orders(
 ) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices.
 
-    Each has the condition as text.
-
-    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a
-    random time. Some evicted pods (victims) hold their capacity until all pods have arrived (slow),
-    or get a replacement at once (fast).
+    Each has the condition as text. In the first scenes, the workloads arrive one after the other.
+    In later ones, each pod gets a random time. Some evicted pods (victims) hold their capacity
+    until all pods have arrived (slow), or get a replacement at once (fast).
     """
     if len(scene.workloads) < 2 and not any(
         map(pod_orders.has_differing_concurrent_pods, scene.workloads)
@@ -500,11 +491,9 @@ def _rank_workloads(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Return orders of arrival of workloads, each with its condition as a text.
 
-    `keys` are in the order of creation.
-
-    The first orders are by creation, and by the number of controllers between an object and its
-    pods (hops). Then each workload with such controllers, or with claims to create first
-    (`claiming_keys`), arrives first, or last.
+    `keys` are in the order of creation. The first orders are by creation, and by the number of
+    controllers between an object and its pods (hops). Then each workload with such controllers, or
+    with claims to create first (`claiming_keys`), arrives first, or last.
     """
     rankings: list[tuple[str, tuple[str, ...]]] = []
     for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
@@ -690,11 +679,10 @@ def _list_pod_age_permutations(
 ) -> Iterator[tuple[ExistingPod, ...]]:
     """Yield the existing pods with other ages.
 
-    Several orders of the pods of a workload created in one second.
-
-    Their true order is unknown. In turn, each of these pods is the newest. The others follow in
-    their order or in the reverse one: with pods a, b, c the orders (newest first) are a c b, b c a,
-    c b a. At most `samples` are yielded.
+    They are several orders of the pods of a workload created in one second: their true order is
+    unknown. In turn, each of these pods is the newest. The others follow in their order or in the
+    reverse one: with pods a, b, c the orders (newest first) are a c b, b c a, c b a. At most
+    `samples` are yielded.
     """
     # By workload and time of creation, else of the predicted start.
     groups = group_by(

@@ -122,11 +122,10 @@ class ClaimedDevices:
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
         """Return the nodes permitted by claims, with the assumption behind them.
 
-        They are given as needs of volumes, as the scheduler checks both alike.
-
-        A node must have enough free devices for the unallocated claims, and reach the devices of
-        the allocated ones. If a claim has an error, or the allocation fails, no node is permitted:
-        a need without terms, `VolumeNeed(())`.
+        They are given as needs of volumes, as the scheduler checks both alike. A node must have
+        enough free devices for the unallocated claims, and reach the devices of the allocated
+        ones. If a claim has an error, or the allocation fails, no node is permitted: a need
+        without terms, `VolumeNeed(())`.
         """
         errors = [claim.error for claim in claims if claim.error]
         if errors:
@@ -401,11 +400,10 @@ class _AllocationSearch:
     ) -> None:
         """Prepare the search for devices of claims on a node.
 
-        `used` are the devices of other claims.
-
-        Some devices consume counters of their slice: an amount shared with other devices, such as
-        memory of one GPU. `_available` has what the used devices leave of each counter. An
-        AllocationError is raised for claims for all devices of an incomplete pool.
+        `used` are the devices of other claims. Some devices consume counters of their slice: an
+        amount shared with other devices, such as memory of one GPU. `_available` has what the used
+        devices leave of each counter. An AllocationError is raised for claims for all devices of
+        an incomplete pool.
         """
         self._node = node
         self._pools = pools
@@ -505,10 +503,8 @@ class _AllocationSearch:
     ) -> bool:
         """Allocate the devices of a request, then those of all later requests.
 
-        It starts with the device number `first`, and calls itself.
-
-        Return whether all get devices. If not, the devices taken are given back. `count` is the
-        number of devices.
+        It starts with the device number `first`, and calls itself. Return whether all get devices.
+        If not, the devices taken are given back. `count` is the number of devices.
         """
         if first >= count:
             return self.allocate_request(claim_index, request_index + 1)

@@ -92,10 +92,9 @@ class ArrivalOrder(Struct, frozen=True):
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
         """Return the arrival time of a workload's next pod.
 
-        The unit is the interval between the creation of two objects.
-
-        `arrived_count` is the number of its pods so far (-1: not started). Objects are created in
-        the order of `ranks`, their pods some hops later: one per controller in between.
+        The unit is the interval between the creation of two objects. `arrived_count` is the number
+        of its pods so far (-1: not started). Objects are created in the order of `ranks`, their
+        pods some hops later: one per controller in between.
         """
         # Four random numbers from 0 to 1. Three are equal for all pods of the workload: when its
         # object is created, how long a hop takes, and the time between two pods. `delay` is that of

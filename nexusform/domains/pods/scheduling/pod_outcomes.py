@@ -437,10 +437,9 @@ def _compute_affinity_range(
 ) -> PlaceablePodRange:
     """Return how many of `further` pods fit in one domain.
 
-    Required affinity to their own group binds all to it.
-
-    The first pod may choose any domain of the topology key, so the range covers all of them.
-    `capacity` is the number of further pods by node, without the rules between them.
+    Required affinity to their own group binds all to it. The first pod may choose any domain of the
+    topology key, so the range covers all of them. `capacity` is the number of further pods by node,
+    without the rules between them.
     """
     counts = scheduler.counts
     # Of the first term: its domains limit all pods.
@@ -477,10 +476,8 @@ def _compute_placeable_bounds(
 ) -> PlaceablePodRange:
     """Return bounds of the number of placeable `further` pods.
 
-    It depends on the order of placement.
-
-    The upper bound is the smallest limit of a single counter. The lower one is known to fit in
-    the worst order.
+    The number depends on the order of placement. The upper bound is the smallest limit of a single
+    counter. The lower one is known to fit in the worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])
     if own_counters.spread or len(scheduler.counts.affinity) > 1:

@@ -525,11 +525,9 @@ class PodPredictor:
     ) -> Generator[str, None, dict[int, PodVerdict]]:
         """Place the requested pods of a workload, and return the verdicts by number.
 
-        The pods are placed by number or arrival.
-
-        Yield the workload key before each pod, so that the caller may place pods of other workloads
-        in between. An ordered workload creates no pod after one without a node, or after a stuck
-        one (not starting).
+        The pods are placed by number or arrival. Yield the workload key before each pod, so that
+        the caller may place pods of other workloads in between. An ordered workload creates no pod
+        after one without a node, or after a stuck one (not starting).
         """
         workload = progress.workload
         # All later pods of an ordered workload wait for the pod with this number.

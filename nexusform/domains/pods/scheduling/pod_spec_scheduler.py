@@ -575,9 +575,8 @@ def _count_bucket_domains(
 ) -> int:
     """Return the number of domains of a constraint with nodes of `scored_buckets`.
 
-    Each item is a bucket and one of its nodes.
-
-    A bucket has nodes alike for all rules about domains.
+    Each item is a bucket and one of its nodes. A bucket has nodes alike for all
+    rules about domains.
     """
     # Each node is a domain of its own.
     if counter.constraint.topology_key == HOSTNAME:
@@ -632,10 +631,8 @@ class FeasibleNodesCache:
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
         """Return the nodes feasible for a spec with their points by each score rule.
 
-        Other pods do not count.
-
-        A spec rejected by a pod filter has no feasible node. Specs with equal inputs of all rules
-        share one result.
+        Other pods do not count. A spec rejected by a pod filter has no feasible node. Specs with
+        equal inputs of all rules share one result.
         """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         rules = tuple(rule for rule in self.scores if rule.is_used(spec))

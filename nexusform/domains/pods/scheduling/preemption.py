@@ -451,11 +451,10 @@ def list_applied_budgets(
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
     """Yield the budgets limiting the eviction of some of `pods`.
 
-    Each has the number of evictions it allows now.
-
-    `existing_pods` are all pods of the cluster. A pod under several budgets is never evicted: they
-    allow 0. No budget limits an unready pod while enough others are ready, or if the budget has
-    `evicts_unready`. Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
+    Each has the number of evictions it allows now. `existing_pods` are all pods of the
+    cluster. A pod under several budgets is never evicted: they allow 0. No budget limits an
+    unready pod while enough others are ready, or if the budget has `evicts_unready`.
+    Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
     """
     # A budget does not limit pods that have not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]

@@ -527,10 +527,9 @@ class SchedulingSession:
     ) -> PodVerdict | None:
         """Evict pods of lower priority for one without a feasible node; return its verdict.
 
-        The pod starts on the node freed by the evictions.
-
-        The result is None if no eviction helps. The pod stays Pending while its victims terminate
-        slowly. If kubelet rejects the pod, it is Failed, and no pod is evicted.
+        The pod starts on the node freed by the evictions. The result is None if no eviction helps.
+        The pod stays Pending while its victims terminate slowly. If kubelet rejects the pod, it is
+        Failed, and no pod is evicted.
         """
         if not self._can_evict(pod.spec):
             return None
@@ -639,9 +638,8 @@ class SchedulingSession:
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
         """Return whether an earlier random choice may affect a pod's soft spread constraints.
 
-        They count the pods that it placed.
-
-        These are the selected pods on a node with its bit set in `_uncertain_nodes`.
+        They count the pods that it placed. These are the selected pods on a node with its bit
+        set in `_uncertain_nodes`.
         """
         if not self._uncertain_nodes:
             return False

@@ -223,10 +223,8 @@ class _PodReplacement(Struct, frozen=True):
     def replace_with_surge(self) -> None:
         """Replace a Deployment's pods within `max_surge` and `max_unavailable`.
 
-        Rounds follow until all are replaced.
-
-        A round first creates new pods, then deletes old ones. If a round changes nothing, the
-        rollout is blocked.
+        Rounds follow until all are replaced. A round first creates new pods, then deletes old ones.
+        If a round changes nothing, the rollout is blocked.
         """
         state = self.state
         missing_count = max(
@@ -485,10 +483,8 @@ class TemplateRollout:
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates within max unavailable.
 
-        The oldest ReplicaSet is first.
-
-        These pods are Pending, or were just created by scaling (`new_specs`, by number). Deleted
-        pods are removed from `new_specs`.
+        The oldest ReplicaSet is first. These pods are Pending, or were just created by scaling
+        (`new_specs`, by number). Deleted pods are removed from `new_specs`.
         """
         progress = self._progress
         workload = progress.workload
@@ -535,10 +531,8 @@ class TemplateRollout:
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods.
 
-        The verdicts are by final number.
-
-        `verdicts` are those of the pods placed before the replacement. The progress of the
-        workload is updated.
+        The verdicts are by final number. `verdicts` are those of the pods placed before the
+        replacement. The progress of the workload is updated.
         """
         progress = self._progress
         workload = self._progress.workload
@@ -590,11 +584,10 @@ class TemplateRollout:
     ) -> dict[int, PodVerdict]:
         """Return all verdicts of new pods by final number.
 
-        The pods created by the rollout are added to `pods_to_place`.
-
-        A new pod gets another number if the old pod with its number remains. All mappings are by
-        number: `verdicts` on the pods placed before the rollout, `old_nodes` of old pods before it,
-        and `pending_pods`, old ones without one.
+        The pods created by the rollout are added to `pods_to_place`. A new pod gets another
+        number if the old pod with its number remains. All mappings are by number: `verdicts` on
+        the pods placed before the rollout, `old_nodes` of old pods before it, and `pending_pods`,
+        old ones without one.
         """
         progress = self._progress
         first_number = self._progress.workload.first_ordinal

@@ -353,10 +353,8 @@ class TopologyCounts:
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of `other` added to a node or removed, by hard rules only.
 
-        `sign` is 1 or -1.
-
-        The counters are about the pod to place (`incoming_spec`). Those of scores (preferences,
-        soft spreading) stay unchanged.
+        `sign` is 1 or -1. The counters are about the pod to place (`incoming_spec`). Those of
+        scores (preferences, soft spreading) stay unchanged.
         """
         cache = self.cache
         spec = other.spec

@@ -454,11 +454,9 @@ def _compute_template_sizes(
 ) -> list[tuple[_TemplatePods, int]]:
     """Return the pods of each ReplicaSet of a scaled Deployment.
 
-    The target number is in proportion to these pods.
-
-    The result is empty if nothing is scaled: the Deployment keeps its size, has all its
-    pods, or has one ReplicaSet. Source: kubernetes pkg/controller/deployment, sync.go
-    and util/deployment_util.go (GetReplicaSetProportion).
+    The target number is in proportion to these pods. The result is empty if nothing is scaled: the
+    Deployment keeps its size, has all its pods, or has one ReplicaSet. Source: kubernetes
+    pkg/controller/deployment, sync.go and util/deployment_util.go (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
     sets = [
@@ -507,10 +505,8 @@ def _compute_template_sizes(
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
     """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout.
 
-    There are two results.
-
-    They are the specs of new pods of former templates, and the growth of the current ReplicaSet
-    (negative: to remove).
+    The two results are the specs of new pods of former templates, and the growth of the current
+    ReplicaSet (negative: to remove).
     """
     former_specs: list[PodSpec] = []
     current_growth = 0
@@ -542,13 +538,12 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
     """Drop the pods that an ordered StatefulSet does not create yet.
 
-    Their number and the reason are recorded.
-
-    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and
-    waits until it runs. Meanwhile later pods are not created, surplus pods are not deleted, and
-    existing pods are kept. No pod is replaced, not even a Pending one of a broken template. A
-    dropped pod with a node before the plan is recorded as removed. Source: kubernetes
-    pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
+    Their number and the reason are recorded. Its controller processes the pods from the lowest
+    ordinal. It creates the first missing pod and waits until it runs. Meanwhile later pods are
+    not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced, not
+    even a Pending one of a broken template. A dropped pod with a node before the plan is recorded
+    as removed. Source: kubernetes pkg/controller/statefulset/stateful_set_control.go,
+    processReplica and processCondemned.
     """
     if not progress.workload.is_ordered:
         return

@@ -1,9 +1,7 @@
 """Brute-force rules of kube-scheduler, pod by pod and node by node.
 
-They work without any bookkeeping.
-
-Existing pods are (spec, node name) pairs. The only product code used is the model and `matches`,
-`holds` and `tolerates`, tested separately.
+They work without any bookkeeping. Existing pods are (spec, node name) pairs. The only product code
+used is the model and `matches`, `holds` and `tolerates`, tested separately.
 """
 
 from __future__ import annotations

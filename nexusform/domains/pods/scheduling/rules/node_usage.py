@@ -24,9 +24,8 @@ def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | No
 def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
     """Return every insufficient resource, joined by ", "; None if the pod fits.
 
-    The words are those of Kubernetes (NodeResourcesFit).
-
-    Ephemeral storage is compared only with a node with a known amount.
+    The words are those of Kubernetes (NodeResourcesFit). Ephemeral storage is compared only with a
+    node with a known amount.
     """
     shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
     requests = pod.requests
