@@ -29,10 +29,10 @@ from nexusform.resources.address import Address
 class Effect(StrEnum):
     """Effect on one VM, binding or pod.
 
-    `again`: re-created at the same location. `unplaced`: it had a location and loses it. `waiting`:
-    it is new or re-evaluated, and has no location; `still_waiting`: it had none before. `lost`: its
-    host is removed and no step handles it. `forgotten`: it keeps running unmanaged. `not_made`: it
-    is requested and does not exist.
+    `again`: it is re-created at the same location. `unplaced`: it had a location and loses it.
+    `waiting`: it is new or re-evaluated, and has no location; `still_waiting`: it had none before.
+    `lost`: its host is removed and no step handles it. `forgotten`: it keeps running unmanaged.
+    `not_made`: it is requested and does not exist.
     """
 
     PLACED = "placed"

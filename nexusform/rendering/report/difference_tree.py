@@ -611,7 +611,7 @@ _Pair: TypeAlias = tuple[int | None, int | None]
 def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
     """Return pairs of positions (before, after) in display order.
 
-    An element of one side only has None as its partner. From `["a", "b"]` to `["b", "c"]`:
+    An element of one side only has None as its partner. From `["a", "b"]` to `["b", "c"]` they are
     `[(0, None), (1, 0), (None, 1)]`. Equal elements are pairs. Among the differing ones between
     them, objects (dicts) pair in order as changed objects; other elements are removed and added.
     """
