@@ -3,8 +3,8 @@
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/interpodaffinity/filtering_test.go
 (TestRequiredAffinitySingleNode, TestRequiredAffinityMultipleNodes), scoring_test.go (default score
 of required affinity of existing pods), and pkg/registry/core/pod/strategy_test.go
-(mutatePodAffinity). Left out: label values rejected by the API server, internal counters, another
-hardPodAffinityWeight.
+(mutatePodAffinity). Left out: another hardPodAffinityWeight, internal counters, and label values
+rejected by the API server.
 """
 
 from __future__ import annotations

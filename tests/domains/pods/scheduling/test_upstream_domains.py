@@ -2,8 +2,8 @@
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/podtopologyspread/scoring_test.go and
 interpodaffinity/scoring_test.go. Left out: nodes scored there although the scheduler would have
-rejected them before, and arguments outside the default profile (another hardPodAffinityWeight,
-ignorePreferredTermsOfExistingPods).
+rejected them before, and arguments outside the default profile (ignorePreferredTermsOfExistingPods
+and another hardPodAffinityWeight).
 """
 
 from __future__ import annotations
