@@ -63,6 +63,10 @@ class LazyGroup(click.Group):
         if args and args[0] in ("-help", "-h", "-help=all", HELP_ALL):
             ctx.meta[HELP_KEY] = args[0].endswith("=all")
             args = ["--help"]
+        if args and args[0].startswith("-") and args[0] != "--help" and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"Unknown flag {args[0]}. Flags follow the name of a command.", ctx
+            )
         return super().parse_args(ctx, args)
 
     def resolve_command(

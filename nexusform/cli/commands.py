@@ -23,26 +23,13 @@ from nexusform.cli.arguments import (
     declare_ignored_flag,
 )
 from nexusform.cli.global_options import HELP_KEY, VARIABLE_WORDS_KEY
+from nexusform.cli.other_tools import find_flag_hint
 from nexusform.cli.output_files import delete_older_output_files
 from nexusform.cli.removed_words import REMOVED_FLAGS, RemovedCommandError, find_removed_flag
 from nexusform.cli.trust_flags import TRUST_KEY, TrustFlags, open_sandbox
 from nexusform.diagnostics.diagnostic import suggest_name
 
 _PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
-
-
-_HYPOTHETICAL: Final = "A hypothetical plan cannot be saved or signed."
-_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
-
-
-def warn_of_terraform_variable(variable: str) -> None:
-    """Print a warning if Terraform's variable is set instead of this one (NF_...).
-
-    nexusform ignores Terraform's variables of the command line.
-    """
-    terraform_variable = variable.replace("NF_", "TF_", 1)
-    if terraform_variable in os.environ and variable not in os.environ:
-        click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
 
 
 class Command(click.Command):
@@ -62,7 +49,6 @@ class Command(click.Command):
                 environment_words.extend(shlex.split(os.environ.get(variable, "")))
             except ValueError as problem:
                 raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
-            warn_of_terraform_variable(variable)
         words = [*environment_words, *args]
         # They are rejected below, with a better message than click's.
         ctx.allow_extra_args = True
@@ -203,25 +189,7 @@ def _build_unknown_flag_error(
         )
         return click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
     command = " ".join(ctx.command_path.split()[1:])
-    # For flags of other tools, by command and name.
-    hints = {
-        "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
-        "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
-        "init plugin-dir": _NO_PLUGINS,
-        "init get-plugins": _NO_PLUGINS,
-        "init lockfile": _NO_PLUGINS,
-        "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
-        f"{command} json": "Use -format=json." if "format" in flags else "",
-        # Of all commands of a group.
-        "simulate out": _HYPOTHETICAL,
-        "simulate sign": _HYPOTHETICAL,
-        "explore out": _HYPOTHETICAL,
-        "explore sign": _HYPOTHETICAL,
-    }
-    group = command.partition(" ")[0]
-    hint = hints.get(f"{command} {name}", "") or hints.get(f"{group} {name}", "")
-    if command in ("apply", "destroy", "sites apply") and name in ("y", "yes", "approve", "force"):
-        hint = "Use -auto-approve."
+    hint = find_flag_hint(command, name, flags)
     visible_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
     advice = f" {hint}" if hint else suggest_name(f"-{name}", visible_flags)
     return click.UsageError(f"Unknown flag -{name}.{advice}", ctx)

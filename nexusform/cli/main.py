@@ -16,8 +16,8 @@ import click
 
 import nexusform
 from nexusform.cli.command_groups import LazyGroup
-from nexusform.cli.commands import warn_of_terraform_variable
 from nexusform.cli.global_options import apply_global_options
+from nexusform.cli.other_tools import list_variable_notes
 from nexusform.cli.removed_words import RemovedCommandError
 from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import DiagnosticsError
@@ -367,11 +367,10 @@ def _start_log(arguments: Sequence[str]) -> None:
     problem = start_log(os.environ)
     if problem:
         raise click.UsageError(problem)
-    for variable in ("NF_LOG", "NF_LOG_PATH"):
-        warn_of_terraform_variable(variable)
-    # used for a missing one.
-    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:
-        click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
+    # A shell that completes a line shows nothing else.
+    if "_NEXUSFORM_COMPLETE" not in os.environ:
+        for note in list_variable_notes(os.environ, arguments):
+            click.echo(note, err=True)
     flags = [word.partition("=")[0] for word in arguments if word.startswith("-")]
     command = arguments[0].partition("=")[0] if arguments else ""
     log_event("info", "command", name=command, flags=flags, version=nexusform.__version__)

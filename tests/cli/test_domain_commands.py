@@ -59,6 +59,15 @@ def test_commands_disappear_with_the_folder_of_their_domain(name: str, tmp_path:
     assert not completed & commands.keys()
 
 
+def test_completion_shows_no_notes_on_variables_of_terraform(tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "nexusform wo", "COMP_CWORD": "1"}
+    assert "TF_DATA_DIR" in run_without("none", tmp_path, "version", TF_DATA_DIR="x")
+    completed = run_without(
+        "none", tmp_path, **words, _NEXUSFORM_COMPLETE="bash_complete", TF_DATA_DIR="x"
+    )
+    assert completed == "plain,workspace\n"
+
+
 def test_hints_name_no_command_of_an_absent_domain(tmp_path: Path) -> None:
     assert 'Use "nexusform sites".' in run_without("none", tmp_path, "stacks")
     assert "nexusform sites" not in run_without("sites", tmp_path, "stacks")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.cli.other_tools import FLAG_HINTS, VARIABLE_HINTS, VariableHint
 
 CONFIGURATION = """
 variable "machines" {
@@ -70,8 +71,8 @@ def nf(
     return call
 
 
-def test_the_table_has_98_habits() -> None:
-    assert len(dict(HABITS)) == len(HABITS) == 98
+def test_the_table_has_124_habits() -> None:
+    assert len(dict(HABITS)) == len(HABITS) == 124
 
 
 @pytest.mark.of_domains("remote_state")
@@ -123,6 +124,27 @@ def test_workspace_of_terraform_is_used_with_a_note(
     assert (code, text) == (0, 'dev TF_WORKSPACE selects the workspace "dev".')
     monkeypatch.setenv("NF_WORKSPACE", "prod")
     assert nf("workspace", "show") == (0, "prod")
+
+
+@pytest.mark.parametrize("entry", VARIABLE_HINTS, ids=lambda entry: entry.name)
+def test_ignored_variable_of_terraform_names_an_alternative(
+    nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, entry: VariableHint
+) -> None:
+    command = ["init"] if entry.commands else ["workspace", "show"]
+    monkeypatch.setenv(entry.name, "0")
+    code, text = nf(*command)
+    assert (code, text.count(f"{entry.name} is ignored. ")) == (0, 1), text
+    assert (entry.hint or f"Use {entry.replacement}.") in text
+    if entry.commands:
+        assert nf("workspace", "show") == (0, "default")
+    if entry.replacement:
+        monkeypatch.setenv(entry.replacement, "")
+        assert entry.name not in nf(*command)[1]
+
+
+def test_hint_names_only_flags_that_the_command_has() -> None:
+    for entry in FLAG_HINTS:
+        assert not entry.required_flag or f"-{entry.required_flag}" in entry.hint, entry
 
 
 def test_init_without_a_backend_reads_no_backend(nf: Callable[..., Result]) -> None:
