@@ -40,7 +40,7 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
         "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
     )
     limit: tuple[str, ...] = declare_repeatable_text(
-        "Set a resource limit (docs/security.md)", metavar="NAME=N"
+        "Set a resource limit (docs/limits.md)", metavar="NAME=N"
     )
     backend_config: tuple[str, ...] = declare_repeatable_text(
         "Set a backend argument, or read a file of them",

@@ -19,7 +19,10 @@ IMPORT_PAGE = TUTORIAL.with_name("import-a-site.md")
 NAMED_GUIDES = (
     "feasibility",
     "fleet-manifests",
+    "limits",
     "openstack-and-tacker",
+    "secrets",
+    "security",
     "tacker",
     "undo-a-change",
     "why-is-my-vm-there",

@@ -1,4 +1,4 @@
-"""Tests of docs/security.md: every claim names existing tests."""
+"""Tests of docs/security-claims.md: every claim names existing tests."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from nexusform.domain_table import find_domains
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "security.md"
+PAGE = HERE.parents[1] / "docs" / "security-claims.md"
 
 
 def test_every_claim_names_existing_tests() -> None:
