@@ -25,12 +25,13 @@ T = TypeVar("T")
 class DiagnosticTraits(Struct, frozen=True):
     """Traits of a domain's diagnostic that is not simply an error or a warning.
 
-    The engine needs them. `level`: its level (diagnostics/levels.py). `cause`: the only way a plan
-    can cause it, a word of planning/conclusion/existing_findings.py; "" if every plan that reports
-    it counts as the cause. `is_placement_advice`: advice on placements, dropped if the plan has
-    errors. `hides_capacity`: data is missing, and the capacity of unknown VMs counts as free.
-    `hides_changes`: data is missing, so changes there are not detected. `hides_placements`: so is
-    data that decides on placements, so no changed binding is certain.
+    The engine needs these traits. `level` is the level of the diagnostic (diagnostics/levels.py).
+    `cause` is the only way a plan can cause it, a word of planning/conclusion/existing_findings.py;
+    it is "" if every plan that reports it counts as the cause. `is_placement_advice` marks advice
+    on placements, which is dropped if the plan has errors. With `hides_capacity`, data is missing,
+    and the capacity of unknown VMs counts as free. With `hides_changes`, data is missing, so
+    changes there are not detected. With `hides_placements`, missing data also decides on
+    placements, so no changed binding is certain.
     """
 
     level: str = "warning"
@@ -100,7 +101,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     def build_object_reference(self, name: str) -> str:
         """Build the absolute target of a field.
 
-        Example: `nexusform.domains.azure.providers.azure:PROVIDER`.
+        An example is `nexusform.domains.azure.providers.azure:PROVIDER`.
         """
         return f"{PACKAGE}.{self.name}.{name}"
 

@@ -136,7 +136,7 @@ class OverwriteGuardBackend:
     def needs_checkpoint(self) -> bool:
         """Return whether it is time to write the document during an apply.
 
-        False for a backend without checkpoints.
+        Return False for a backend without checkpoints.
         """
         return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
 
@@ -191,7 +191,7 @@ class OverwriteGuardBackend:
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
         """Run an operation on `size` bytes.
 
-        A remote one within a deadline, with any error as a BackendProblem.
+        A remote operation has a deadline, and its errors become a BackendProblem.
         """
         if self._deadline is None:
             # A local backend.

@@ -1,11 +1,11 @@
 """Journal lines of a backend, independent of their storage.
 
-A line that begins with `#` belongs to the backend. `#compacted DIGEST` means that the lines before
-it are in the document with that SHA-256; it is written before the document, so that a crash between
-the two leaves either a document without the digest (the lines count) or with it (they do not):
-nothing counts twice. `#sealed ID` is written by a process that replaces the holder of a lock: a
-former holder that resumes finds another end of the journal than expected, and its write is
-rejected.
+A line that begins with `#` belongs to the backend. `#compacted DIGEST` means that the lines
+before it are in the document with that SHA-256; it is written before the document, so that a
+crash between the two leaves either a document without the digest (the lines count) or with it
+(they do not): nothing counts twice. `#sealed ID` is written by a process that replaces the holder
+of a lock: a former holder that resumes finds another end of the journal than expected, and its
+write is rejected.
 """
 
 import hashlib

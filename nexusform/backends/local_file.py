@@ -105,8 +105,8 @@ class LocalBackend:
     def read(self) -> bytes | None:
         """Return the state document, None if there is none.
 
-        A link to a missing directory is an error: the state may be on a file system that is not
-        mounted.
+        A link to a missing directory is an error: the state may be on a file system that
+        is not mounted.
         """
         with convert_os_errors("read the state", self._path):
             document = read_file(self._path, self._maximum_size)
@@ -212,8 +212,8 @@ class LocalBackend:
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked.
 
-        Replace a holder that died on this host, and return a warning. Then remove the files left by
-        killed runs.
+        Replace a holder that died on this host, and return a warning. Then remove the files left
+        by killed runs.
         """
         self._check_links()
         warnings = self._lock.acquire(info)

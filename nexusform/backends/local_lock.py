@@ -283,8 +283,8 @@ def read_process_start(pid: int) -> str:
 def is_process_dead(pid: int, start: str) -> bool:
     """Return whether a process has ended, False if unknown.
 
-    `start` is a text unique to it, "" if unknown: a later process with the same number has another
-    one.
+    `start` is a text unique to it, "" if unknown: a later process with the same number
+    has another one.
     """
     if pid <= 0 or sys.platform == "win32":
         return False

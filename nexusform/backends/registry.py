@@ -47,7 +47,7 @@ class BackendDefinition(Struct, frozen=True):
     `make` takes the settings as plain data (absent: null) and raises BackendProblem.
     `list_server_urls` returns the URLs of the settings, and `address_settings` are those that only
     contain addresses: in a sandboxed run a block may have these, if all addresses are allowed, and
-    no others. `is_remote`: a server is called, so each operation has a deadline.
+    no others. With `is_remote` a server is called, so each operation has a deadline.
     `unverified_setting` turns off the check of the server's certificate.
     """
 

@@ -28,9 +28,9 @@ class AdviseArguments(Struct, frozen=True, kw_only=True):
 def advise(arguments: AdviseArguments) -> int:
     """List placement risks: pins, creation order, SKUs, shared machines.
 
-    Checks all existing and configured objects, and how Azure lists their sites, or a saved plan
-    with -plan. Lists the warnings of a plan, too. Exit code 0 without findings, 2 with some, 1 for
-    errors.
+    Checks all existing and configured objects, and how Azure lists their sites, or a saved
+    plan with -plan. Lists the warnings of a plan, too. Exit code 0 without findings, 2 with
+    some, 1 for errors.
     """
     screen = arguments.view.create_screen()
     advice = find_advice(

@@ -729,7 +729,7 @@ class DestroyArguments(Struct, frozen=True, kw_only=True):
 def destroy(arguments: DestroyArguments) -> int:
     """Destroy all resources in the state.
 
-    The same as `apply -destroy`.
+    This is the same as `apply -destroy`.
     """
     if arguments.planning.refresh_only:
         raise click.UsageError("destroy does not support -refresh-only.")

@@ -120,7 +120,7 @@ class Flag(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
         """Return the flag as typed by users (`-name=METAVAR`) and its meaning.
 
-        None for a hidden flag.
+        Return None for a hidden flag.
         """
         if self.hidden:
             return None
@@ -201,7 +201,7 @@ def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") 
 def declare_switch_or_text(meaning: str, *, metavar: str, file: ArgumentFile | None = None) -> str:
     """Declare a record field as a flag with an optional value: `-name` ("true"), `-name=value`.
 
-    "" if absent. `file` is what the value leads to.
+    The field is "" if the flag is absent. `file` is what the value leads to.
     """
     options = {
         "is_switch": True,
@@ -268,7 +268,7 @@ def declare_repeatable_text(
 ) -> tuple[str, ...]:
     """Declare a record field as a repeatable flag with a text.
 
-    Named `flag` or else as the field. `file` is what each text leads to.
+    The name of the flag is `flag`, or else that of the field. `file` is what each text leads to.
     """
     options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning, "file": file}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))

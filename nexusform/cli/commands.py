@@ -40,8 +40,7 @@ class Command(click.Command):
 
         Then let click parse them.
         """
-        # Words of the variables NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede
-        # `args`.
+        # Words of NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede `args`.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
         environment_words: list[str] = []
         for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
@@ -179,9 +178,9 @@ class Command(click.Command):
 def _build_unknown_flag_error(
     ctx: click.Context, name: str, value: str, flags: Mapping[str, Flag]
 ) -> click.UsageError:
-    """Build the error for `-name=value`.
+    """Build the error for an unknown flag `-name=value`.
 
-    A flag of the whole program, of another tool, or similar to a known one.
+    The error has advice on a flag of the whole program or of another tool, or names a similar flag.
     """
     if name == "chdir":
         command_line = ctx.command_path.replace(

@@ -52,8 +52,8 @@ def explain(arguments: ExplainArguments) -> int:
 
     Without OBJECT, or with the name of a pool: explain the spread of the pools over the racks.
 
-    Planned objects are explained from the plan. For existing objects the rules are evaluated for
-    every location.
+    Planned objects are explained from the plan. For existing objects the rules are evaluated
+    for every location.
     """
     screen = arguments.view.create_screen()
     address = arguments.address
@@ -205,7 +205,7 @@ def _build_vm_report(vm: VmExplanation, *, is_long: bool, is_folded: bool) -> Re
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
     """Return a VM's previous machine, and its state after `trigger`: ` (rack1-bm02 is gone)`.
 
-    "" without one.
+    Return "" without a previous machine.
     """
     if not machine:
         return ""

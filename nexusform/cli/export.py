@@ -1,6 +1,6 @@
 """`nexusform export` and `nexusform sign`.
 
-A saved plan in another tool's format, and its signature.
+They write a saved plan in another tool's format, and sign a saved plan.
 """
 
 import sys

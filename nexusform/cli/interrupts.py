@@ -108,7 +108,7 @@ def _watch_signals(
 ) -> None:
     """Handle the signals from a socket, one byte each, until it is closed.
 
-    Notify of the first, exit at the second.
+    Notify of the first signal, and exit at the second.
     """
     with receiver:
         while received := receiver.recv(64):

@@ -31,7 +31,7 @@ _CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")
 class _OutputPath(Struct, frozen=True):
     """A path to be written, of a flag.
 
-    `is_deleted`: an older file is deleted here, before the command runs.
+    With `is_deleted`, an older file at this path is deleted before the command runs.
     """
 
     flag: str
@@ -77,9 +77,9 @@ def delete_older_output_files(
 def _list_argument_words(value: object) -> list[str]:
     """Return the words of an argument's value, without empty ones.
 
-    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of
-    pairs of flag and word. For example, `(("var-file", "a.nfvars"), ("var", "b=1"))` gives
-    ["a.nfvars", "b=1"].
+    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a
+    tuple of pairs of flag and word. For example, `(("var-file", "a.nfvars"), ("var", "b=1"))`
+    gives ["a.nfvars", "b=1"].
     """
     parts = value if isinstance(value, tuple) else (value,)
     words = []

@@ -468,7 +468,7 @@ def _make_plan(run: Run, options: PlanOptions, arguments: PlanArguments) -> Plan
 def _parse_checker_programs(flags: Sequence[str]) -> dict[str, str]:
     """Parse the -check-with flags of a command to locations of programs by checker name.
 
-    One or more. Raises a usage error for an invalid flag.
+    The command has at least one of these flags. Raises a usage error for an invalid flag.
     """
     from nexusform.workflow.program_checks import CHECKERS
 

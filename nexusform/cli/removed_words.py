@@ -33,7 +33,7 @@ class RemovedCommandError(click.ClickException):
 def find_removed_flag(command: str, words: Iterable[str]) -> str:
     """Return the first removed flag in a command line; else "".
 
-    `COMMAND -FLAG`, or a value: `COMMAND -FLAG=VALUE`.
+    The flag has the form `COMMAND -FLAG`, or `COMMAND -FLAG=VALUE` for a removed value.
     """
     for word in words:
         flag = f"{command} -{word.lstrip('-')}"

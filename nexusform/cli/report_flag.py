@@ -66,7 +66,7 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
 def _get_path_in_clone(clone: str) -> str | None:
     """Return the path from a clone to this directory, "" for the clone itself.
 
-    None without one or outside of it.
+    Return None without a clone, or if this directory is outside of it.
     """
     if not clone:
         return None

@@ -192,7 +192,7 @@ class AfterReviewFlags(Struct, frozen=True, kw_only=True):
     def choose_max_age(self, context: CommandContext) -> float:
         """Return the maximum age of a plan in seconds: of -max-age, else a week in automation.
 
-        0 for none. Raises a usage error.
+        Return 0 if there is no maximum. Raises a usage error.
         """
         max_age = parse_max_age(self.max_age)
         if max_age is not None:

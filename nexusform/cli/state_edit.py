@@ -1,6 +1,7 @@
 """Commands that change the state.
 
-`nexusform state mv`, `state rm`, `state push`, `state rollback`, `untaint` and `force-unlock`.
+They are `nexusform state mv`, `state rm`, `state push`, `state rollback`,
+`untaint` and `force-unlock`.
 """
 
 import sys
@@ -167,7 +168,7 @@ def _apply_state_change(
 ) -> State | None:
     """Apply the change, or with -dry-run only check it.
 
-    Return the state before it; None with errors.
+    Return the state before the change, or None with errors.
     """
     context = create_context(arguments.state)
     if arguments.dry_run:
@@ -315,8 +316,8 @@ class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
 def force_unlock(arguments: ForceUnlockArguments) -> int:
     """Remove the lock with this ID, as named in the error message.
 
-    Make sure that its holder no longer runs. It would stop at its next write, with a step
-    unrecorded.
+    Make sure that its holder no longer runs. It would stop at its next write, with
+    a step unrecorded.
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))

@@ -1,6 +1,7 @@
 """Commands that read the state.
 
-`nexusform state list`, `state show`, `state verify`, `state pull`, `state history` and `output`.
+They are `nexusform state list`, `state show`, `state verify`, `state pull`,
+`state history` and `output`.
 """
 
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ _NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 class Screen:
     """Output for users: results to stdout, errors to stderr.
 
-    `is_aside`: all to stderr, as stdout is for a document.
+    With `is_aside` all output goes to stderr, because stdout is for a document.
     """
 
     def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
@@ -157,9 +157,9 @@ _HASH_COMMAND: Final = re.compile(r"##(?=\[|vso\[)")
 def escape_log_commands(text: str) -> str:
     """Insert a space into CI log commands.
 
-    `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`. A multi-line value could
-    set variables of the job otherwise. GitHub executes `::NAME` at the start of a line, also after
-    blanks. Azure executes `##vso[` anywhere. Both execute `##[`.
+    `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`. Otherwise a multi-line
+    value could set variables of the job. GitHub executes `::NAME` at the start of a line, also
+    after blanks. Azure executes `##vso[` anywhere. Both execute `##[`.
     """
     return _replace_log_commands(text, hashes="# #", first_colon=": ")
 
@@ -172,7 +172,7 @@ def escape_log_commands_in_markup(text: str) -> str:
 def _replace_log_commands(text: str, hashes: str, first_colon: str) -> str:
     """Replace the marks of log commands.
 
-    `##` by `hashes`, and the first colon of their `::` by `first_colon`.
+    `hashes` replaces `##`, and `first_colon` replaces the first colon of `::`.
     """
     if "::" not in text and "##" not in text:
         return text
@@ -242,8 +242,8 @@ class ApplyProgressBar:
 class PlanningProgressLine:
     """Progress line of a slow plan, as a context manager; only if stdout is a terminal.
 
-    It disappears when the plan is ready. rich is imported only if planning takes longer than
-    PROGRESS_DELAY.
+    It disappears when the plan is ready. rich is imported only if planning takes
+    longer than PROGRESS_DELAY.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """`nexusform version` and `nexusform providers schema`.
 
-The version, and the schemas of all types as JSON only.
+They print the version, and the schemas of all types (as JSON only).
 """
 
 import sys

@@ -158,8 +158,8 @@ def _prepare_arguments(
 ) -> dict[str, PreparedArgument]:
     """Collect the configured arguments in the schema's order.
 
-    Report computed arguments in the body, and missing required ones: these become UNKNOWN in the
-    template.
+    Report computed arguments in the body, and missing required ones: these become UNKNOWN
+    in the template.
     """
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():

@@ -76,7 +76,7 @@ MAX_MODULE_CALLS = 10_000
 class ParsedFile(Struct, frozen=True):
     """File of a module: its own name, text, tree, and the lint ids of comments by line.
 
-    `has_syntax_errors`: missing parts of the file are then not reported.
+    With `has_syntax_errors`, missing parts of the file are not reported.
     """
 
     name: str
@@ -294,7 +294,7 @@ class _Decoder:
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
         """Read blocks, and name each in its problems.
 
-        Except in those about the text of a called module.
+        Problems about the text of a called module do not name the block.
         """
         for block, location in blocks:
             # The later problems are those of this block.
@@ -615,7 +615,7 @@ class _Decoder:
     ) -> ModuleFiles | None:
         """Return the files of a called module.
 
-        None, with an error, if it is unreadable, in a cycle or over a limit.
+        Return None, with an error, if the module is unreadable, in a cycle or over a limit.
         """
         shared = self.shared
         shared.call_count += 1

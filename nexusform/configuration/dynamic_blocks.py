@@ -38,7 +38,7 @@ _SUMMARY = "invalid-dynamic-for-each-value"
 class DynamicBlock(Struct, frozen=True):
     """Parts of `dynamic "type" { for_each, iterator, labels, content }`.
 
-    `lacks_label`: the blocks need a label, and a missing or invalid one was reported.
+    `lacks_label` is true if the blocks need a label, and a missing or invalid one was reported.
     """
 
     type: str
@@ -81,8 +81,8 @@ def read_dynamic_block(
 ) -> DynamicBlock | None:
     """Read the parts of a `dynamic` block; None if it is unusable.
 
-    Adds to `problems`. `label_names` maps the block types allowed here to the name of their label
-    ("" for none).
+    Problems are added to `problems`. `label_names` maps the block types allowed here to the name of
+    their label ("" for none).
     """
     block_type = block.labels[0].value
     if block_type not in label_names:
@@ -158,8 +158,8 @@ def _decode_generated_block_label(
 ) -> Expression | None:
     """Return the label of the generated blocks, the only element of `labels`.
 
-    None without one, or if it is invalid. `label_name` is the name of the label, "" for blocks
-    without one.
+    Return None without a label, or if it is invalid. `label_name` is the name of the label, "" for
+    blocks without one.
     """
     block_type = block.labels[0].value
     if attribute is None:
@@ -193,8 +193,8 @@ def build_iterator_scopes(
 ) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
     """Build one scope for each block to generate, in iteration order.
 
-    None if `for_each` is unknown or invalid. A scope has the iterator of the block: an object of
-    the key and the value of one element.
+    Return None if `for_each` is unknown or invalid. A scope has the iterator of the block: an
+    object of the key and the value of one element.
     """
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:

@@ -102,11 +102,11 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
 def _find_argument_at_path(
     body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]
 ) -> syntax.Attribute | None:
-    """Find the argument at a path of block types and a name, such as.
+    """Find the argument at a path of block types and a name.
 
-    "agent_pool", "core", "count". A label or number follows a block type, unless there is only one
-    block of this type, without a label. Return None without such an argument, and for a block in
-    JSON.
+    An example is the path "agent_pool", "core", "count". A label or number follows a block type,
+    unless there is only one block of this type, without a label. Return None without such an
+    argument, and for a block in JSON.
     """
     if isinstance(body, syntax.JsonBody) or not path:
         # JSON is not edited; a path needs a name.
@@ -127,9 +127,9 @@ def _find_nested_block(
 ) -> tuple[syntax.Block | None, Sequence[str | int]]:
     """Find one of the blocks of a type by the first step of a path: its number or its label.
 
-    Return the block (None if there is none) and the remaining path. A single block without labels
-    needs no step of its own: text as first step is then a name inside the block, and the whole path
-    remains.
+    Return the block (None if there is none) and the remaining path. A single block without
+    labels needs no step of its own: text as first step is then a name inside the block, and the
+    whole path remains.
     """
     step = path[0]
     if isinstance(step, int):

@@ -220,8 +220,8 @@ def read_given_variables(
     Values come from the environment, automatic files, `var_options` (-var and -var-file) and
     `assignments_override`; later ones in this order win. With `only_options` the environment and
     automatic files are ignored. A value in a place read only by Terraform causes a warning.
-    `ask_for_value` returns the user's value of a required variable without one, None at the end of
-    the input.
+    `ask_for_value` returns the user's value of a required variable without one, None at the end
+    of the input.
     """
     problems: list[Diagnostic] = []
     options = tuple(var_options)
@@ -295,7 +295,7 @@ def _list_option_assignments(
 ) -> Iterator[Assignment]:
     """Yield the assignments of `options`, as ("var", "a=1") or ("var-file", path), in order.
 
-    Report invalid ones.
+    Invalid options are reported in `problems`.
     """
     for kind, text in options:
         if kind == "var-file":
@@ -339,8 +339,8 @@ class _FileReader:
     ) -> ModuleFiles | None:
         """Return the files of the module of a call.
 
-        A local path is relative to the caller's directory, a remote source is a directory in its
-        package.
+        A local path is relative to the caller's directory, a remote source is a directory
+        in its package.
         """
         # loaded on first use.
         from nexusform.configuration.remote_modules.module_sources import (
@@ -368,8 +368,8 @@ class _FileReader:
     ) -> ModuleFiles | None:
         """Read the files of a directory.
 
-        Return None, with an error, if it is unreadable, or outside of its `package`. The root has
-        no `call`.
+        Return None, with an error, if it is unreadable, or outside of its `package`. The root
+        has no `call`.
         """
         directory = os.path.normpath(directory)
         try:
@@ -538,8 +538,8 @@ def _read_source_file(
 def list_automatic_variable_files(directory: str) -> list[str]:
     """Return the paths of the variable files that are read automatically, lowest precedence first.
 
-    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as
-    `*.auto.nfvars.hcl`.
+    These are `nexusform.nfvars.hcl` and `.json`, then all files with names
+    such as `*.auto.nfvars.hcl`.
     """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
@@ -580,7 +580,7 @@ class _SyntaxTreeCache:
     def get(self, source: SourceFile) -> Body | None:
         """Return the tree of a file.
 
-        None if it is not cached, or if its digest or content is invalid.
+        Return None if it is not cached, or if its digest or content is invalid.
         """
         name = self._compute_cache_entry_name(source)
         try:
@@ -626,7 +626,7 @@ class _SyntaxTreeCache:
 def _read_or_create_cache_key(directory: Path) -> bytes | None:
     """Return the user's key of this cache, created if missing.
 
-    None if it is unusable, or others can access it.
+    Return None if the key is unusable, or if others can access it.
     """
     path = directory / "key"
     try:
@@ -658,8 +658,8 @@ _IDS = re.compile(
 def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     """Return the ignored lint ids by the number of the line that follows a run of comment lines.
 
-    Line numbers start at 1. Several ids are separated by commas; the rest of the line is the
-    reason.
+    Line numbers start at 1. Several ids are separated by commas; the rest of the line
+    is the reason.
     """
     comments = {span.start.line: ids for span, ids in list_ignore_comments(source)}
     if not comments:
@@ -679,7 +679,7 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
 def list_ignore_comments(source: SourceFile) -> list[tuple[Span, frozenset[str]]]:
     """Return the place and the lint ids of each `# nexusform:ignore ID` comment.
 
-    None for a comment without an id.
+    A comment without an id has no lint ids.
     """
     if "nexusform:ignore" not in source.text:
         return []
@@ -720,8 +720,8 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     first = Span(
         source.name, positions.find_position(offsets[0]), positions.find_position(offsets[0] + 1)
     )
-    # Find lines by the offsets of their ends: a position also counts columns, too slow for many in
-    # one line.
+    # Find lines by the offsets of their ends: positions also count columns, which takes long if one
+    # line has many.
     ends = [match.start() for match in re.finditer("\n", text)]
     lines = list(dict.fromkeys(bisect_left(ends, offset) + 1 for offset in offsets))
     line_list = ", ".join(map(str, lines[:_MAX_LINES])) + (
@@ -780,7 +780,7 @@ def _describe_missing_directory(directory: str, package: str) -> str:
 def _describe_foreign_configuration(names: Collection[str]) -> str:
     """Return advice for a directory without configuration, or "".
 
-    Sentences with a leading blank.
+    The advice is a text of sentences with a leading blank.
     """
     if _SITES_FILE in names:
         return f" {_SITES_FILE} lists several sites. Run `nexusform sites plan` to plan them."
@@ -807,8 +807,8 @@ def _list_unread_values(
 ) -> list[str]:
     """Describe unread values of Terraform for variables with their default (`defaulted`).
 
-    One sentence each. `files` are the names in the directory. With a Terraform configuration, its
-    variable files are not listed: they are meant for Terraform.
+    Return one sentence for each value. `files` are the names in the directory. With a Terraform
+    configuration, its variable files are not listed: they are meant for Terraform.
     """
     sentences = [
         (

@@ -63,8 +63,8 @@ class PreparedBody:
 
     `evaluate` it for every instance; it never changes. `template` contains the values of every
     instance (constants, defaults, None), `varying` the arguments to be evaluated each time,
-    `sensitive_names` the names that the schema marks as sensitive, `lengths` count arguments with
-    their lists.
+    `sensitive_names` the names that the schema marks as sensitive, `lengths` count arguments
+    with their lists.
     """
 
     __slots__ = (
@@ -350,8 +350,8 @@ class NestedBlockGroup:
     ) -> None:
         """Evaluate one block and add it to the list.
 
-        In `result`, put its name and its label or position before each new path: paths start at the
-        enclosing body.
+        In `result`, put its name and its label or position before each new path: paths start at
+        the enclosing body.
         """
         # New paths begin here.
         first_sensitive = len(result.sensitive)
@@ -370,7 +370,7 @@ class NestedBlockGroup:
     def locate(self, path: Path) -> Span | None:
         """Return the span of the part at a path inside these blocks.
 
-        None without any block of this type.
+        Return None without any block of this type.
         """
         if not self.items:
             return None
@@ -402,7 +402,7 @@ class NestedBlockGroup:
     def list_references(self) -> Iterator[Traversal]:
         """List the references of the blocks.
 
-        Except those to the iterator inside a dynamic block.
+        References to the iterator inside a dynamic block are omitted.
         """
         for item in self.items:
             if isinstance(item, StaticBlock):
@@ -501,8 +501,9 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
     """Return the element of a literal list or object.
 
-    None without it, or if the expression is neither. A step is the index of an item, or the key of
-    an entry. A key that is computed by an expression matches no step.
+    Return None without such an element, or if the expression is neither a list nor an object. A
+    step is the index of an item, or the key of an entry. A key that is computed by an expression
+    matches no step.
     """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
@@ -535,9 +536,8 @@ class PreparedArgument:
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
         """Return the value as plain data of its type, with paths and problems.
 
-        Paths of sensitive parts, and refinements of unknown parts.
-
-        An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
+        The paths are those of sensitive parts, and the refinements those of unknown parts. An
+        invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
         value, problems = evaluate_expression(self.attribute.expression, scope)
         if problems and has_errors(problems):
@@ -579,8 +579,8 @@ class PreparedArgument:
 def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, hidden: bool) -> str:
     """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
 
-    Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the
-    message.
+    Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out
+    of the message.
     """
     if schema.choices and value not in schema.choices:
         # There are two or more.

@@ -129,7 +129,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
 def _replace_computed_keys(expression: Expression) -> Traversal | None:
     """Return the address with a constant, 0, in place of each expression in brackets.
 
-    None if it is no address.
+    Return None if the expression is not an address.
     """
     if isinstance(expression, Traversal):
         return expression
@@ -166,7 +166,7 @@ def build_address_pattern(
 ) -> AddressPattern | None:
     """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`.
 
-    None after a diagnostic.
+    Return None after a diagnostic.
     """
     traversal = traversal.remove_resource_prefix()
     # names, and keys as tuples of one item.

@@ -207,8 +207,8 @@ def _check_object_references(
 ) -> Iterator[Diagnostic]:
     """Yield an error for each argument with the id of an object of a wrong type.
 
-    The argument is a reference to an id, or a local value that is one. Other values are checked by
-    the plan.
+    The argument is a reference to an id, or a local value that is one. Other values are checked
+    by the plan.
     """
     for module in list_modules(configuration.root):
         for block in module.resources.values():
@@ -344,8 +344,7 @@ class _ReferenceChecker:
             return
         lacks_key = bool(repetition) and len(output_steps) == len(steps)
         if not output_steps or lacks_key or not call.module.directory:
-            # No output, or it cannot be checked: the key in brackets is missing, or the module is
-            # unreadable.
+            # No output, or it cannot be checked: a key is missing, or the module is unreadable.
             return
         step = output_steps[0]
         if not isinstance(step, TraverseAttribute):
@@ -520,8 +519,8 @@ class _ReferenceChecker:
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
         """Return a question with the nearest name of this type (`kind`), else of any.
 
-        "" without a similar name. Only blocks of the same mode count: a data block is no suggestion
-        for a managed resource.
+        Return "" without a similar name. Only blocks of the same mode count: a data block is no
+        suggestion for a managed resource.
         """
         # "data." or "".
         prefix = MODE_PREFIXES[mode]
@@ -594,7 +593,7 @@ def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagno
 def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     """Check a reference with a fixed name and attributes.
 
-    `path`, `nexusform`, `count` or `each`.
+    The name is `path`, `nexusform`, `count` or `each`.
     """
     root = traversal.root.name
     attributes = _FIXED_ATTRIBUTES[root]
@@ -710,8 +709,8 @@ def _check_attributes(
 def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:
     """Return why a path cannot exist in a block, so that it would ignore nothing.
 
-    "" if it may exist. `prefix` are the completed steps, `path` the remaining ones; `subject` is
-    the name of the block.
+    Return "" if it may exist. `prefix` are the completed steps, `path` the remaining ones;
+    `subject` is the name of the block.
     """
     if not path:
         # The whole path exists.

@@ -56,8 +56,8 @@ class Declaration(Struct, frozen=True):
 class ReferenceScope(Struct, frozen=True):
     """Names that an expression may use besides those of its module.
 
-    `block` is the enclosing resource, `check_data` the data block of its check;
-    `only_whole_objects`: references must be to whole objects (depends_on).
+    `block` is the enclosing resource, and `check_data` the data block of its check. With
+    `only_whole_objects`, references must be to whole objects (depends_on).
     """
 
     has_count: bool = False
@@ -161,7 +161,7 @@ def _list_expression_references(
 ) -> Iterator[ReferenceUse]:
     """List the references of expressions, with this scope and header.
 
-    None is no expression.
+    An expression that is None has no references.
     """
     for expression in expressions:
         if expression is not None:
@@ -181,7 +181,7 @@ def _list_condition_references(
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
     """List the references of a resource or data block, with the names allowed at each.
 
-    `self`, `count` and `each`.
+    These names are `self`, `count` and `each`.
     """
     header = block.header
     body_scope = ReferenceScope(
@@ -213,7 +213,7 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
 def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
     """List the references of a module call.
 
-    Those of its inputs belong to the variables of the called module.
+    The references of its inputs belong to the variables of the called module.
     """
     header = f'module "{call.name}"'
     yield from _list_expression_references(
@@ -252,7 +252,7 @@ def find_dependent_outputs(
 ) -> frozenset[str]:
     """Return the root outputs that depend on one of these blocks.
 
-    Addresses without instance keys.
+    `addresses` are without instance keys.
     """
     edges = build_dependencies(configuration)
     dependent_outputs = set()
@@ -333,8 +333,8 @@ def _list_referenced_declarations(
 ) -> Iterable[Declaration]:
     """List the declarations that a reference in a module leads to, none if it is undeclared.
 
-    `var.x` leads to a variable, `module.m.out` into the called module. `everything`: list all
-    declarations of a called module.
+    `var.x` leads to a variable, `module.m.out` into the called module. With `everything`, all
+    declarations of a called module are listed.
     """
     root = traversal.root.name
     steps = traversal.steps

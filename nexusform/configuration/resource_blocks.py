@@ -39,8 +39,8 @@ from nexusform.schemas.block_schema import BlockSchema
 
 _STACK: Final = "Stacks (Terraform 1.13) are not supported. Plan many sites with `nexusform sites`."
 
-# Advice on unsupported words of Terraform 1.15 and OpenTofu 1.12: of a module, a provider block and
-# a lifecycle.
+# Advice on unsupported words of Terraform 1.15 and OpenTofu 1.12: those of a module, of a provider
+# block and of a lifecycle.
 ROOT_WORDS: Final[Mapping[str, str]] = {
     "terraform": 'Write settings in a block of type "nexusform".',
     "ephemeral": (
@@ -108,7 +108,7 @@ class KnownTypes(Struct, frozen=True):
     def get_types(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
         """Return the schemas of resource types ("managed") or data sources by name.
 
-        None if they are not checked.
+        Return None if these types are not checked.
         """
         return self.managed if mode == "managed" else self.data
 

@@ -195,7 +195,7 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
 def is_version_allowed(version: str, constraint: str) -> bool | None:
     """Check whether the version, without a suffix, satisfies every term of the constraint.
 
-    None for an invalid one.
+    Return None for an invalid constraint.
     """
     if not is_constraint_valid(constraint):
         return None
@@ -321,7 +321,7 @@ def _decode_encryption_target(
 ) -> EncryptionTarget | None:
     """Decode the method of a `state`, `plan` or data source block, with fallbacks.
 
-    None without a valid method.
+    Return None without a valid method.
     """
     parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
@@ -353,7 +353,7 @@ def _decode_state_reader_methods(
 ) -> dict[str, EncryptionTarget]:
     """Decode the valid methods to read states of other configurations, by data block name.
 
-    "" is the default.
+    The name "" stands for the default.
     """
     parts = unpack_result(decode_body(block.body, _READERS_SCHEMA), problems)
     readers: dict[str, EncryptionTarget] = {}
@@ -371,7 +371,7 @@ def _decode_method_reference(
 ) -> MethodName | None:
     """Return type and name of the method referenced by an argument.
 
-    None, and a problem, if it is not declared.
+    Return None, and add a problem, if the method is not declared.
     """
     if attribute is None:
         # reported by the schema: the argument is required.

@@ -82,7 +82,7 @@ def unwrap_quoted_expression(
 ) -> syntax.Expression | None:
     """Return the expression itself, or the parsed expression in a string (as in JSON).
 
-    None after a syntax error.
+    Return None after a syntax error.
     """
     if not isinstance(expression, syntax.StringLiteral):
         return expression
@@ -147,7 +147,7 @@ def parse_references(
 def get_bare_keyword(attribute: syntax.Attribute) -> str:
     """Return an argument's only word, bare (`all`) or in quotes (JSON).
 
-    "" for another expression.
+    Return "" for another expression.
     """
     match attribute.expression:
         case syntax.Traversal(root, ()):
@@ -162,7 +162,7 @@ def parse_relative_path(
 ) -> tuple[PathStep, ...] | None:
     """Return the steps of a path into an object, `agent_pool["np1"].count`.
 
-    None, and an error, for another key.
+    Return None, and add an error, for another key.
     """
     steps: list[PathStep] = [traversal.root.name]
     for step in traversal.steps:
@@ -300,7 +300,7 @@ def evaluate_required_text(
 ) -> str | None:
     """Evaluate a required constant string argument.
 
-    None if it is absent, null, invalid or unknown.
+    Return None if the argument is absent, null, invalid or unknown.
     """
     previous_count = len(problems)
     text = _evaluate_as_type(attribute, STRING, problems, scope)

@@ -201,7 +201,7 @@ def _decode_default(
 ) -> Value | None:
     """Decode the default of a variable.
 
-    None without one (the variable is required), NULL for an invalid one.
+    Return None without a default (the variable is required), and NULL for an invalid one.
     """
     if attribute is None:
         return None
@@ -231,7 +231,7 @@ def _decode_default(
 def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:
     """Decode the values of a `locals` block.
 
-    Those with an invalid name are reported and omitted.
+    Values with an invalid name are reported and omitted.
     """
     attributes = unpack_result(decode_attributes(block.body), problems)
     local_values: list[LocalValue] = []
@@ -284,7 +284,7 @@ def decode_condition_blocks(
 ) -> tuple[Condition, ...]:
     """Decode the conditions of all blocks of type `kind`.
 
-    Report and omit incomplete ones. Report constant ones.
+    Incomplete conditions are reported and omitted. Constant ones are reported.
     """
     conditions: list[Condition] = []
     for block in blocks:

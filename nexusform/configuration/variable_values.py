@@ -39,7 +39,7 @@ _ENVIRONMENT: Final = "environment variable "
 class VariableValueSource(Struct, frozen=True):
     """Origin of a value, and its span if any.
 
-    "default", "-var", "environment variable NF_VAR_x" or a file.
+    The origin is "default", "-var", "environment variable NF_VAR_x" or a file.
     """
 
     text: str
@@ -200,7 +200,8 @@ def _check_variable_declared(
 ) -> Iterable[Diagnostic]:
     """Report an undeclared variable.
 
-    An error for -var, a warning for a file, nothing for the (shared) environment.
+    The report is an error for -var, and a warning for a file. The environment is shared, so its
+    variables are not reported.
     """
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
@@ -277,7 +278,7 @@ def _redact_sensitive_problems(
 ) -> list[Diagnostic]:
     """Return one error without line or content for all errors of a sensitive or ephemeral variable.
 
-    [] without any.
+    The list is empty without errors.
     """
     if not has_errors(problems):
         return []

@@ -14,8 +14,7 @@ _VERSION: Final = re.compile(
 _TERM: Final = re.compile(
     r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(?:-([0-9A-Za-z.-]+))?\s*"
 )
-# Numbers, then the words of a prerelease: a number sorts before a name, a prerelease before its
-# release.
+# Numbers, then the words of a prerelease: numbers sort before names, prereleases before releases.
 _SortKey = tuple[tuple[int, int, int], bool, tuple[tuple[int, int, str], ...]]
 
 

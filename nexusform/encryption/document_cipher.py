@@ -50,7 +50,7 @@ _NONCE_BYTES: Final = 12
 def read_encryption_purpose(document: bytes) -> str:
     """Return the purpose of an encrypted document (`state`, `journal`, `plan`).
 
-    "" for an unencrypted one.
+    Return "" for an unencrypted document.
     """
     return str(_read_header(document).get("purpose", "")) if is_encrypted(document) else ""
 

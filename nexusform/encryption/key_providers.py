@@ -1,8 +1,8 @@
 """Key providers: one line in KEY_PROVIDERS adds a kind.
 
-A key provider returns a key and the metadata stored next to the encrypted document to derive the
-same key again (`meta`: a salt, a wrapped key); with the meta of a document it returns that
-document's key.
+A key provider returns a key and the metadata stored next to the encrypted document to derive
+the same key again (`meta`: a salt, a wrapped key); with the meta of a document it returns
+that document's key.
 """
 
 import base64
@@ -57,8 +57,8 @@ KeyProvider = Callable[[Mapping[str, str], Meta | None], EncryptionKey]
 def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
     """Return the key of a `key_provider` block.
 
-    `meta` is the metadata of the key in the document to decrypt; None requests a key to encrypt.
-    Raises EncryptionProblem.
+    `meta` is the metadata of the key in the document to decrypt; None requests a key to
+    encrypt. Raises EncryptionProblem.
     """
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
@@ -224,8 +224,8 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
     """Return a key from the program in NF_ENCRYPTION_COMMAND.
 
     `meta` is the metadata next to the document to decrypt; None requests a key to encrypt. By
-    OpenTofu's protocol the program reads it as JSON, and prints a line with _MAGIC and a line with
-    the key.
+    OpenTofu's protocol the program reads it as JSON, and prints a line with _MAGIC and a line
+    with the key.
     """
     import shlex
     import subprocess

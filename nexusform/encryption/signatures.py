@@ -56,7 +56,7 @@ def check_signature(
 ) -> None:
     """Raise EncryptionProblem unless the signature is of this digest by this `key`.
 
-    Public, in file `name`.
+    The key is a public key, from the file `name`.
     """
     if signature is None:
         raise EncryptionProblem(

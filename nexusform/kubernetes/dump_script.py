@@ -1,6 +1,6 @@
 """Commands that list the objects of a cluster.
 
-One for a single file, and a script with one file per kind.
+There is a command for a single file, and a script with one file per kind.
 """
 
 import shlex
@@ -37,8 +37,8 @@ _KINDS: Final = (
     *("ServiceAccount", "ConfigMap", "Secret", "CustomResourceDefinition"),
     *("DataVolume", "SriovNetwork", "SriovIBNetwork", "OVSNetwork"),
 )
-# Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a
-# group.
+# Their names for kubectl. A kind not listed here is in lower case with an s. A kind of a CRD also
+# has its group.
 _PLURALS: Final = {
     **{
         kind: f"{kind.lower()}es"

@@ -84,8 +84,8 @@ class Taint(Struct, frozen=True):
 class Toleration(Struct, frozen=True):
     """Toleration of a pod or placement.
 
-    An empty effect matches all effects, an empty key with Exists every taint. `seconds`: how long a
-    pod stays after a NoExecute taint is added; None forever.
+    An empty effect matches all effects, and an empty key with Exists every taint. `seconds` is how
+    long a pod stays after a NoExecute taint is added; None means forever.
     """
 
     key: str = ""
@@ -130,7 +130,7 @@ def _is_comparison_met(
 ) -> bool:
     """Evaluate Gt or Lt on a label's value.
 
-    False unless the label and the only required value are whole numbers.
+    Return False unless the label and the only required value are whole numbers.
     """
     if len(values) != 1:
         return False

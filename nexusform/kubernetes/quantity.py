@@ -1,8 +1,8 @@
 """Kubernetes quantities ("500m", "1.5Gi", "2e3").
 
-Parsed, compared, added and formatted as in Kubernetes. Percentages ("25%") and durations ("1h30m")
-are at the end. Source: k8s.io/apimachinery pkg/api/resource. A quantity is never finer than a nano
-(finer values round away from zero) and a binary one never above 2**63 - 1.
+They are parsed, compared, added and formatted as in Kubernetes. Percentages ("25%") and durations
+("1h30m") are at the end. Source: k8s.io/apimachinery pkg/api/resource. A quantity is never finer
+than a nano (finer values round away from zero) and a binary one never above 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 _MAX_DIGITS = 18
 _BINARY_DIGITS = 15
-# Kubernetes accepts any 32-bit exponent and then computes for minutes on large ones; they are never
-# intended.
+# Kubernetes accepts any 32-bit exponent, and computes for minutes on large ones;
+# nobody intends them.
 _MAX_EXPONENT = 1000
 
 _QUANTITY_PATTERN = re.compile(
@@ -156,8 +156,8 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     if result is None:
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
-    # Kubernetes' quick test of a canonical text: it is printed as the user wrote it. All others are
-    # formatted again.
+    # Kubernetes' quick test of a canonical text: it is printed as written. Others
+    # are formatted again.
     if quantity_format is QuantityFormat.BINARY:
         # No multiple of 8.
         is_canonical = (abs(unscaled) >> exponent) & 7 != 0
@@ -172,7 +172,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
 def read_quantity(value: object) -> Quantity | None:
     """Return the quantity of a value in a document, a text or a number.
 
-    None if it is absent or invalid.
+    Return None if it is absent or invalid.
     """
     quantity = parse_quantity(str(value))
     return None if isinstance(quantity, InvalidQuantity) else quantity
@@ -224,8 +224,8 @@ def _parse_small_quantity(
 ) -> tuple[int, int] | None:
     """Return an amount as (unscaled, scale): unscaled * 10**scale, such as (15, -1) for 1.5.
 
-    Return None if it may be beyond 64 bits, is finer than a nano, or is binary with a fraction
-    (`1.5Gi`).
+    Return None if it may be beyond 64 bits, is finer than a nano, or is binary with
+    a fraction (`1.5Gi`).
     """
     if quantity_format is QuantityFormat.BINARY:
         # The factor 2**exponent adds up to exponent * 3 // 10 + 1 decimal digits.
@@ -244,8 +244,8 @@ def _parse_large_quantity(
 ) -> Quantity | InvalidQuantity:
     """Parse an amount to exact nanos.
 
-    Beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`). As in Kubernetes, the
-    largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
+    The amount is beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`). As in
+    Kubernetes, the largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
     """
     if not number.has_digits:
         return InvalidQuantity(text, WRONG_NUMBER)
@@ -314,7 +314,8 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 def _format_canonical(quantity: Quantity) -> str:
     """Format a quantity as a whole number with the largest suffix without a fraction.
 
-    `1536Mi`, `1500m`. Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
+    Examples are `1536Mi` and `1500m`. Kubernetes formats binary amounts below 1024 or with a
+    fraction as decimal.
     """
     if quantity.nano == 0:
         return "0"

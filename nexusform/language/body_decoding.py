@@ -95,7 +95,7 @@ def decode_attributes(
 ) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Decode every argument of a body with free names (`locals`, variable files).
 
-    Report its blocks. `has_templates`: the texts of JSON may be templates.
+    Blocks of the body are reported. With `has_templates`, the texts of JSON may be templates.
     """
     if isinstance(body, syntax.JsonBody):
         diagnostics: list[Diagnostic] = []
@@ -173,7 +173,7 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
 def _check_label_count(block: syntax.Block, label_names: tuple[str, ...]) -> Diagnostic | None:
     """Return the error about too many or too few labels.
 
-    None if their number is that of `label_names`.
+    Return None if their number is that of `label_names`.
     """
     count = len(block.labels)
     expected = len(label_names)
@@ -306,8 +306,7 @@ class _BlockDecoder:
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
-        # The names of properties are labels: one is required. A scalar has its own error in the
-        # loop below.
+        # The names of properties are labels: one is required. The loop below reports a scalar.
         has_property = any(
             isinstance(item, syntax.JsonObject) and item.properties for item in items
         )

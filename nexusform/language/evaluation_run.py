@@ -2,9 +2,9 @@
 
 The module also has access to parts of values, `.name` and `[key]`, with messages for errors.
 
-The ports (files to read, and the time) are declared here, because file() and timestamp() need them
-and language is below ports, which exports them too. Implementations are in workflow; tests pass
-their own.
+The ports (files to read, and the time) are declared here, because file() and timestamp() need
+them and language is below ports, which exports them too. Implementations are in workflow; tests
+pass their own.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ class ExpressionRun:
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
-        # The notes are the references and values. While notes are built, problems are discarded and
-        # need none.
+        # The notes are the references and values. Problems while building notes are discarded, and
+        # need no notes.
         notes = (
             ()
             if isinstance(displayed, Span) or self._is_building_notes
@@ -246,7 +246,7 @@ class ExpressionRun:
     def _evaluate_note_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
         """Return the text and value of a reference, or of its longest valid part.
 
-        None if even the name is invalid.
+        Return None if even the name is invalid.
         """
         from nexusform.language.value_descriptions import format_traversal
 
@@ -306,8 +306,8 @@ class EvaluationTrace:
     """Value of an expression, and the traces of its parts.
 
     In a loop an expression occurs once per evaluation, up to MAX_TRACES times; `omitted` counts the
-    rest. `has_failed`: it has an error, so its value is meaningless; `problem` is the summary of
-    the error if it is its own and not that of a part.
+    rest. With `has_failed` the expression has an error, so its value is meaningless. `problem` is
+    the summary of the error if it is its own and not that of a part.
     """
 
     __slots__ = ("expression", "has_failed", "omitted", "parts", "problem", "value")
@@ -395,8 +395,8 @@ class MissingDirectory(FileProblem):
 class Files(Protocol):
     """Bounded reads of regular files (never a device or a pipe).
 
-    Paths are relative to the current directory of the command unless absolute. Every method may
-    raise FileProblem.
+    Paths are relative to the current directory of the command unless absolute. Every method
+    may raise FileProblem.
     """
 
     def read(self, path: str) -> bytes:
@@ -434,7 +434,7 @@ class Clock(Protocol):
 def get_attribute(value: Value, name: str) -> Value | Problem:
     """Return `value.name`, or the problem.
 
-    Of an unknown value it is unknown, with its type if known.
+    The attribute of an unknown value is unknown, with its type if known.
     """
     raw = value.raw
     if raw.__class__ is dict:
@@ -505,7 +505,7 @@ def _format_quoted_name_list(lead: str, names: Sequence[str]) -> str:
 def get_element(value: Value, key: Value) -> Value | Problem:
     """Return `value[key]`, or the problem.
 
-    Of an unknown value it is unknown, with its type if known.
+    The element of an unknown value is unknown, with its type if known.
     """
     marks = value.marks | key.marks
     if value.raw is None:
@@ -591,8 +591,8 @@ def _describe_range(position: int, length: int) -> str:
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     """Return the entry of a map or object at a key (unknown if either is unknown), or the problem.
 
-    The keys of an object are known from its type even if its value is unknown; those of a map are
-    not.
+    The keys of an object are known from its type even if its value is unknown; those of a
+    map are not.
     """
     value_type = value.type
     try:
@@ -631,10 +631,11 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
 class TracedExpression(Struct, frozen=True):
     """One part of an expression.
 
-    `text` is its source and `span` its position (None: in the evaluated expression itself);
-    `reasons` explain why its value is sensitive, unknown or an error (`has_failed`: it has no
-    value). `parts` are its own parts, `omitted` counts omitted iterations of a loop. `is_hidden`:
-    its value would reveal a sensitive one. `is_repeated`: its parts are already listed above.
+    `text` is its source, and `span` its position (None: in the evaluated expression itself).
+    `reasons` explain why its value is sensitive, unknown or an error. With `has_failed` it has
+    no value. `parts` are its own parts, and `omitted` counts omitted iterations of a loop.
+    With `is_hidden` its value would reveal a sensitive one. With `is_repeated` its parts are
+    already listed above.
     """
 
     text: str

@@ -333,8 +333,8 @@ class ExpressionParser:
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
         """Parse `[key]` or `[*]` after `source` and its `steps`.
 
-        Return the source with a further step for a constant key. Else return a splat, or an index
-        by another key, as the new source without steps.
+        Return the source with a further step for a constant key. Otherwise return a splat, or an
+        index by another key, as the new source without steps.
         """
         stream = self.stream
         opening = stream.read_token()

@@ -363,8 +363,7 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             "expression instead: [for x in list : x.name[*]]."
         )
         return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
-    # The source is empty or unknown: evaluate the splat of an unknown element for the type of the
-    # results.
+    # The source is empty or unknown: the splat of an unknown element gives the type of results.
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())

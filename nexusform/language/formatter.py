@@ -145,7 +145,7 @@ class _OldStylePositions(Struct):
 def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> None:
     """Add the offsets of values like `"${x}"` and of labels without quotes in a body.
 
-    Those in its blocks are added too.
+    The offsets in its blocks are added, too.
     """
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
@@ -169,7 +169,7 @@ def _convert_byte_to_character_offset(text: str, byte: int) -> int:
 def _find_template_end(tokens: list[_Token], index: int) -> int | None:
     """Find the closing quotation mark of the string at `index`.
 
-    None unless it is one `${...}` on one line.
+    Return None unless the string is one `${...}` on one line.
     """
     # Open brackets, the first of them `${`.
     nesting = 0
@@ -275,8 +275,8 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     """Check whether a space separates two tokens, by the rules of brackets.
 
-    Braces have spaces inside, other brackets have none. Two sequences (`${...}`, `%{...}`) stay
-    together.
+    Braces have spaces inside, other brackets have none. Two sequences (`${...}`,
+    `%{...}`) stay together.
     """
     kind = token.kind
     following = after.kind
@@ -294,8 +294,8 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
 def _set_indentation(lines: list[_Line]) -> None:
     """Set the indentation: a line that leaves brackets open indents the lines after it by one step.
 
-    One step of two spaces is for all brackets left open by one line; it ends once all of them are
-    closed.
+    One step of two spaces is for all brackets left open by one line; it ends once all of
+    them are closed.
     """
     # The number of open brackets of each step.
     steps: list[int] = []

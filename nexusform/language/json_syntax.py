@@ -1,10 +1,10 @@
 """HCL's JSON syntax: text to JSON values, files to bodies, and JSON values to expressions.
 
-JSON values have positions. Python's json module has no positions, drops repeated names and rounds
-numbers; configuration needs all three, so this module reads tokens itself. A schema decides which
-properties of an object are arguments and which are blocks (body_decoding.decode_body). A value in
-an argument's position is an expression: strings are templates, and so are the names of object
-properties.
+JSON values have positions. Python's json module has no positions, drops repeated names and
+rounds numbers; configuration needs all three, so this module reads tokens itself. A schema
+decides which properties of an object are arguments and which are blocks
+(body_decoding.decode_body). A value in an argument's position is an expression: strings are
+templates, and so are the names of object properties.
 """
 
 import re
@@ -322,7 +322,7 @@ def parse_json_value(
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
     """Parse a `.nf.json` file to a body: its root object, or the objects of its root array.
 
-    Report anything else.
+    A root value of another kind is reported.
     """
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
@@ -406,7 +406,7 @@ def _convert_json_string_to_expression(
 ) -> syntax.Expression:
     """Convert a text to an expression: a template if it contains `${` or `%{`.
 
-    Otherwise, or after an error, text.
+    A text without them, or with an error, becomes a string literal.
     """
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)

@@ -177,7 +177,7 @@ def _evaluate_operand(
 ) -> tuple[Value, list[Diagnostic]]:
     """Return an operand's value and the problems of its evaluation, for the caller to report.
 
-    Report a wrong type.
+    A wrong type is reported here.
     """
     value, problems = run.evaluate_separately(expression)
     # None for `==` and `!=`: any type.
@@ -240,9 +240,9 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 def _may_be_decided_by_unknown_side(left: Value, right: Value, *, right_failed: bool) -> bool:
     """Return whether `&&` or `||` is unknown instead of an error.
 
-    It is unknown if its unknown side may decide the result. Without an unknown side it is an error:
-    the other side is null, or the right side has failed. A failed left side is always reported, as
-    in HCL.
+    It is unknown if its unknown side may decide the result. Without an unknown side it is an
+    error: the other side is null, or the right side has failed. A failed left side is always
+    reported, as in HCL.
     """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None

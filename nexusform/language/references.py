@@ -19,7 +19,7 @@ _NO_NAMES: _Names = frozenset()
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
     """Return the references of an expression in source order, except to names of its `for`.
 
-    `resource.T.N` as `T.N`.
+    A reference `resource.T.N` is returned as `T.N`.
     """
     return tuple(iterate_traversals(expression))
 

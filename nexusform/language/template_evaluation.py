@@ -101,7 +101,7 @@ _INTERPOLATED: Final = Requirement(
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     """Evaluate `%{ if }` to the text of the chosen branch.
 
-    Ignore errors of the other branch.
+    Errors of the other branch are ignored.
     """
     condition = evaluate_condition(node.condition, run, node)
     # Reported as invalid.
@@ -122,7 +122,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
     """Evaluate a conditional to the chosen branch, converted to the common type.
 
-    Ignore errors of the other branch.
+    Errors of the other branch are ignored.
     """
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
@@ -163,7 +163,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
 def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> Value:
     """Build the result for an unknown condition.
 
-    Unknown, with the known properties shared by both branches.
+    The result is unknown, with the known properties shared by both branches.
     """
     if then.raw is None and otherwise.raw is None:
         return Value(result_type, None)

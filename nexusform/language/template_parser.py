@@ -131,8 +131,8 @@ class TemplateParser:
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        # Whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`: it removes blanks after
-        # it.
+        # Whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`, which
+        # removes later blanks.
         trim = False
         while True:
             index = stream.index

@@ -68,7 +68,7 @@ def convert_value(value: Value, target: Type) -> Value:
 def _convert_refinement(value: Value, target: Type) -> Refinement:
     """Return what is known of an unknown value after conversion to a collection or structure.
 
-    Not null, the length.
+    The result says whether the value is not null, and bounds the length of a collection.
     """
     refinement = get_refinement(value)
     if isinstance(target, (ObjectType, TupleType)):
@@ -87,7 +87,7 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
 def describe_problem(problem: ConversionProblem) -> str:
     """Return the problem as a clause with the path inside the value.
 
-    `[0].ports["http"]: a number is required`.
+    An example is `[0].ports["http"]: a number is required`.
     """
     return f"{problem.place}: {problem.message}" if problem.place else problem.message
 
@@ -190,7 +190,7 @@ def _convert_and_unify_elements(
 def _convert_to_list(value: Value, target: ListType) -> Value:
     """Convert a sequence or set.
 
-    Of a set with unknown elements, only bounds of the length are known.
+    If a set has unknown elements, only bounds of its length are known.
     """
     element, items = _convert_and_unify_elements(
         _list_elements_with_paths(value, target), target, value.type, "list"

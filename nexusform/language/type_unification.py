@@ -78,8 +78,8 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 def _unify_mappings(types: Sequence[Type]) -> Type | None:
     """Return the common type of maps and objects: a map of the common type of their parts.
 
-    None if there is none. Parts without a common type still allow one object among maps of DYNAMIC
-    elements: the result is its type.
+    Return None if there is no such type. Parts without a common type still allow one object among
+    maps of DYNAMIC elements: the result is its type.
     """
     common = _unify_part_types(types)
     if common is not None:
@@ -203,8 +203,8 @@ def _can_equal_unknown(left: Value, right: Value) -> bool:
     """
     if _is_certainly_different(left, right):
         return False
-    # An unknown value may be null, and nulls of all types are equal: then different types decide
-    # nothing.
+    # An unknown value may be null, and nulls of all types are equal, so different
+    # types prove nothing.
     both_may_be_null = left.raw in _UNKNOWN_OR_NULL and right.raw in _UNKNOWN_OR_NULL
     return both_may_be_null or _may_be_equal(left.type, right.type)
 
@@ -224,8 +224,8 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
 def _may_be_equal(left: Type, right: Type) -> bool:
     """Return whether two types are equal, or may be once their open parts are known.
 
-    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but never a
-    map.
+    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but
+    never a map.
     """
     if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True

@@ -38,9 +38,9 @@ _SIGN_IN_VARIABLES: Final = (
 def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
     """Return the identity of the settings or else of the ARM_* variables.
 
-    None if neither configures one. Raises BackendProblem for missing settings, and ImportError
-    without azure-identity. Its get_token raises AzureError; if the OIDC token is missing, the cause
-    of this error is a BackendProblem.
+    Return None if neither configures one. Raises BackendProblem for missing settings, and
+    ImportError without azure-identity. Its get_token raises AzureError; if the OIDC token is
+    missing, the cause of this error is a BackendProblem.
     """
     declare_sign_in_servers()
     from azure.core.exceptions import ClientAuthenticationError

@@ -35,8 +35,8 @@ _MAX_LENGTH: Final = 200
 def describe_connection_error(problem: BaseException) -> str:
     """Return the cause of a failed request as a clause without a full stop.
 
-    Example: `the connection was refused`. An error of another kind has its own first line, of at
-    most 200 printable characters.
+    An example is `the connection was refused`. For an error of another kind, the cause is the
+    error's own first line, of at most 200 printable characters.
     """
     return find_connection_error(problem) or _format_first_line(problem)
 

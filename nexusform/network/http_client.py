@@ -40,9 +40,9 @@ def reject_other_origin(_address: str) -> bool:
 class WebRequest(Struct, frozen=True):
     """HTTP request.
 
-    `max_bytes` limits the response; `verify`: certificates are verified. `allows_origin` returns
-    whether a redirect to an address of another origin is followed, for a request without
-    credentials.
+    `max_bytes` limits the response. With `verify` certificates are verified.
+    `allows_origin` returns whether a redirect to an address of another origin is followed,
+    for a request without credentials.
     """
 
     method: str
@@ -157,8 +157,7 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:
-            # An opener for http and https only, with the environment's proxies and without
-            # redirects.
+            # An opener for http and https only: proxies of the environment, no redirects.
             context = None if request.verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - by the operator
             opener = urllib.request.OpenerDirector()
             for handler in (
@@ -244,8 +243,7 @@ def _read_declared_length(answer: Any) -> int | None:
 def build_limited_session(endpoint: str) -> Any:
     """Build a session of `requests` for one server only, with a limited answer size.
 
-    Its proxy and its certificates (`verify`) are those of the environment. It raises
-    RequestException.
+    Its proxy and certificates (`verify`) are those of the environment. It raises RequestException.
     """
     from requests import Session
     from requests.exceptions import InvalidURL, RequestException

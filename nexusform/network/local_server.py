@@ -73,8 +73,8 @@ class LocalServer(ThreadingHTTPServer):
     ) -> None:
         """Listen on an IPv4 address (host, port).
 
-        Without a `token`, make one. `hosts` are further names of this machine. Without `tls`, use
-        HTTP.
+        Without a `token`, make one. `hosts` are further names of this machine. Without
+        `tls`, use HTTP.
         """
         # A port that the system chooses is unknown here.
         declare_server(f"listen://{address[0]}")
@@ -84,8 +84,7 @@ class LocalServer(ThreadingHTTPServer):
         self.scheme = "http" if tls is None else "https"
         self._connections = BoundedSemaphore(_MAX_CONNECTIONS)
         if tls is not None:
-            # The handshake belongs to the thread of the request: a silent client must not block
-            # others.
+            # The thread of the request does the handshake: a silent client must not block others.
             self.socket = tls.wrap_socket(
                 self.socket, server_side=True, do_handshake_on_connect=False
             )

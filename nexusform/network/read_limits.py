@@ -153,7 +153,7 @@ def _count_memory(content: bytes) -> int:
 def _estimate_json_depth(content: bytes) -> int:
     """Return an upper bound of the depth.
 
-    The levels of removed bracket pairs, plus the unpaired brackets.
+    The bound is the levels of removed bracket pairs, plus the unpaired brackets.
     """
     brackets = content.translate(None, _OTHER_BYTES)
     for level in range(MAX_DEPTH):

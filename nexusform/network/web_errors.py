@@ -42,7 +42,7 @@ class WebError(Exception):
 def check_plain_credentials(address: str) -> str:
     """Return why credentials must not be sent to an address.
 
-    "" if they may: by TLS, or to this machine.
+    Return "" if they may be sent: by TLS, or to this machine.
     """
     parts = urlsplit(address)
     if parts.scheme != "http" or is_loopback(parts.hostname or ""):

@@ -1,8 +1,8 @@
 """Access to a Kubernetes API server: kubeconfigs as read by kubectl, or a pod's service account.
 
-Several files are merged: of two entries with one name the first wins, and so does the first current
-context. Paths are relative to their file. Source: kubernetes.io, "Organizing Cluster Access Using
-kubeconfig Files".
+Several files are merged: of two entries with one name the first wins, and so does the first
+current context. Paths are relative to their file. Source: kubernetes.io, "Organizing Cluster
+Access Using kubeconfig Files".
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # --- authentication by a program that prints a token, such as kubelogin --------------------------
 #
-# All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go
-# credential plugins.
+# All versions of the API are called alike. Source: kubernetes.io, "Authenticating", section
+# "client-go credential plugins".
 
 # Time limit: an interactive sign-in prompt would not be visible.
 _SECONDS: Final = 60
@@ -103,8 +103,8 @@ class ExecPlugin(Struct, frozen=True):
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other
-# routes.
+# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, and other
+# routes to servers.
 _UNTRUSTED_FIELDS: Final = (
     "exec",
     "auth-provider",
@@ -210,7 +210,7 @@ def read_account(
 def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinement) -> None:
     """Reject files of the work tree in the operator's kubeconfig.
 
-    Certificates, credentials and programs.
+    Such files are certificates, credentials and programs.
     """
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]

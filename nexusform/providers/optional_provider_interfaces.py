@@ -111,7 +111,7 @@ class IdentityComparison(Struct, frozen=True):
 class IdentifiedProvider(Protocol):
     """Provider of a system with an identity.
 
-    `has_fixed_identity`: its settings are the identity.
+    With `has_fixed_identity`, the settings of the provider are the identity.
     """
 
     has_fixed_identity: bool

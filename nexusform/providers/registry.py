@@ -18,13 +18,14 @@ ProviderFactory: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack, Confin
 class ProviderDefinition(Struct, frozen=True):
     """Kind of provider: its settings and its factory.
 
-    `make(settings, directory, exit_stack, confinement)`: evaluated settings as plain data, the root
-    module's directory, the stack of cleanup callbacks, and the permitted locations of files in
-    settings. Raises ProviderProblem. `displayed_settings` are settings returned as attributes of
-    objects and displayed: they cannot be sensitive. `list_server_urls(settings)` are the URLs that
-    receive the operator's credentials: in a confined run all of them must be allowed, and
-    `alternative` describes the alternative. Raises ProviderProblem. `list_rejection_reasons(type,
-    attributes)` are the reasons why the platform will reject a new object.
+    `make(settings, directory, exit_stack, confinement)` takes the evaluated settings as plain
+    data, the root module's directory, the stack of cleanup callbacks, and the permitted
+    locations of files in settings. It raises ProviderProblem. `displayed_settings` are settings
+    returned as attributes of objects and displayed: they cannot be sensitive.
+    `list_server_urls(settings)` returns the URLs that receive the operator's credentials: in a
+    confined run all of them must be allowed, and `alternative` describes the alternative. It
+    raises ProviderProblem. `list_rejection_reasons(type, attributes)` returns the reasons why
+    the platform will reject a new object.
     """
 
     settings: BlockSchema

@@ -56,7 +56,8 @@ _STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[([0-9]{1,18})\]|\["((?:[^"\\]++
 class Fault(Struct, frozen=True):
     """One `fault` block.
 
-    `delay` in seconds; `times` 0 = always; `answer` pairs of path, value.
+    `delay` is in seconds. `times` is how often the fault occurs; 0 means always. `answer` has pairs
+    of path and value.
     """
 
     pattern: re.Pattern[str]
@@ -523,9 +524,10 @@ def _find_moved_value(prior: Any, planned: Any, existing: Any, path: Path = ()) 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
     """Return the result of an update.
 
-    Values changed by the plan as planned, others as in the real object. `prior` is the value before
-    the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to {"a": 2, "b": 1}
-    by the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
+    Values changed by the plan are as planned, and the others as in the real object. `prior` is the
+    value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to
+    {"a": 2, "b": 1} by the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the
+    plan are removed.
     """
     if planned == prior:
         return existing

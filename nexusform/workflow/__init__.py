@@ -1,7 +1,7 @@
 """Operations that connect configuration, planning, providers and state.
 
-Subpackages lead to a plan and from it; other operations have a module each. Nothing is printed
-here.
+Subpackages lead to a plan and from it; other operations have a module each. Nothing
+is printed here.
 """
 
 # public names of the package, by module.

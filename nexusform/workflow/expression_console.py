@@ -149,7 +149,7 @@ class ExpressionConsole:
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
         """Return the value of an expression as text, or the type of X for `type(X)`.
 
-        None after an error.
+        The text is None after an error.
         """
         type_argument = _find_type_argument(expression)
         if type_argument is None:

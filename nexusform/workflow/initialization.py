@@ -104,8 +104,8 @@ def init_directory(
 ) -> InitResult:
     """Install the modules, check the configuration and open its backend.
 
-    Migrate the state if requested. Record the backend as chosen. `report` shows the progress of
-    downloads.
+    Migrate the state if requested. Record the backend as chosen. `report` shows the
+    progress of downloads.
     """
     configuration, problems = _install_modules(context, options.modules, report)
     sources = configuration.files
@@ -254,7 +254,7 @@ def _find_default_choice(
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
     """Return whether any workspace of a backend has a state, or a journal of an apply.
 
-    True if it cannot be read.
+    A backend that cannot be read counts as one with a state.
     """
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
@@ -315,7 +315,7 @@ def _check_saved_flags(
 ) -> list[Diagnostic]:
     """Warn if the block now sets other values than the -backend-config of an earlier init.
 
-    Those are still in force.
+    The values of the earlier init are still in force.
     """
     block_choice, _ = read_configured_choice(settings, from_flags={}, context=context)
     block = settings.backend
@@ -537,8 +537,8 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 def find_missing_files(directory: str) -> tuple[str, ...]:
     """Return the names of the files to offer for creation, without existing ones.
 
-    main.nf.hcl is offered if there is no configuration. .gitignore is offered with it, or in a git
-    work tree.
+    main.nf.hcl is offered if there is no configuration. .gitignore is offered with it, or in a
+    git work tree.
     """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)

@@ -359,7 +359,7 @@ class _ExplanationQuery(Struct, frozen=True):
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
         """Return a VM's explanations with alternatives and remedies.
 
-        None if the plan did not place it.
+        The list is empty if the plan did not place the VM.
         """
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         # The plan was made with explanations of this VM only.
@@ -531,7 +531,7 @@ def _collect_placement_origins(
 ) -> tuple[VmCountByTrigger, ...]:
     """Count a pool's VMs by the recorded reason of placement (trigger) and serial of its apply.
 
-    None: this plan.
+    The serial is None for VMs that this plan places or moves.
     """
     current = get_current_object(state.instances.get(address))
     # private data in state, with the origins of placements.

@@ -96,7 +96,7 @@ def _mark_incomplete_objects(plan: Plan, outcome: ProgramCheckOutcome) -> Plan:
 def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnostic]:
     """Return a warning about objects not covered by the check or not reached in time.
 
-    None if all were checked.
+    The list is empty if all objects were checked.
     """
     check = outcome.check
     unchecked_count = outcome.check.total - outcome.check.checked

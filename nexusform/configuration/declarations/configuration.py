@@ -36,9 +36,9 @@ class Variable(Struct, frozen=True):
     """`variable` block.
 
     `type` contains optional attributes and their defaults; `default` None means required.
-    `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, ""
-    for none. The value of an `ephemeral` variable is in no plan, state or journal. The value of a
-    `const` variable is known when modules are read.
+    `is_typed` is true if a type is declared, even if it is `any`. `deprecated` is the message for
+    users, "" for none. The value of an `ephemeral` variable is in no plan, state or journal. The
+    value of a `const` variable is known when modules are read.
     """
 
     name: str
@@ -91,9 +91,9 @@ class Output(Struct, frozen=True):
 class Lifecycle(Struct, frozen=True):
     """`lifecycle` block.
 
-    `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps; `ignore_all` for the
-    keyword `all`. `prevent_destroy_condition` is its expression unless it is constant.
-    `keeps_object`: `destroy = false`.
+    `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps. `ignore_all` is true
+    for the keyword `all`. `prevent_destroy_condition` is the expression of `prevent_destroy`,
+    unless it is constant. `keeps_object` is true for `destroy = false`.
     """
 
     create_before_destroy: bool = False
@@ -315,9 +315,9 @@ class Settings(Struct, frozen=True):
 class Configuration(Struct, frozen=True):
     """Module tree and its settings.
 
-    `files` holds every file read, by name, for the source lines of diagnostics and for the snapshot
-    in a saved plan. `constants` are the values of constant variables of the root module used to
-    read modules.
+    `files` holds every file read, by name, for the source lines of diagnostics and for the
+    snapshot in a saved plan. `constants` are the values of constant variables of the root module
+    used to read modules.
     """
 
     root: Module

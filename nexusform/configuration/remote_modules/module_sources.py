@@ -44,10 +44,10 @@ class ModuleSource(Struct, frozen=True):
     """Remote source of a module.
 
     `kind` is "git", "archive" or "registry". `address` is the URL of the repository or archive, or
-    the address HOST/NAMESPACE/NAME/PROVIDER of a registry. `ref` is a branch, tag or commit, ""
-    for the default branch. `archive` is the format of an archive, and `checksum` its SHA-256.
-    `subdirectory` is the directory of the module in the package, "" for its top.
-    `strips_top_directory`: the package is the only directory at the top of the archive (`//*`).
+    the address HOST/NAMESPACE/NAME/PROVIDER of a registry. `ref` is a branch, tag or commit, "" for
+    the default branch. `archive` is the format of an archive, and `checksum` its SHA-256.
+    `subdirectory` is the directory of the module in the package, "" for its top. With
+    `strips_top_directory` the package is the only directory at the top of the archive (`//*`).
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """Answers about a position of a file.
 
-Completion suggestions (types, arguments, blocks, values, references), and hover texts in Markdown
-for the word there. Both use the schemas and allowed values at the position.
+The answers are completion suggestions (types, arguments, blocks, values, references), and hover
+texts in Markdown for the word there. Both use the schemas and allowed values at the position.
 """
 
 import re
@@ -63,7 +63,7 @@ _UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, description=
 def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
     """Return the schemas of resources ("resource") or data sources ("data") by type.
 
-    Empty for other blocks.
+    The result is empty for other blocks.
     """
     return build_registries().schemas[MODES[block_type]] if block_type in MODES else {}
 
@@ -136,7 +136,7 @@ def list_argument_choices(
 ) -> Iterator[Choice]:
     """Yield the known values of the argument `name`: names of SKUs, or the choices of its schema.
 
-    Often none.
+    Many arguments have none.
     """
     if name == "vm_sku_name":
         yield from list_vm_skus(module)
@@ -323,7 +323,7 @@ def _list_referable_symbols(module: ModuleText) -> Iterable[Symbol]:
 def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield (name, description) after `prefix.`.
 
-    Names of a kind (`var`) or of a type, or attributes of a resource.
+    A name is that of a kind (`var`) or of a type, or an attribute of a resource.
     """
     for symbol in _list_referable_symbols(module):
         symbol_parent, _, name = symbol.reference.rpartition(".")

@@ -1,7 +1,7 @@
 """Files of one directory as in the editor.
 
-Declarations, their occurrences, renaming and quick fixes. Works on syntax trees, not on a checked
-configuration, since text being edited is often invalid.
+The module finds declarations and their occurrences, renames them and offers quick fixes. It works
+on syntax trees, not on a checked configuration, since text being edited is often invalid.
 """
 
 import re
@@ -60,7 +60,7 @@ class Symbol(NamedTuple):
     def reference(self) -> str:
         """Reference to the symbol in expressions.
 
-        Examples: `var.size`, `nexus_rack.a`, `data.nexus_rack.b`.
+        Examples are `var.size`, `nexus_rack.a` and `data.nexus_rack.b`.
         """
         if self.kind in MODES:
             return f"{MODE_PREFIXES[MODES[self.kind]]}{self.type}.{self.name}"
@@ -132,7 +132,7 @@ class ModuleText(Struct, frozen=True):
     def find_attribute(self, path: str, offset: int) -> Attribute | None:
         """Return the argument at a byte of a file, or None.
 
-        None means that there is none, or that the file is unknown.
+        None means that there is no argument, or that the file is unknown.
         """
         if path not in self.trees:
             return None
@@ -145,7 +145,7 @@ class ModuleText(Struct, frozen=True):
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
         """Return the top-level block with the declaration of a symbol (for a local, `locals`).
 
-        None if undeclared.
+        Return None if the symbol is undeclared.
         """
         range_in_file = self.list_symbols().get(symbol)
         if range_in_file is None:

@@ -28,8 +28,8 @@ _MAX_NAMES = 4
 class PlacementPreview(Struct, frozen=True):
     """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block.
 
-    `hints` are short, `texts` detailed. `findings` are the plan's diagnostics about lines of the
-    files.
+    `hints` are short, `texts` detailed. `findings` are the plan's diagnostics about lines
+    of the files.
     """
 
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -66,8 +66,8 @@ def build_preview(plan: Plan) -> PlacementPreview:
 
     Texts of instances of one block are joined.
     """
-    # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is
-    # `a.b`.
+    # By address of the block and pool ("": no pool), a text per instance. `a.b[0]` belongs to
+    # the block `a.b`.
     hints: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     # By address of the instance and pool.
@@ -109,7 +109,7 @@ def _format_vms_per_rack(table: PlacementTable) -> str:
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     """Format a pool, with its VMs per rack.
 
-    Example: `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`.
+    An example is `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`.
     """
     capacity = next(
         (
@@ -140,8 +140,8 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield the key of each resource and of each block in it, with a byte position.
 
-    Example: `(("nexus_kubernetes_cluster.a", "pool1"), 120)`. The key in a preview is address and
-    pool ("" for a resource). The byte is at the end of the header.
+    An example is `(("nexus_kubernetes_cluster.a", "pool1"), 120)`. The key in a preview is address
+    and pool ("" for a resource). The byte is at the end of the header.
     """
     for block in module.list_blocks(path):
         if block.type != "resource":

@@ -127,8 +127,8 @@ class EditorState(Struct):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             marker = _build_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
-        # Files with markers so far and no diagnostics now get an empty list, so they lose their
-        # markers.
+        # Files that had markers and now have no diagnostics get an empty list, which
+        # removes the markers.
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
             markers = [marker for marker, _ in self.published[file]]
@@ -265,7 +265,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
 def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -> None:
     """Register handlers for document symbols, definitions and references.
 
-    None or [] if there is no symbol.
+    They return None or [] if there is no symbol.
     """
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
@@ -371,7 +371,7 @@ def _find_symbol_at_cursor(
 def _resolve_path(uri: str) -> str:
     """Return the file of a URI, "" for other documents.
 
-    Examples of those: an untitled text, an older version.
+    Other documents are, for example, an untitled text or an older version.
     """
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return os.path.realpath(path) if path else ""
@@ -418,7 +418,7 @@ def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.Worksp
 def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.DocumentSymbol]:
     """Return the blocks and arguments of a body as a tree, in source order.
 
-    `is_top`: its blocks are top-level ones.
+    With `is_top`, its blocks are top-level ones.
     """
     symbols = []
     contents: list[Block | Attribute] = [*body.attributes, *body.blocks]
@@ -490,7 +490,7 @@ def convert_to_position(text: str, offset: int) -> Position:
 def _split_lines_with_offsets(text: str) -> tuple[list[bytes], list[int]]:
     """Return the lines and their start bytes, then the start of a further line.
 
-    Cached by file.
+    The result is cached by file.
     """
     lines = text.encode().split(b"\n")
     return lines, [0, *accumulate(len(line) + 1 for line in lines)]

@@ -65,8 +65,8 @@ class RackStateControl(Struct, frozen=True):
 class ExplorationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Requested changes.
 
-    They are counts of pools by key, racks lost and activated by key, and racks added by the key of
-    a model.
+    They are counts of pools by key, racks lost and activated by key, and racks added by the key
+    of a model.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -288,7 +288,7 @@ def open_exploration(
 ) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
     """Yield the exploration of a directory, with diagnostics and their sources.
 
-    None if it cannot be opened.
+    The exploration is None if it cannot be opened.
     """
     opening = open_project(context)
     if opening.project is None:
@@ -304,7 +304,7 @@ def open_exploration(
 def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
     """Return the path of a pool's count, such as ("agent_pool", "np1", "count").
 
-    None: it cannot be adjusted.
+    Return None if the count cannot be adjusted.
     """
     if resource_type == "nexus_agent_pool":
         return ("node_count",)

@@ -126,8 +126,9 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
 class OfferedVersions(Struct, frozen=True):
     """Versions offered to a cluster.
 
-    `versions` by the site's catalogue (None: unknown), `upgrades` to the cluster itself (empty:
-    unknown). `available_until`: ends of extended availability of the catalogue.
+    `versions` are those of the site's catalogue (None: unknown), and `upgrades` those to the
+    cluster itself (empty: unknown). `available_until` has the ends of extended availability
+    in the catalogue.
     """
 
     versions: tuple[str, ...] | None = None
@@ -137,8 +138,8 @@ class OfferedVersions(Struct, frozen=True):
     def list_hop_choices(self, count: int) -> list[tuple[str, ...]]:
         """Return for each of `count` hops the versions to choose from, () if unknown.
 
-        The upgrades of the cluster are those for the first hop. An empty catalogue counts as
-        unknown.
+        The upgrades of the cluster are those for the first hop. An empty catalogue
+        counts as unknown.
         """
         catalogue = self.versions or ()
         first_choices = self.upgrades or catalogue
@@ -232,7 +233,7 @@ def list_upgrade_hops(
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:
     """Return the newest of these versions with the minor version of `minor`.
 
-    `minor` itself without any.
+    Return `minor` itself if no version has it.
     """
     matching = [version for _, version in _parse_versions(choices) if _is_match(version, minor)]
     return max(matching, default=minor)
@@ -253,7 +254,7 @@ def _explain_missing_offer(
 ) -> str:
     """Explain the first hop to a version without an offer.
 
-    "" if all are offered or nothing is known.
+    Return "" if all hops are offered or nothing is known.
     """
     before = current
     for hop, choices in zip(hops, offers.list_hop_choices(len(hops)), strict=True):
@@ -270,7 +271,7 @@ def select_available_versions(
 ) -> tuple[str, ...] | None:
     """Select a site's versions for a requested minor version, patch and bundle.
 
-    None if those are unknown.
+    Return None if the versions of the site are unknown.
     """
     if versions is None:
         return None

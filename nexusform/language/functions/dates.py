@@ -26,8 +26,7 @@ _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z",
     re.ASCII,
 )
-# As accepted by Go for values that are not printed: an hour of one digit, and a comma before the
-# fraction.
+# As accepted by Go for values that are not printed: a one-digit hour, a comma before a fraction.
 _LENIENT_TIMESTAMP: Final = re.compile(
     _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"),
     re.ASCII,
@@ -57,8 +56,8 @@ _MONTHS: Final = (
     *("July", "August", "September", "October", "November", "December"),
 )
 
-# The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps
-# with 0.
+# The calendar repeats every 400 years, weekdays included. Python's begins with the year 1, and that
+# of timestamps with the year 0.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 

@@ -47,7 +47,7 @@ def _combine_bools(decisive: bool, items: Value) -> Value:
     """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True).
 
     A null item counts as false. One decisive item gives the result, even if others are unknown.
-    Else the result is unknown with an unknown item.
+    Otherwise the result is unknown if an item is unknown.
     """
     if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
         return build_boolean(decisive)
@@ -60,8 +60,7 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
     common = unify_types(types) if types else None
     if common is not None:
         return common
-    # With an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be
-    # mixed.
+    # With an untyped null (DYNAMIC) other types may differ, but objects and tuples must not mix.
     if DYNAMIC in types and not {ObjectType, TupleType} <= {
         argument_type.__class__ for argument_type in types
     }:

@@ -192,7 +192,7 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     """Fill a text up to the verb's width.
 
-    On the right with `-`, else on the left, with zeros for the flag 0.
+    The text is filled on the right with the flag `-`, else on the left, with zeros for the flag 0.
     """
     # In ASCII only a CR and LF are one cluster of two characters.
     missing = verb.width - (
@@ -206,7 +206,7 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
     """Render a number's digits with its sign and padding.
 
-    Spaces on either side, or zeros after the sign.
+    The padding is spaces on either side, or zeros after the sign.
     """
     positive_sign = "+" if "+" in verb.flags else " " if " " in verb.flags else ""
     sign = "-" if is_negative else positive_sign
@@ -261,7 +261,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
 def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
     """Return the digits of a number, at most `count` (None: all), and its exponent.
 
-    ("125", 2) for 0.125 * 10**2.
+    For example, 12.5 is 0.125 * 10**2 and gives ("125", 2).
     """
     if size == 0:
         return "0", 1
@@ -298,8 +298,8 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 def _format_list(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `formatlist`: format one text for each position of the lists, which have one length.
 
-    An argument that is no list is used in every text: ("%s-%d", ["a", "b"], 1) gives ["a-1",
-    "b-1"].
+    An argument that is no list is used in every text: ("%s-%d", ["a", "b"], 1)
+    gives ["a-1", "b-1"].
     """
     # By position in the call: the pattern is argument 0.
     lists: dict[int, Value] = {}
@@ -316,8 +316,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     count = _find_common_length(lists)
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
-    # One column for each argument, with its value in every text; a row has the arguments of one
-    # text.
+    # One column for each argument, with its value in every text; a row has all arguments of a text.
     columns = [
         lists[i].raw if i in lists else (argument,) * count
         for i, argument in enumerate(arguments, 1)

@@ -1,6 +1,6 @@
 """Function records: signatures, the rules for passing arguments, and the evaluation of calls.
 
-`max(a, b...)`.
+A signature looks like `max(a, b...)`.
 
 The rules are the same for every function: arguments are converted to the parameter's type; a null
 or a value of unknown type is rejected or short-circuits unless the parameter allows it; unknown
@@ -42,8 +42,8 @@ from nexusform.values.typed_value import (
 class FunctionProblem(Exception):
     """Call without a result; `message` is a clause without a full stop.
 
-    `argument` is the position of the argument at fault, None for the call as a whole; `line` the
-    line in it (from 1, 0 = all of it).
+    `argument` is the position of the argument at fault, None for the call as a whole. `line` is the
+    line in that argument (from 1; 0 is all of it).
     """
 
     def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
@@ -58,17 +58,17 @@ class FunctionProblem(Exception):
 class FixedProblem(FunctionProblem):
     """Problem with a constant message, independent of the arguments.
 
-    Only these messages are reported for sensitive arguments; `tests/trust/test_secrets.py` checks
-    the calls.
+    Only these messages are reported for sensitive arguments; `tests/trust/test_secrets.py`
+    checks the calls.
     """
 
 
 class Parameter(Struct, frozen=True):
     """One parameter.
 
-    Disallowed values are rejected (null) or handled before the function runs. `inner_marks`: marks
-    inside the argument are kept there, since the function only moves elements; its own mark is
-    added to the result.
+    Disallowed values are rejected (null) or handled before the function runs. With `inner_marks`,
+    marks inside the argument are kept there, since the function only moves elements; the argument's
+    own mark is added to the result.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Function(Struct, frozen=True):
 
     `returns` is the result's type, or computes it from the arguments (which may be unknown); both
     may raise FunctionProblem. With `is_lazy` the body takes unevaluated arguments (Thunk) instead.
-    `may_be_null`: the result may be null although no argument is. With `parse_type` the last
+    With `may_be_null` the result may be null although no argument is. With `parse_type` the last
     argument is a type expression, and the body takes the Type instead.
     """
 
@@ -359,7 +359,7 @@ def _is_argument_count_valid(
 ) -> bool:
     """Check the number of arguments (`count`), after the expansion of `...`.
 
-    Report a wrong one.
+    A wrong number is reported.
     """
     expected = len(function.parameters)
     if count == expected or (count > expected and function.variadic is not None):

@@ -52,7 +52,7 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 def _compute_keys(mapping: Value) -> Value:
     """Return the sorted keys.
 
-    Those of an unknown object are known from its type.
+    The keys of an unknown object are known from its type.
     """
     result_type = _find_keys_result_type([mapping])
     keys = mapping.type.names if isinstance(mapping.type, ObjectType) else mapping.raw

@@ -99,8 +99,8 @@ def _format_network(base: _Network, first: int, length: int) -> str:
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     """Compute the subnet `number` of all subnets with a prefix longer by `new_bits`.
 
-    -1 is the last one. 8 new bits divide 10.0.0.0/8 into 256 subnets; the subnet 2 of these is
-    10.2.0.0/16.
+    The number -1 stands for the last subnet. For example, 8 new bits divide 10.0.0.0/8 into 256
+    subnets, and the subnet 2 of these is 10.2.0.0/16.
     """
     network = _parse_network(prefix)
     bits = _require_whole_number(new_bits, "newbits", position=1)

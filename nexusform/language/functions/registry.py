@@ -80,8 +80,7 @@ def build_functions(
     functions = {function.name: function for family in families for function in family}
     if is_applying and new_uuid is not None:
         functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
-    # The functions for templates may call all others, so the renderer gets the table once it is
-    # complete.
+    # The functions for templates may call all others: the renderer gets the complete table.
     renderer = file_access.TemplateRenderer()
     functions |= {
         function.name: function

@@ -85,8 +85,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
         raise _build_pattern_error(_GO_MESSAGES.get(message, message), part) from None
-    # The names of all groups, as in Go (None: without a name). The package lists distinct names
-    # only.
+    # The names of all groups, as in Go (None: without a name). The package lists each name once.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]

@@ -72,8 +72,8 @@ def _remove_empty_strings(strings: Value) -> Value:
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple.
 
-    The type of a tuple has one part for each element. It is DYNAMIC if the elements of a list are
-    unknown.
+    The type of a tuple has one part for each element. It is DYNAMIC if the elements of a
+    list are unknown.
     """
     if not arguments:
         raise FixedProblem("at least one argument is required")
@@ -281,8 +281,9 @@ def _compute_reversed_list(sequence: Value) -> Value:
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `slice`.
 
-    Of a list its own type, of a tuple the types of the elements between the indices. With an
-    unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for indices out of range.
+    For a list it is the list's own type, for a tuple the types of the elements between the
+    indices. With an unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for
+    indices out of range.
     """
     sequence, start, end = arguments
     if isinstance(sequence.type, SetType):

@@ -283,8 +283,8 @@ class _YamlReader:
     def _parse_node(self, depth: int) -> Value:
         """Parse the value at the next event, with its parts.
 
-        The parser reports events: a scalar, an alias, or the start and the end of a sequence or
-        mapping.
+        The parser reports events: a scalar, an alias, or the start and the end of a
+        sequence or mapping.
         """
         import yaml
 
@@ -405,8 +405,8 @@ def _parse_scalar(event: Any) -> Value:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{event.tag.replace(_TAG, "!!")}"', argument=0)
-    # As in other implementations, quotes override the tag if the text begins like a number, bool or
-    # null.
+    # As in other implementations, quotes override the tag if the text begins like a value of
+    # another type, such as a number, a bool or null.
     if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         # "123" stays text even as !!int.
         return Value(STRING, text)

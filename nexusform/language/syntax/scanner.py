@@ -1,6 +1,6 @@
 """Scanner of tokens, and their lines, columns and bytes.
 
-Names, numbers, operators, and the pieces of templates.
+Tokens are names, numbers, operators, and the pieces of templates.
 
 A token is a kind and two character offsets, stored in three parallel lists because a large
 configuration has hundreds of thousands of them. Punctuation is its own kind ("{", "=="). Comments
@@ -50,16 +50,17 @@ def _is_grapheme_extending_character(char: str) -> bool:
 def _is_pictographic(char: str) -> bool:
     """Check whether a joiner joins this character to an emoji before it.
 
-    An approximation by block.
+    The check approximates the property by blocks of code points.
     """
     code = ord(char)
     return 0x2190 <= code <= 0x2BFF or 0x1F000 <= code <= 0x1FAFF or char in "\xa9\xae\u203c\u2049"
 
 
 def _get_hangul_class(char: str) -> str:
-    """Return L, V, T for a Korean first consonant, vowel, last consonant.
+    """Return the Hangul class of a character, or "" for another character.
 
-    S for the syllable LV, N for LVT; else "".
+    The class is L, V or T for a first consonant, vowel or last consonant, S for the syllable LV and
+    N for LVT.
     """
     code = ord(char)
     if code in _HANGUL_SYLLABLE:
@@ -426,8 +427,8 @@ class _Scanner:
     ) -> bool:
         """Scan a token of a less common group of `_NORMAL`.
 
-        True if a template or sequence begins or ends. `end` is the end of its match. A name or an
-        unclosed comment may be longer: `self.offset` is its end then.
+        Return True if a template or sequence begins or ends. `end` is the end of the match. A name
+        or an unclosed comment may be longer: `self.offset` is its end then.
         """
         # "{", "}", "~}" or "~".
         if group == _BRACE:

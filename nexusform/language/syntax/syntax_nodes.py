@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     LiteralKey: TypeAlias = str | int | Decimal
 else:
     Scalar = LiteralKey = (
-        # The codec of trees supports no union of texts and decimals; untyped values are restored
-        # exactly.
+        # The codec of trees supports no union of texts and decimals; untyped values stay exact.
         Any
     )
 
@@ -44,7 +43,7 @@ class Literal(Node, frozen=True):
 class StringLiteral(Node, frozen=True):
     """Literal text with decoded escapes, NFC-normalised.
 
-    A part of a Template, or one without any interpolation.
+    It is a part of a Template, or a text without any interpolation.
     """
 
     value: str
@@ -238,7 +237,7 @@ class ObjectKey(Node, frozen=True):
     def literal_text(self) -> str | None:
         """Text of a literal key: quoted, one bare name (`a = 1`) or a whole number.
 
-        None if it must be evaluated.
+        It is None if the key must be evaluated.
         """
         match self.expression:
             case Traversal(root, ()) if self.bare:
@@ -339,7 +338,7 @@ class Label(Node, frozen=True):
 class Block(Node, frozen=True):
     """`type "label" { body }`.
 
-    `header_span` covers type and labels; `span` all of it.
+    `header_span` covers type and labels, and `span` the whole block.
     """
 
     type: str
@@ -364,8 +363,8 @@ class Body(Node, frozen=True):
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
         """List the paths written in the text, in its order.
 
-        Arguments with the keys inside them, and blocks. A block with labels has two paths, without
-        and with them. Parts of a list have the path of the list.
+        They lead to arguments with the keys inside them, and to blocks. A block with labels has two
+        paths, without and with them. Parts of a list have the path of the list.
         """
         parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
         for part in sorted(parts, key=lambda part: part.span.start.byte):

@@ -84,9 +84,9 @@ class MalformedSyntaxError(Exception):
 class TokenStream(Struct):
     """Tokens of a text, the current position, and the problems so far.
 
-    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open
-    expressions and blocks; `reach` is the greatest depth of a node of the current expression in the
-    finished tree.
+    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the
+    open expressions and blocks; `reach` is the greatest depth of a node of the current expression
+    in the finished tree.
     """
 
     tokens: Tokens
@@ -252,7 +252,7 @@ class TokenStream(Struct):
     def _describe_invalid_token(self, kind: str, index: int) -> tuple[str, str] | None:
         """Return the error id and detail for a token foreign to the language.
 
-        None for any other token.
+        Return None for any other token.
         """
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
@@ -298,7 +298,7 @@ class TokenStream(Struct):
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
         """Return the error id and detail for a word intended as an operator.
 
-        None for any other word.
+        Return None for any other word.
         """
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]

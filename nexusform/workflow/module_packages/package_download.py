@@ -31,8 +31,8 @@ def send_download(
 ) -> WebResponse:
     """Send a GET request and return a successful response.
 
-    Redirects to other servers are followed without credentials, if `allows_address` accepts them.
-    Raises DownloadError.
+    Redirects to other servers are followed without credentials, if `allows_address` accepts
+    them. Raises DownloadError.
     """
     shown_address = hide_query(address)
     request = WebRequest(

@@ -77,8 +77,7 @@ def choose_backend(
         return None, problems
     # recorded by `init`.
     saved_choice = None if context.backend_config else load_backend_choice(context)
-    # If the kind changed, `init` must run first, so do not report missing settings of the new
-    # block.
+    # After a change of the kind, `init` must run first, so do not report its missing settings.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
@@ -126,7 +125,7 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
 def _is_record_used(context: CommandContext, path: Path) -> bool:
     """Return whether a file of `init` exists and is used.
 
-    Not with -backend-config or in an untrusted directory.
+    Such a file is not used with -backend-config or in an untrusted directory.
     """
     return (
         context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
@@ -194,7 +193,7 @@ def _get_block_span(settings: Settings) -> Span | None:
 def _has_objects(document: bytes | None) -> bool:
     """Return whether a state document (None: no state) has objects.
 
-    True if it is encrypted or cannot be parsed.
+    A document that is encrypted or cannot be parsed counts as one with objects.
     """
     if document is None:
         return False
@@ -215,7 +214,7 @@ def read_configured_choice(
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
     """Read the choice from the `backend` block, overridden by `from_flags` (-backend-config).
 
-    None with errors.
+    Return None with errors.
     """
     kind = settings.backend_type
     block = settings.backend
@@ -294,9 +293,9 @@ def explain_rejected_settings(
 ) -> str:
     """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all.
 
-    An untrusted configuration could send the state to another server by its settings. Accepted are
-    settings typed by the operator (`from_flags`), and address settings if -allow-remote covers all
-    addresses.
+    An untrusted configuration could send the state to another server by its settings. Accepted
+    are settings typed by the operator (`from_flags`), and address settings if -allow-remote
+    covers all addresses.
     """
     # The confinement itself limits paths.
     if kind in _LOCAL_KINDS or not context.confinement.root:
@@ -324,7 +323,7 @@ def explain_rejected_settings(
 def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:
     """Parse the text of a -backend-config setting: a bool or a text.
 
-    None with an error for an invalid bool.
+    Return None with an error for an invalid bool.
     """
     if value_type != BOOL:
         return text, []
@@ -463,7 +462,7 @@ def _check_untrusted_settings(
 def load_backend_choice(context: CommandContext) -> BackendChoice | None:
     """Load the choice saved by `init`.
 
-    None if there is none, or it is unreadable or not trusted.
+    Return None if there is no choice, or if it is unreadable or not trusted.
     """
     if not context.is_data_directory_trusted:
         return None

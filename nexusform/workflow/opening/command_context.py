@@ -78,15 +78,15 @@ class CommandContext(Struct, frozen=True):
     """Directory and external inputs of a command.
 
     `directory` is that of the root module, and `environment` are the variables of the process.
-    `state_path` is the flag -state ("": as configured). `variables` are -var and -var-file in typed
-    order, each with its name. The configuration may use paths within `confinement`, and addresses
-    with a prefix in `allow_remote`. `limits` are the operator's maximums for plans, by name.
-    `allow_other_hub` is the uid of a hub accepted instead of the recorded one. `unsaved_files` are
-    texts of an editor, by real path. `init` may download modules from addresses with a prefix in
-    `allow_module`. `modules_directory` has downloaded modules ("": below the data directory). A
-    state that the backend rejects is written to `rescue_path` ("": next to the configuration).
-    `ask_for_value` asks for a missing variable and returns the answer, None at the end of the
-    input.
+    `state_path` is the flag -state ("": as configured). `variables` are -var and -var-file in
+    typed order, each with its name. The configuration may use paths within `confinement`, and
+    addresses with a prefix in `allow_remote`. `limits` are the operator's maximums for plans, by
+    name. `allow_other_hub` is the uid of a hub accepted instead of the recorded one.
+    `unsaved_files` are texts of an editor, by real path. `init` may download modules from
+    addresses with a prefix in `allow_module`. `modules_directory` has downloaded modules ("":
+    below the data directory). A state that the backend rejects is written to `rescue_path` ("":
+    next to the configuration). `ask_for_value` asks for a missing variable and returns the answer,
+    None at the end of the input.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class CommandContext(Struct, frozen=True):
     def is_allowed(self, address: str) -> bool:
         """Return whether the configuration may use a remote address.
 
-        Any if unconfined, else those of -allow-remote.
+        An unconfined configuration may use any address, a confined one those of -allow-remote.
         """
         return not self.confinement.root or any(
             _is_below(address, prefix) for prefix in self.allow_remote
@@ -135,7 +135,7 @@ class CommandContext(Struct, frozen=True):
     def is_module_allowed(self, address: str) -> bool:
         """Return whether `init` may download a module from an address.
 
-        Any if unconfined, else those of -allow-module.
+        An unconfined run may download from any address, a confined one from those of -allow-module.
         """
         return not self.confinement.root or any(
             _is_below(address, prefix) for prefix in self.allow_module
@@ -162,7 +162,7 @@ class CommandContext(Struct, frozen=True):
     def confinement_note(self) -> str:
         """The reason of a confinement without -confine, as a sentence in brackets after a space.
 
-        Otherwise "".
+        It is "" in every other case.
         """
         note = _CONFINEMENT_NOTES.get(self.confinement_source, "")
         return f" ({note[0].upper()}{note[1:]}.)" if note else ""
@@ -187,7 +187,8 @@ class CommandContext(Struct, frozen=True):
     def is_data_directory_trusted(self) -> bool:
         """Whether the data directory is trusted.
 
-        Outside of -confine, or with only a plan's configuration confined.
+        It is trusted if it is outside of -confine, or if only the configuration of a
+        plan is confined.
         """
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(
             self.data_directory
@@ -207,7 +208,7 @@ class CommandContext(Struct, frozen=True):
     def workspace(self) -> str:
         """The selected workspace, else the default one.
 
-        That of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`. Raises
+        NF_WORKSPACE, TF_WORKSPACE or the last `workspace select` selects it, in this order. Raises
         DiagnosticsError if this selection cannot be read: the default workspace is another state.
         """
         name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
@@ -365,8 +366,8 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        # Files of the operator in the work tree may be forged. An editor then uses no server; a
-        # command fails.
+        # Files of the operator in the work tree may be forged. An editor uses no server;
+        # a command fails.
         if find_untrusted_files(environment, confinement):
             allow_remote = ()
     return CommandContext(
@@ -393,7 +394,7 @@ def find_work_tree(directory: str) -> str:
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
     """Return the directory of the parser cache: NF_CACHE_DIR, else one of the user.
 
-    None in automation or if unset.
+    Return None in automation, or if no variable names a directory.
     """
     if environment.get("NF_IN_AUTOMATION"):
         return None

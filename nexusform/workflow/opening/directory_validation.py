@@ -51,8 +51,8 @@ def validate_directory(
 ) -> DirectoryValidation:
     """Check the configuration of a directory, and the test files in `test_directory`.
 
-    None: skip them. `portable` adds warnings about syntax unsupported by tools based on the hcl2
-    package.
+    With None for `test_directory`, no test files are checked. `portable` adds warnings about syntax
+    unsupported by tools based on the hcl2 package.
     """
     configuration, problems = load_project_configuration(context)
     problems += find_planning_problems(context, configuration, problems)

@@ -85,7 +85,7 @@ def wrap_remote_backend(
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Add decryption to the backend of another configuration, read by the data block `reader`.
 
-    None with errors.
+    Return None with errors.
     """
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):

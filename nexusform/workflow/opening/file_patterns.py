@@ -49,7 +49,7 @@ class DirectoryReader(Protocol):
     def is_directory(self, path: Path) -> bool:
         """Return whether a path found by the search is a readable directory.
 
-        False outside of the confinement.
+        A path outside of the confinement is not readable.
         """
         ...
 
@@ -64,9 +64,9 @@ class DirectoryReader(Protocol):
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
     """Return the matching files, sorted, relative to `base`.
 
-    Raises FileProblem, MissingDirectory. Braces are expanded first: `{a,b}/*.yaml` are the patterns
-    `a/*.yaml` and `b/*.yaml`. Each pattern is then matched name by name, from its start directory
-    on.
+    Raises FileProblem, MissingDirectory. Braces are expanded first: `{a,b}/*.yaml` are the
+    patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched name by name, from its
+    start directory on.
     """
     paths: set[str] = set()
     # patterns without braces.
@@ -231,9 +231,9 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
 
 
 def _convert_character_class(ranges: str, *, is_negated: bool) -> str:
-    r"""Return the regular expression of a character class, here for `a-c_`.
+    r"""Return the regular expression of a character class.
 
-    `[\x{61}-\x{63}\x{5f}-\x{5f}]`.
+    For example, `a-c_` becomes `[\x{61}-\x{63}\x{5f}-\x{5f}]`.
     """
     content = ""
     for first, last in _RANGE.findall(ranges):

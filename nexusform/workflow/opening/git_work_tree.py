@@ -156,9 +156,9 @@ def explain_not_ancestor(ancestor: str, commit: str, directory: str) -> str:
 
 
 def find_top(directory: str) -> Path | None:
-    """Return the top of the work tree around a directory, links resolved.
+    """Return the top of the work tree around a directory, with links resolved.
 
-    None without a repository.
+    Return None if the directory is in no repository.
     """
     path = Path(os.path.realpath(directory))
     for folder in (path, *path.parents):
@@ -204,7 +204,7 @@ def _read_commit(top: Path, confinement: Confinement) -> str:
 def _find_branch_commit(directories: tuple[Path, Path], name: str, confinement: Confinement) -> str:
     """Return the commit of a branch (`refs/heads/NAME`): of this work tree, else of the repository.
 
-    "" if not found.
+    Return "" if the branch is not found.
     """
     for directory in directories:
         if (directory / name).is_file():

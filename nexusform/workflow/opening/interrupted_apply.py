@@ -28,8 +28,8 @@ PLAN_OPERATION: Final = "OperationTypePlan"
 def find_running_apply(stored: StoredState, backend: StateBackend) -> LockInfo | None:
     """Return the holder of the lock if it is applying now, for a run that has no lock.
 
-    None without a journal of an apply, or if that apply ended or was interrupted. A run that plans
-    writes no journal.
+    Return None without a journal of an apply, or if that apply ended or was interrupted. A run that
+    plans writes no journal.
     """
     has_ended = stored.remaining is not None and stored.remaining.has_ended
     if has_ended or not (stored.has_journal or stored.remaining is not None):
@@ -75,9 +75,9 @@ def recover_interrupted_apply(
 ) -> tuple[StoredState | None, list[Diagnostic]]:
     """Read from the providers whether the changes begun by an interrupted run were made.
 
-    Open intents. Return the state with these outcomes; None with errors. With `write` (the lock is
-    held), also save this state. A plan does not write: its configuration may be untrusted, and
-    answers of its providers must not affect the recorded state.
+    These changes are the open intents of the state. Return the state with their outcomes, or None
+    with errors. With `write` (the lock is held), also save this state. A plan does not write: its
+    configuration may be untrusted, and answers of its providers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
     # No open intents.

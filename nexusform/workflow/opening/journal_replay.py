@@ -32,8 +32,8 @@ def replay_journal(
     records = [_rename_keys_of_record(record, types) for record in records]
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
-    # A plan and the progress of its steps belong to an unfinished apply: they do not change the
-    # state.
+    # A plan and the progress of its steps belong to an unfinished apply and leave the state
+    # as it is.
     changes: list[Record] = [
         record for record in records if not isinstance(record, PlanPart | ApplyProgress)
     ]

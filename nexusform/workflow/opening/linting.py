@@ -49,8 +49,8 @@ def lint_plan(
 ) -> list[Diagnostic]:
     """Return the findings of the lint rules for the objects placed by the plan of a request.
 
-    With `everything`, existing objects are reported, too, and advice without a gain of capacity
-    today.
+    With `everything`, existing objects are reported, too, and advice without a gain
+    of capacity today.
     """
     return _lint(result, request.configuration, request, everything=everything)
 

@@ -33,9 +33,9 @@ NO_ANSWERS: Final[Mapping[str, str]] = {}
 class Project(Struct, frozen=True):
     """An opened configuration.
 
-    `sources` are all files read, for source lines in messages; `data_values` override data sources
-    in tests. `remote_states` reads states of other configurations, `servers` queries servers for
-    data sources.
+    `sources` are all files read, for source lines in messages; `data_values` override data
+    sources in tests. `remote_states` reads states of other configurations, `servers` queries
+    servers for data sources.
     """
 
     context: CommandContext
@@ -75,8 +75,8 @@ def open_project(context: CommandContext) -> OpenResult:
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     if backend is None or has_errors(problems):
-        # Report all errors of a configuration at once: those of planning, too. Only this needs the
-        # import.
+        # Report all errors of a configuration at once, those of planning, too. Only this
+        # needs the import.
         from nexusform.workflow.opening.directory_validation import find_planning_problems
 
         problems += find_planning_problems(context, configuration, problems)
@@ -152,7 +152,7 @@ def open_backend(
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of the selected workspace, with encryption if configured.
 
-    None with errors.
+    Return None with errors.
     """
     backend, problems = choose_backend(configuration.settings, context)
     if backend is None:
@@ -186,8 +186,8 @@ def find_backend(
 ) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the backend for commands needing only the state, and the files read; None with errors.
 
-    Errors elsewhere in the configuration are ignored; a directory without configuration has the
-    default backend.
+    Errors elsewhere in the configuration are ignored; a directory without configuration has
+    the default backend.
     """
     configuration, _ = load_project_configuration(context)
     backend, problems = open_backend(context, configuration)

@@ -53,8 +53,8 @@ def create_providers(
 
     The name is `name` or `name.alias`. Problems are those of their blocks.
 
-    `request` has the configuration and referenced values. `exit_stack` closes the providers after
-    the run.
+    `request` has the configuration and referenced values. `exit_stack` closes the providers
+    after the run.
     """
     providers: dict[str, Provider] = {}
     blocks = request.configuration.root.providers
@@ -133,8 +133,8 @@ def _create_provider(
 ) -> Provider:
     """Create a provider, and give it the parts of the state and the permissions that it uses.
 
-    `name` is its kind, and `key` its name in resources, with an alias if it has one. Raises
-    ProviderProblem.
+    `name` is its kind, and `key` its name in resources, with an alias if it has
+    one. Raises ProviderProblem.
     """
     provider = PROVIDERS[name].make(settings, context.directory, exit_stack, context.confinement)
     if isinstance(provider, StateUser):
@@ -388,7 +388,7 @@ def _check_existing_workloads(
 ) -> Iterator[Diagnostic]:
     """Yield a warning per provider with objects to create that exist on its site.
 
-    Clusters or VMs.
+    These objects are clusters or VMs.
     """
     by_provider = group_by(created, lambda change: change.provider)
     observing = {

@@ -46,9 +46,9 @@ class RemoteStateReader(Struct, frozen=True):
     locations: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def read(self, query: RemoteStateQuery) -> _Answer:
-        """Return the requested state (read once).
+        """Return the requested state, which is read only once.
 
-        None with problems if it is missing or unreadable.
+        Return None with problems if it is missing or unreadable.
         """
         key = repr(query)
         if key not in self.answers:
@@ -58,7 +58,7 @@ class RemoteStateReader(Struct, frozen=True):
     def _read_remote_state(self, query: RemoteStateQuery) -> _Answer:
         """Read a state without cache, and record its location.
 
-        None with problems if it is missing or unreadable.
+        Return None with problems if it is missing or unreadable.
         """
         backend, problems = self._open_backend(query)
         if backend is None:
@@ -102,7 +102,7 @@ class RemoteStateReader(Struct, frozen=True):
     def _open_backend(self, query: RemoteStateQuery) -> tuple[StateBackend | None, list[Problem]]:
         """Open the backend of the state's workspace with the decryption configured here.
 
-        None with problems.
+        Return None with problems if that fails.
         """
         settings, problems = _evaluate_settings(query)
         if settings is None:
@@ -184,7 +184,7 @@ def _convert_setting(
 ) -> Any:
     """Convert one setting to a bool or text.
 
-    None with a new entry in `problems` if it is neither.
+    Return None with a new entry in `problems` if it is neither.
     """
     # A bool is also an int.
     is_bool = isinstance(value, bool)

@@ -43,7 +43,7 @@ class StoredState(Struct, frozen=True):
     def list_preserved_lines(self) -> list[bytes]:
         """Return the journal lines to keep when the state is written.
 
-        Those of an unfinished apply, else [].
+        They are the lines of an unfinished apply. Without one, there are none.
         """
         if self.remaining is None:
             return []

@@ -131,7 +131,7 @@ class ConfinedFileAccess:
     def find_files(self, base: str, pattern: str) -> list[str]:
         """Return the regular files below `base` matching the pattern, sorted.
 
-        Relative to it, with slashes.
+        The paths are relative to `base`, with slashes.
         """
         from nexusform.workflow.opening.file_patterns import find_matching_files
 
@@ -231,7 +231,7 @@ def write_output(
 def may_be_input(path: str, confinement: Confinement) -> bool:
     """Return whether the file at an output path may be the user's.
 
-    Not empty, and unlike the outputs of nexusform.
+    Such a file is not empty, and unlike the outputs of nexusform.
     """
     target = Path(path)
     if is_stream_or_directory(target):
@@ -276,8 +276,8 @@ def explain_unwritable_file(path: str) -> str:
 def is_stream_or_directory(path: Path) -> bool:
     """Return whether a path must not be replaced.
 
-    A pipe, a device, a directory or a system link such as /dev/stdout (possibly to a file). False
-    for files (also in /dev/shm), other links and missing paths.
+    This holds for a pipe, a device, a directory or a system link such as /dev/stdout (possibly to a
+    file). Files (also in /dev/shm), other links and missing paths may be replaced.
     """
     if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
         return True

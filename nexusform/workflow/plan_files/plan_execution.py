@@ -102,7 +102,7 @@ class ApplyOutcome(Struct, frozen=True):
     def is_waiting_for_site(self) -> bool:
         """Whether people have to make the remaining changes on the site.
 
-        Nothing failed.
+        This requires that nothing failed.
         """
         return (
             not self.applied.problem
@@ -154,8 +154,7 @@ def apply_plan(
         plan_records = build_plan_parts(
             document, count_steps(plan), options.plan_digest, start.lineage, start.serial
         )
-    # The start marks the plan as applied. So write it after the plan: the journal may be cut off by
-    # a crash.
+    # The start marks the plan as applied. Write it after the plan: a crash may cut off the journal.
     for record in (*plan_records, start, *opening_records):
         recorder.add_record(record)
     outcome = _execute_plan(run, plan, recorder, listener, options)
@@ -171,8 +170,8 @@ def apply_remaining_steps(
 ) -> ApplyOutcome:
     """Apply the remaining steps of an earlier apply as planned (`apply -resume`).
 
-    With errors before the first step, such as a broken guard rail, return them with the unchanged
-    state.
+    With errors before the first step, such as a broken guard rail, return them with
+    the unchanged state.
     """
     state = run.stored.state
     # The site may have changed since the interruption.
@@ -267,8 +266,8 @@ def _execute_plan(
         options=execution_options,
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
-    # Not wrong: in a tie, the placement rules allow the observed machine as well as the predicted
-    # one.
+    # Not wrong: in a tie, the placement rules allow the observed machine as well as
+    # the predicted one.
     ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
@@ -327,13 +326,13 @@ def _verify_predictions(
 ) -> tuple[str, ...]:
     """Compare predictions with the sites and record the results.
 
-    Return texts about wrong ones of certainty `certain`. `unverified` are the steps completed by an
-    interrupted run.
+    Return texts about wrong ones of certainty `certain`. `unverified` are the steps completed by
+    an interrupted run.
     """
     state = recorder.get_state()
     completed_addresses = list_completed_objects(applied.end_events, plan, unverified)
-    # Objects with a step left to a person: their VMs to move are not observed yet, so a later apply
-    # verifies these.
+    # Objects with a step left to a person: their VMs to move are not observed yet, so their
+    # predictions are verified by a later apply.
     waiting_addresses = {event.address for event in applied.end_events if event.is_delegated}
     types = run.project.registries.resource_types
     verification = verify_predictions(
@@ -355,7 +354,7 @@ def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
 def _build_missing_machine_warning(run: Run, plan: Plan, applied: ApplyResult) -> list[Diagnostic]:
     """Build a warning about VMs placed by this apply for which the provider reported no machine.
 
-    [] without any.
+    The list is empty if the provider reported all machines.
     """
     completed = list_completed_objects(applied.end_events, plan)
     names = list_vms_without_machine(
@@ -537,8 +536,7 @@ def _save_state(
         return record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:
         if not recorder.has_written:
-            # No step starts before its intent is written, so no object changed and no file is
-            # needed.
+            # No step starts before its intent is written, so no object changed. No file is needed.
             detail = f"{problem} No objects were changed; the plan can still be applied."
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]

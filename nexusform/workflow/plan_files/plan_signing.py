@@ -87,8 +87,8 @@ def check_plan_signable(
         return []
     if evaluation is None or not evaluation.confined:
         return check_signable(is_confined=False, is_unconfined_accepted=False)
-    # An evaluation records each file it read: an input without a record was added to the plan file
-    # later.
+    # An evaluation records each file it read: one without a record was added to the
+    # plan file later.
     recorded_names = {file.path for file in evaluation.files}
     names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)  # all inputs
     absent = sorted(

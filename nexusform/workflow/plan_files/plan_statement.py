@@ -1,7 +1,8 @@
 """Provenance statement of a signed plan.
 
-An in-toto Statement with SLSA provenance in a DSSE envelope. Tools such as cosign and slsa-verifier
-read it. Sources: in-toto.io/Statement/v1, slsa.dev/provenance/v0.2, DSSE 1.0.
+The statement is an in-toto Statement with SLSA provenance in a DSSE envelope. Tools such as
+cosign and slsa-verifier read it. Its sources are in-toto.io/Statement/v1,
+slsa.dev/provenance/v0.2 and DSSE 1.0.
 """
 
 import base64
@@ -121,7 +122,7 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
 def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnostic]:
     """Return an error if a plan's statement (a file next to it) is forged or for another digest.
 
-    [] without one.
+    Without a statement there is no error.
     """
     statement_path = f"{path}{_SUFFIX}"
     if not Path(statement_path).exists():

@@ -78,8 +78,8 @@ def find_remaining_steps(
     was_interrupted = not remaining.has_ended
     remaining_steps = RemainingSteps(saved, plan, was_interrupted, remaining.plan_digest)
     state = stored.state
-    # The state has the serial of the apply, or still the one before it. Any other serial is of a
-    # later change.
+    # The state has the serial of the apply, or still the one before it. Any other serial belongs to
+    # a later change.
     if state.lineage != remaining.lineage or state.serial not in (
         remaining.serial - 1,
         remaining.serial,
@@ -99,7 +99,7 @@ def find_remaining_steps(
 def check_interrupted_apply(run: Run) -> list[Diagnostic]:
     """Return warnings for a new plan about an unfinished apply.
 
-    Also if its own plan is unreadable.
+    Return a warning also if the plan of that apply is unreadable.
     """
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     # Its plan is unreadable, or the state has changed.
@@ -216,8 +216,8 @@ def open_remaining_steps(
     stored, new_problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         return None, None, [*problems, *new_problems]
-    # Without the lock, steps with an unknown outcome may be among them. The run checks again under
-    # the lock.
+    # Without the lock, steps with an unknown outcome may be among them. The run checks again once
+    # it has the lock.
     remaining_steps, new_problems = find_remaining_steps(stored, context)
     if remaining_steps is None and not new_problems:
         new_problems = [

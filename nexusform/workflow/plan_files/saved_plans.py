@@ -131,7 +131,7 @@ def build_statement_content(
 ) -> StatementContent:
     """Build the content of the statement about a plan.
 
-    The digests of its file (`document`) and of its contents.
+    The content has the digests of the file (`document`) and of the plan.
     """
     digests = {Path(path).name: plan_file.compute_digest(document), "plan": digest}
     return StatementContent(digests, (plan.basis,), plan.nexusform_version, plan.timestamp)
@@ -140,7 +140,7 @@ def build_statement_content(
 def read_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, list[Diagnostic]]:
     """Read a plan file, decrypted with the settings of configuration and environment.
 
-    None with errors.
+    Return None with errors.
     """
     try:
         data = read_limited_file(path, context)
@@ -217,8 +217,8 @@ def open_saved_plan(
 ) -> OpenResult:
     """Open the project of a saved plan, with its configuration and variables as reviewed.
 
-    The state is in `backend`; None is the backend of the configuration. `is_verified`: the plan is
-    signed or from the journal, so it may read as much as when it was made.
+    The state is in `backend`; None is the backend of the configuration. With `is_verified` the plan
+    is signed or from the journal, so it may read as much as when it was made.
     """
     configuration, problems = load_plan_configuration(context, saved)
     sources = get_configuration_sources(saved)
@@ -252,8 +252,8 @@ def _explain_changed_backend(
 ) -> list[Diagnostic]:
     """Return the problems of opening the backend of a plan.
 
-    If the directory has another configuration, a changed backend is that of the plan: `init` is no
-    way out.
+    If the directory has another configuration, a changed backend is that of the plan: `init` is
+    no way out.
     """
     current_configuration, _ = load_project_configuration(context)
     if current_configuration.file_texts == dict(saved.configuration_files):
@@ -271,10 +271,10 @@ def _choose_backend_context(
 ) -> CommandContext:
     """Return the context to open the backend in.
 
-    An unverified plan gets `plan_context`, with restricted access: it could name a backend of an
-    attacker. If the directory has the same configuration, the user chose this backend, so the
-    user's `context` is returned. Variables of the plan cannot change it: backend settings use no
-    variables.
+    An unverified plan gets `plan_context`, with restricted access: it could name a backend of
+    an attacker. If the directory has the same configuration, the user chose this backend, so
+    the user's `context` is returned. Variables of the plan cannot change it: backend settings
+    use no variables.
     """
     if plan_context.confinement_source is not ConfinementSource.PLAN:
         return plan_context
@@ -493,8 +493,8 @@ def read_ephemeral_variables(
     return values, errors
 
 
-# Writer of a plan in another tool's format: text ("" without content for it), and diagnostics about
-# omitted parts.
+# Writer of a plan in another tool's format. It returns a text ("" without content for it), and
+# diagnostics about omitted parts.
 Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
 
 _WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_references("exports"))
@@ -600,8 +600,8 @@ def check_plan_path(
 ) -> list[Diagnostic]:
     """Return an error if a path is not writable, or has a file of another kind.
 
-    Neither a plan file nor empty. A plan file is a ZIP archive with this `first_member`, or
-    encrypted as a plan.
+    A file of another kind is neither a plan file nor empty. A plan file is a ZIP archive with this
+    `first_member`, or encrypted as a plan.
     """
     if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]

@@ -37,8 +37,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     accesses = get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
     files = _list_evaluated_files(plan, project, accesses.files, Confinement(root))
-    # Variables of the environment used without a record: values of input variables, the workspace,
-    # encryption.
+    # Variables of the environment used without a record: inputs, the workspace, encryption.
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
     names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
     environment_names = {

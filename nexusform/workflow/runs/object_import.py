@@ -500,7 +500,7 @@ def add_generated_configuration(
 ) -> tuple[Project | None, list[Diagnostic]]:
     """Write the generated configuration to a file, and return the project with it.
 
-    None with errors.
+    Return None with errors.
     """
     problems = write_new_file(path, text)
     if problems:
@@ -695,7 +695,7 @@ def _build_undeclared_error(
 ) -> Diagnostic | None:
     """Return an error if a block has no instance with this key.
 
-    None also if its instances are invalid or not known yet.
+    Return None also if the instances of the block are invalid or not known yet.
     """
     keys = [repetition.key for repetition in expansion.repetitions]
     if key in keys or not expansion.shape or expansion.unknown:

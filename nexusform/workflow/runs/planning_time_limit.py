@@ -141,8 +141,8 @@ class _PlanningWatch:
                     # Until the placeholder arrives.
                     while True:
                         pass
-        # Last, as an exception inside of set() could leave its lock held, and the next call would
-        # hang.
+        # Last: an exception inside of set() could leave its lock held, and the next
+        # call would hang.
         self._end_event.set()
 
 
@@ -160,6 +160,6 @@ def _raise_in_thread(thread: int, kind: type[BaseException]) -> None:
 def _is_own_code(frame: FrameType | None) -> bool:
     """Return whether the frame is code of nexusform, and not of a library or finaliser.
 
-    False without a frame.
+    Without a frame, return False.
     """
     return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nexusform.")

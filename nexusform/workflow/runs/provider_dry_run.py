@@ -251,7 +251,7 @@ def _explain_error(
 ) -> str:
     """Return why a change cannot be validated: an error in its block or a (transitive) dependency.
 
-    "" for neither.
+    Return "" if there is no such error.
     """
     address = str(change.address.config_address)
     if address in blocks_with_errors:

@@ -1,6 +1,6 @@
 """Identity of the systems behind providers, recorded in state and plans.
 
-No command continues with another.
+No command continues with a system of another identity.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,8 @@ Records = Mapping[str, Mapping[str, Any]]
 class IdentityCheck(Struct):
     """Result of a check: identities by provider, and their confirmation.
 
-    `observed` and `confirmed`, and providers without confirmation.
+    `observed` and `confirmed` are the identities by provider. `unconfirmed` has the providers
+    without a confirmation.
     """
 
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -78,9 +79,8 @@ def _check_provider_identity(
 ) -> None:
     """Compare the identity of a provider's system with the `recorded` one.
 
-    The result is added to `check`.
-
-    `accepted` is the uid of another system permitted by -allow-other-hub. Raises ProviderProblem.
+    The result is added to `check`. `accepted` is the uid of another system permitted by
+    -allow-other-hub. Raises ProviderProblem.
     """
     objects = [current.attributes for _, current in list_objects(state, name)]
     try:
@@ -102,9 +102,8 @@ def _check_provider_identity(
         else:
             check.diagnostics.append(_build_other_system_error(name, comparison))
     elif comparison.obstacle and objects:
-        # They cannot be compared.
-        # Perhaps it is another system. Then objects missing there may still exist on the recorded
-        # one.
+        # They cannot be compared. Perhaps it is another system. Then objects missing there may
+        # still exist on the recorded one.
         provider.keep_missing_objects()
         check.unconfirmed[name] = provider
         not_compared_warning = build_warning(

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 class RunCallbacks(Struct, frozen=True):
     """Callbacks of a run: locks, objects read, planning progress.
 
-    Waiting for a lock, and acquiring one.
+    `on_wait` is called while the run waits for a lock, and `on_lock` when it has acquired the lock.
     """
 
     on_wait: Callable[[str], None] = lambda _: None
@@ -258,8 +258,7 @@ class Run(Struct):
                 return self._plan_from_state(options)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
-        # Import first: a cluster is then read without the agent pools imported as objects of their
-        # own.
+        # Import first: a cluster is then read without the agent pools imported as separate objects.
         imported, import_problems = self._find_imports(self.build_request(options), options)
         if has_errors(import_problems):
             return self.build_failed_plan(options, import_problems)
@@ -389,8 +388,7 @@ class Run(Struct):
         # The reason: -refresh=false.
         is_refresh_disabled = not options.refresh and options.dry_run_skip_reason
         if not is_refresh_disabled or self.unreachable:
-            # compared before a refresh, or with a saved plan; or a server is known to be
-            # unreachable.
+            # compared before a refresh, or with a saved plan; or a server is known to be down.
             return []
         if is_connected:
             diagnostics = self.check_identities()
@@ -499,8 +497,8 @@ class Run(Struct):
             error.id == "field-conflict" and error.address for error in errors
         )
         if not plan.errored and rejects_only_single_changes:
-            # Another manager owns fields of these changes: the plan is complete, and a flag can
-            # permit them.
+            # Another manager owns fields of these changes: the plan is complete, and a flag
+            # can permit them.
             plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
         if further_diagnostics:
             errored = plan.errored or bool(errors)
@@ -541,8 +539,8 @@ class Run(Struct):
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the recorded inputs of a saved plan: providers read nothing.
 
-        Samples, schedules with random choices, are planned only if the saved plan has results based
-        on them.
+        Samples, schedules with random choices, are planned only if the saved plan has results
+        based on them.
         """
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
@@ -797,8 +795,8 @@ def begin_run(
 ) -> Iterator[Run]:
     """Lock and read the state, create providers, and recover an interrupted run.
 
-    Saved with `records_recovery`. With `moves_foreign_journal`, a journal that belongs to another
-    state is first moved away, with a warning.
+    With `records_recovery` the recovered state is saved. With `moves_foreign_journal`, a journal
+    that belongs to another state is first moved away, with a warning.
     """
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
@@ -932,7 +930,7 @@ def _recover_interrupted_run(run: Run, running_apply: LockInfo | None, *, write:
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
     """Return a warning in automation if a new state is local: it is lost with the machine.
 
-    [] for a shared backend.
+    The list is empty for a shared backend.
     """
     inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):

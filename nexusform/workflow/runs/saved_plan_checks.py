@@ -59,9 +59,9 @@ def check_saved_plan(
 ) -> CheckedPlan:
     """Check whether a saved plan may be applied to the current state.
 
-    Otherwise reject it with an error. A new plan has to be the same, see `_compare_plan`. A plan
-    with a verified signature may be irreproducible here. If `requirements` need a new plan, it also
-    reads the providers.
+    A plan that may not be applied is rejected with an error. A new plan has to be the same, see
+    `_compare_plan`. A plan with a verified signature may be irreproducible here. If `requirements`
+    need a new plan, it also reads the providers.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
@@ -108,8 +108,8 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     If the state has another serial or an input changed, a plan from current values must have the
     same changes, and is applied. So must one for a refresh-only plan: an old observation is never
     recorded. Otherwise the plan is made again from the values recorded in its file, and must be
-    equal. With `replan`, a plan from current values must also have the same changes. `is_verified`:
-    the file has a verified signature.
+    equal. With `replan`, a plan from current values must also have the same changes. With
+    `is_verified`, the file has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
@@ -344,7 +344,7 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
 def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     """Return an error if a sandboxed run cannot read all inputs of the plan to check them.
 
-    Otherwise None.
+    Return None if it can read all of them.
     """
     context = run.project.context
     if not context.confinement.root:
@@ -377,7 +377,7 @@ def _is_path_admitted(confinement: Confinement, path: str) -> bool:
 def _read_remote_states(run: Run) -> Mapping[str, str]:
     """Read the states of other configurations.
 
-    Return the versions of readable ones by address of data block.
+    Return the versions of the readable states by address of their data block.
     """
     evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
     read_all_data(run.project.configuration, evaluation)
@@ -398,8 +398,7 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     if plan.basis.states:
         current_states = _read_remote_states(run)
         for reader, planned_state in plan.basis.states.items():
-            # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed
-            # run.
+            # An unreadable state counts as unchanged; _check_confinement reports it for a sandbox.
             if current_states.get(reader, planned_state) != planned_state:
                 changed_inputs.append(f"the state that {reader} reads")
     return changed_inputs

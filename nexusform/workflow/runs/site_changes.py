@@ -40,8 +40,8 @@ _FACTS: Final = ("power_state", "ready_state", "cordon_status", "detailed_status
 class SiteChanges(Struct, frozen=True):
     """Changes of the sites of a plan that are not of this plan.
 
-    `is_known`: the sites were read again. Otherwise `problem` is the reason, "" if a provider
-    cannot read its site again.
+    `is_known` tells whether the sites were read again. If they were not, `problem` is the reason;
+    it is "" if a provider cannot read its site again.
     """
 
     changes: tuple[str, ...] = ()

@@ -146,7 +146,7 @@ def find_lock_holder(
 ) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the holder of the lock of the selected workspace.
 
-    None if it is free, or with errors.
+    Return None if the lock is free, or with errors.
     """
     backend, problems, sources = find_backend(context)
     if backend is None:

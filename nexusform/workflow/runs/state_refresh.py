@@ -94,8 +94,8 @@ def refresh_objects(
 ) -> Refreshed:
     """Return the objects changed since the state was written; None for a missing one.
 
-    Only providers of a site are read: others know just the state. `on_read` is called with address
-    and id of each object. Raises ProviderProblem.
+    Only providers of a site are read: others know just the state. `on_read` is called with the
+    address and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
     for name, provider in providers.items():
@@ -220,8 +220,8 @@ def _list_changed_objects(
 ) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
     """Yield the objects that a block moves from the default provider to the provider `name`.
 
-    simulated. Each is a tuple: the address of the object, its recorded state, and the block that
-    names the new provider.
+    The default provider is the simulated one. Each item is a tuple: the address of the object, its
+    recorded state, and the block that names the new provider.
     """
     if name == DEFAULT_PROVIDER:
         return

@@ -370,7 +370,7 @@ def _drop_forgotten_vms(
 ) -> tuple[State, list[Diagnostic]]:
     """Return the state without these forgotten VMs, and an error for each unknown one.
 
-    Still recorded at racks.
+    A forgotten VM is still recorded at its rack or machine.
     """
     from nexusform.planning.vm_planning.forgotten_vms import (
         list_forgotten_vms,
@@ -399,7 +399,7 @@ def _drop_forgotten_vms(
 def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -> list[Diagnostic]:
     """Return a warning about VMs of removed objects: they keep running, unmanaged.
 
-    [] without such VMs.
+    The list is empty without such VMs.
     """
     types = build_registries().resource_types
     rows = []
@@ -482,7 +482,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
 def _check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
     """Return an error if `pushed` must not replace the state.
 
-    Unrelated, older, or changed under the same serial.
+    It must not if it is unrelated, older, or changed under the same serial.
     """
     if not has_been_written(state):
         return None
@@ -540,9 +540,10 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Read the providers.
+    """Read the providers, and return a warning if their objects have drifted from the state.
 
-    Return a warning about drift ([]: none), the problems of reading, and the source files.
+    The result is the warning about drift ([] without drift), the problems of reading, and
+    the source files.
     """
     opened = open_project(context)
     if opened.project is None:

@@ -137,8 +137,8 @@ def _run_locked(
 ) -> list[Diagnostic]:
     """Run an action on a workspace under its lock.
 
-    Return the problems of the lock, the action and the release. `ends_lock`: the action without
-    errors ends the lock, too.
+    Return the problems of the lock, the action and the release. With `ends_lock`, the action
+    without errors ends the lock, too.
     """
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:

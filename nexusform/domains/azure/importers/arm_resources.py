@@ -287,9 +287,9 @@ def read_arm_resources(
 ) -> list[ArmItem]:
     """Return the resources of a document.
 
-    A list, an object with a list, a list of pages, or one resource. Any other document is reported
-    in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
-    document is a page in a list of pages, but not the last one.
+    The document is a list, an object with a list, a list of pages, or one resource. Any other
+    document is reported in `findings` and returns []. `path` is the place of the document in its
+    file. With `has_next_page`, the document is a page in a list of pages, but not the last one.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, enumerate(document), findings)
@@ -338,8 +338,8 @@ def _explain_missing_resources(document: Any) -> str:
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
     """Return the name of the field marking a page of resources as one of several, else "".
 
-    `is_joined`: several pages are in one file. A total then counts the records of all pages, so it
-    is not compared.
+    With `is_joined`, several pages are in one file. A total then counts the records of all pages,
+    so it is not compared.
     """
     if str(page.get("resultTruncated")).lower() == "true":
         return "resultTruncated"
@@ -415,8 +415,8 @@ def _is_valid_unicode_string(value: Any) -> bool:
 def describe_type(value: Any) -> str:
     """Describe JSON data for messages.
 
-    Type and value of a scalar, only the type of a list or object. Examples: `null`, `the text
-    "abc"`, `the number 1.5`, `a list`. Long values are shortened.
+    The description has the type and value of a scalar, but only the type of a list or object.
+    Examples are `null`, `the text "abc"`, `the number 1.5` and `a list`. Long values are shortened.
     """
     if isinstance(value, bool | None):
         return json.dumps(value)

@@ -110,8 +110,8 @@ def _parse_document(
 ) -> tuple[Mapping[str, Any], Path, Problem | None]:
     """Parse a what-if.
 
-    Merge its `properties`, absent in CLI output, into the top level. Return also the path of the
-    object with `changes`, and {} with a problem.
+    Its `properties`, absent in CLI output, are merged into the top level. Return also the path of
+    the object with `changes`, and {} with a problem.
     """
     document, problem = parse_json(file, content)
     if problem is not None:
@@ -206,8 +206,8 @@ class _WhatIfChangeReader:
     ) -> None:
         """Add the changes in a list.
 
-        Skip types without effect on placement. Warn about unread types and uncertain changes,
-        without adding them. `is_potential`: all changes of the list are uncertain.
+        Types without effect on placement are skipped. Unread types and uncertain changes cause a
+        warning, and are not added. With `is_potential`, all changes of the list are uncertain.
         """
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
@@ -263,8 +263,7 @@ class _WhatIfChangeReader:
         Skip an expression ("[...]") with only types not read here.
         """
         if "[" in arm_id:
-            # The expression may read values of a deployment: the type of the deployment is not its
-            # own.
+            # An expression may read values of a deployment, whose type is not that of the resource.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
             names_known_type = any(name in known_text for name in KIND_OF)
             if "microsoft." in known_text and not names_known_type:
@@ -289,7 +288,7 @@ class _WhatIfChangeReader:
     ) -> None:
         """Add `change` with the action and body of its `document` (at `path`).
 
-        Report an unusable one instead.
+        An unusable document is reported instead.
         """
         title = change.title
         action = _ACTIONS.get(change_type)
@@ -342,8 +341,8 @@ class _WhatIfChangeReader:
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Return the changes in the predicted order.
 
-        Existing objects first, clusters before pools, then by id. Report and omit pools of clusters
-        unsupported by Azure's prediction.
+        Existing objects come first, and clusters before pools, then the order is by id. Pools of
+        clusters that Azure's prediction does not support are reported and omitted.
         """
         changes: list[ToolChange] = []
         for change in self._changes:
@@ -391,8 +390,7 @@ class _WhatIfChangeReader:
             self._check_texts(f"diagnostics[{number}]", diagnostic, ("code", "message", "target"))
             if diagnostic.get("message"):
                 code = get_text(diagnostic, "code")
-                # The changes lack the resources of a nested deployment if Azure could not expand
-                # it.
+                # Azure could not expand a nested deployment, so the changes lack its resources.
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
                 detail = f"Azure reports {code}: {diagnostic['message']}"
                 self.report(get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING)

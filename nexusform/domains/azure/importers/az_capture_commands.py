@@ -100,8 +100,8 @@ exit $FAILED
 def build_capture_script(directory: str, location: str) -> str:
     """Build a shell script that captures a site; `location` "" captures the whole subscription.
 
-    It removes the files of an earlier capture first, tries all commands, and exits with 1 if one
-    failed.
+    It removes the files of an earlier capture first, tries all commands, and exits with 1
+    if one failed.
     """
     return _SCRIPT.format(directory=_quote(directory), location=_quote(location))
 
@@ -126,9 +126,9 @@ class AzExport(Struct, frozen=True):
     def add_file(
         self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()
     ) -> None:
-        """Read one file with resources of a kind, or add a problem at `argument`, a path such as.
+        """Read one file with resources of a kind, or add a problem.
 
-        "directory",.
+        The problem is at the path `argument`, such as ("directory",).
         """
         try:
             content = read(name)
@@ -173,7 +173,7 @@ def read_export_directory(
 def is_export_file(name: str) -> bool:
     """Return True for a standard file name of an export.
 
-    Examples: `racks.json`, `agent_pools.core.json`.
+    Examples are `racks.json` and `agent_pools.core.json`.
     """
     return _find_resource_kind_of_file(name) not in (None, ANY)
 
@@ -197,9 +197,9 @@ def find_irregular_files(
 def _find_resource_kind_of_file(name: str) -> str | None:
     """Find the kind of resources in a file of an export by its name.
 
-    `racks.json`, or `agent_pools.core.json` for one cluster. Return ANY for other names; the
-    content decides then. Return None for a file not to be read: of the configuration, or of another
-    format.
+    Such names are `racks.json`, or `agent_pools.core.json` for one cluster. Return ANY for other
+    names; the content decides then. Return None for a file that is not read: a file of the
+    configuration, or of another format.
     """
     if name.endswith(_CONFIGURATION_SUFFIXES):
         return None
@@ -261,10 +261,9 @@ def build_future_time_warnings(exported_at: str | None, now: str) -> list[Proble
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
     """Build an error for each missing list of racks or machines.
 
-    [] for both if a Nexus cluster defines them.
+    There is no error if a Nexus cluster defines them.
     """
-    # A kind may be captured without resources: as an empty list, or in a file with errors of its
-    # own.
+    # A kind may be captured without resources: as an empty list, or in a file with errors.
     captured_kinds = items.listed_kinds | items.unreadable_kinds
     missing = [
         kind for kind in BASE_KINDS if not items.list_resources(kind) and kind not in captured_kinds
@@ -289,8 +288,9 @@ def find_uncaptured_kind_warnings(
 ) -> Iterator[Problem]:
     """Yield warnings about data missing in the capture of a site.
 
-    Lists of workloads, pools of clusters, and nodes. `needs_node_times`: the caller numbers nodes
-    by creation time, so missing times are reported, too.
+    This data is the lists of workloads, the pools of clusters, and the nodes. With
+    `needs_node_times`, the caller numbers nodes by creation time, so missing times
+    are reported, too.
     """
     if not any(site.inventory.machines for site in sites) or not items.list_resources(
         "bare_metal_machines"
@@ -373,8 +373,8 @@ def _warn_about_incomplete_list(
 ) -> Iterator[Problem]:
     """Yield a warning about a kind of workload without a complete list.
 
-    Captured in part or not at all. `plural` names the kind; `consequence` is the effect of a
-    missing list.
+    The list is captured in part or not at all. `plural` names the kind, and `consequence` is the
+    effect of a missing list.
     """
     command = build_capture_command(kind)
     if not items.list_resources(kind):

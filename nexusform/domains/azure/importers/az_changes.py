@@ -172,9 +172,10 @@ class NewAgentPool(Struct, frozen=True):
 class ResourcesAfterChanges(Struct, frozen=True):
     """Resources of a site after the changes; ids in lower case.
 
-    `pools`: new agent pools. `recreated_ids`: re-created clusters and VMs. `addresses`: address in
-    the other tool by id of new objects, in creation order. `affected_ids`: new and changed objects
-    in execution order; an existing pool counts as its cluster.
+    `pools` are the new agent pools, and `recreated_ids` the re-created clusters and VMs.
+    `addresses` has the address in the other tool by id of new objects, in creation order.
+    `affected_ids` are new and changed objects in execution order; an existing pool counts
+    as its cluster.
     """
 
     items: AzResources
@@ -210,7 +211,7 @@ def _list_regions(items: AzResources) -> list[str]:
 def _list_extended_locations(items: AzResources) -> list[str]:
     """Return the extended locations of a site, each once.
 
-    Those of its racks, machines and Nexus clusters.
+    They are the locations of its racks, machines and Nexus clusters.
     """
     locations = [read_extended_location(item) for item in items.list_resources("racks")]
     locations += [
@@ -269,8 +270,8 @@ class _ChangedSite:
             **self.items.by_kind,
             **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()},
         }
-        # Clusters with removed pools. A re-created one has its initial pools, regardless of the
-        # captured ones.
+        # Clusters with removed pools. A re-created one has its initial pools, not
+        # the captured ones.
         cluster_ids = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [
             self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]
@@ -279,8 +280,8 @@ class _ChangedSite:
             str(item.read_value("name")).lower() for item in remaining_clusters
         )
         return ResourcesAfterChanges(
-            # Pools of these clusters were removed: their list of pools is complete, even if it is
-            # empty now.
+            # Pools of these clusters were removed: their list of pools is complete, even
+            # if empty now.
             items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
@@ -505,8 +506,8 @@ class _ChangedSite:
     def _has_known_placement_values(self, change: ToolChange, *, is_update: bool) -> bool:
         """Return True if all values for placement are known and, for a new object, present.
 
-        Report any other. `is_update`: the object exists and is not replaced, so it keeps its values
-        of absent properties.
+        An unknown or missing value is reported. With `is_update`, the object exists and is not
+        replaced, so it keeps its values of absent properties.
         """
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
@@ -558,7 +559,7 @@ class _ChangedSite:
     def _has_known_skus(self, change: ToolChange) -> bool:
         """Return True if the catalogue or the site has all VM SKUs of the body.
 
-        Report the unknown ones.
+        Unknown SKUs are reported.
         """
         properties = get_mapping(change.body, "properties")
         unknown = [
@@ -687,7 +688,7 @@ class _ChangedSite:
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
         """Update an existing pool, else add a new one to `self.pools`.
 
-        A replaced one is removed first. `key`: lower-case ARM id.
+        A replaced pool is removed first. `key` is its ARM id in lower case.
         """
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)

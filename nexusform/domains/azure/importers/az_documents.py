@@ -73,12 +73,13 @@ _BYTE_ORDER_MARKS: Final = (
 class AzResources(Struct, frozen=True):
     """Resources of an export by kind, in file order.
 
-    `export_times`: `exported_at` values with their file. `unreadable_kinds`: kinds with an
-    unreadable file; references to them cannot be checked. `listed_kinds`: kinds with a complete
-    list, possibly empty. `incomplete_kinds`: kinds with a truncated list.
-    `clusters_with_pool_files`: clusters with a file of agent pools, in lower case.
-    `unlisted_clusters`: clusters with captured agent pools but missing in the list of clusters.
-    `unread`: facts about resource types that are not read. `contents`: the text of each file.
+    `export_times` are the `exported_at` values with their file. `unreadable_kinds` are kinds
+    with an unreadable file; references to them cannot be checked. `listed_kinds` are kinds with
+    a complete list, possibly empty, and `incomplete_kinds` kinds with a truncated list.
+    `clusters_with_pool_files` are the clusters with a file of agent pools, in lower case.
+    `unlisted_clusters` are clusters with captured agent pools that are missing in the list of
+    clusters. `unread` are facts about resource types that are not read. `contents` is the text
+    of each file.
     """
 
     by_kind: Mapping[str, list[ArmItem]]
@@ -149,7 +150,7 @@ def _find_lines_of_json(
 ) -> Mapping[Path, int]:
     """Return the line of each part of a JSON text, or of its nearest existing ancestor, by path.
 
-    The path of an ancestor has at least `shortest` steps; 0 without any.
+    The path of an ancestor has at least `shortest` steps. The line is 0 without any ancestor.
     """
     text = content.decode(_find_encoding(content), "replace")
     prefixes = {path[:length] for path in paths for length in range(shortest, len(path) + 1)}
@@ -199,7 +200,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
 class _ExportReader:
     """Reader of the files of an export.
 
-    Collects resources, and kinds with such a file (fields of AzResources).
+    The reader collects resources, and kinds with such a file (fields of AzResources).
     """
 
     def __init__(self, findings: list[Problem]) -> None:
@@ -455,8 +456,8 @@ def _resolve_arm_template(document: Any, passed_values: Mapping[str, Any]) -> An
         or "resources" not in document
     ):
         return document  # no template
-    # Values by kind and name, as in a reference: [parameters('count')] has the key ("parameters",
-    # "count").
+    # Values by kind and name, as in a reference: [parameters('count')] has the
+    # key ("parameters", "count").
     values = {
         ("variables", name): value for name, value in get_mapping(document, "variables").items()
     }

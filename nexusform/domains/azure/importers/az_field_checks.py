@@ -1,7 +1,7 @@
 """Fields of exported resources that are not read, and values of the wrong kind.
 
-The closed lists of fields (`azure_fields.py`) decide what is not read, the SDK's schema what a
-field holds.
+The closed lists of fields (`azure_fields.py`) decide what is not read, the SDK's schema what
+a field holds.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

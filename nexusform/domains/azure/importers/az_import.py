@@ -81,9 +81,10 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 class ImportedSiteObject(Struct, frozen=True):
-    """One object to import: type, id, attributes as plain data, and references as by argument path.
+    """One object to import: type, id, attributes as plain data, and references by argument path.
 
-    Type, id. `note` and `resource_group` are recorded with the object in state.
+    A reference is a type and an id. `note` and `resource_group` are recorded with the
+    object in state.
     """
 
     type: str
@@ -151,7 +152,8 @@ class _SiteImport:
     ) -> None:
         """Prepare the import.
 
-        `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those of this site.
+        `custom_skus` are the VM SKUs absent in the catalogue, and `declared_skus` those
+        of this site.
         """
         self.name = site.name
         self.azure_site = site
@@ -195,8 +197,7 @@ class _SiteImport:
             "update_strategy": strategy,
         }
         objects = [
-            # The note, private data in state, has addresses, storage, versions and the
-            # subscription.
+            # The note is private data in state: addresses, storage, versions, subscription.
             ImportedSiteObject(
                 "nexus_site", self.name, site_attributes, note=build_site_note(self.azure_site)
             ),
@@ -288,7 +289,7 @@ class _SiteImport:
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
         """Build a cluster with pools and nodes.
 
-        None with an unknown VM SKU: its nodes count as occupied capacity.
+        Return None for a cluster with an unknown VM SKU: its nodes count as occupied capacity.
         """
         nodes_by_pool = group_by(cluster.nodes, attrgetter("pool"))
         plane = nodes_by_pool.get(CONTROL_PLANE, [])
@@ -359,8 +360,7 @@ class _SiteImport:
             for pool in cluster.pools
             if pool.id or not recorded_names or pool.name in recorded_names
         }
-        # Only the body of a pool has its id; other pools are known from nodes or the cluster's
-        # body.
+        # Only the body of a pool has its id; others are known from nodes or the cluster's body.
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != cluster_id:
@@ -378,7 +378,7 @@ class _SiteImport:
     def _count_cluster_as_occupied(self, cluster: AzCluster, unknown_sku: str) -> None:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity.
 
-        "": none named.
+        `unknown_sku` is "" if the cluster names no SKU.
         """
         reason = f"the size is unknown for {unknown_sku}" if unknown_sku else "it names no VM SKU"
         consequence = "Its nodes count as occupied."
@@ -422,7 +422,7 @@ class _SiteImport:
     ) -> dict[str, Any]:
         """Build the record of a node, and count it.
 
-        `node`: the VM in Azure, None for a missing one.
+        `node` is the VM in Azure, None for a missing one.
         """
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
@@ -468,8 +468,7 @@ class _SiteImport:
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
         """Build the VMs outside clusters, each with its sort key: time of creation, then name."""
-        # Collect possible targets of placement hints by name; a rack takes precedence, then a
-        # machine.
+        # Collect possible targets of placement hints by name; racks come before machines.
         racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
         machines = {
             machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
@@ -697,9 +696,9 @@ def build_machine_observation(
 ) -> Values:
     """Build the record of a machine for state.
 
-    `before` is its last record ({} for none); `is_requested`: the applied arguments cordon it;
-    `time` of the read, None if unknown. In the result, `since` is the time of the first read with
-    this status, None for a machine in service.
+    `before` is its last record ({} for none). With `is_requested`, the applied arguments cordon it.
+    `time` is the time of the read, None if unknown. In the result, `since` is the time of the first
+    read with this status, None for a machine in service.
     """
     record: dict[str, Any] = {name: machine.facts[name] for name in STATUS_FACTS}
     record["message"] = machine.status_message
@@ -720,8 +719,8 @@ def build_machine_observation(
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
     """Find the owner of a cordon; None without a cordon.
 
-    The recorded owner stays, also while the cordon is unknown. Else it is nexusform if requested,
-    Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
+    The recorded owner stays, also while the cordon is unknown. Otherwise the owner is nexusform if
+    requested, Azure if its message reports a degraded machine, and else unknown (OTHER).
     """
     if before.get("cordoned_by") and UNCORDONED not in (
         before.get("cordon_status"),
@@ -740,9 +739,9 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_site_note(site: AzSite, managed: AbstractSet[Reference] | None = None) -> Values:
     """Build the note of a site, private data in the state.
 
-    Its networks and versions, its racks and machines as listed, its subscription if known, and the
-    facts that are not read. `managed` as in `find_unmanaged_vms`; an import manages everything
-    (None).
+    The note has its networks and versions, its racks and machines as listed, its subscription if
+    known, and the facts that are not read. `managed` is as in `find_unmanaged_vms`; an import
+    manages everything (None).
     """
     inventory = site.inventory
     unmanaged = () if managed is None else find_unmanaged_vms(site, managed)
@@ -780,7 +779,7 @@ def _find_missing_lists(site: AzSite) -> Iterator[UnreadFact]:
 def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
     """Describe the difference between the recorded and the observed subscription of a site.
 
-    "" for none or unknown.
+    Return "" if they are equal, or one of them is unknown.
     """
     recorded = recorded_note.get(SUBSCRIPTION_KEY)
     observed = site.inventory.subscription_id
@@ -798,9 +797,9 @@ def build_observed_facts_note(
 ) -> Values:
     """Build the note (private data in state) with the observed facts of a machine or rack.
 
-    `machines`: the observed ones of the site, by name, read at `time`. A machine not observed has
-    the note {}. For a rack without observed machines, the facts are None, to remove those in
-    `recorded_note`.
+    `machines` are the observed ones of the site, by name, read at `time`. A machine not
+    observed has the note {}. For a rack without observed machines, the facts are None, to
+    remove those in `recorded_note`.
     """
     # The facts of a machine, or those of a rack by machine.
     recorded = get_mapping(recorded_note, OBSERVED_KEY)

@@ -158,8 +158,8 @@ def _report_uncaptured_kinds(
 ) -> None:
     """Report missing lists of racks and machines.
 
-    Without errors, also report other data missing in the export. `needs_node_times`: these include
-    the creation times of nodes, needed to number the nodes.
+    If these lists are complete, other data missing in the export is reported, too. With
+    `needs_node_times`, this data includes the creation times of nodes, needed to number the nodes.
     """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
@@ -327,7 +327,7 @@ def _read_exported_resources(
 ) -> tuple[AzResources, datetime | None]:
     """Read all documents; return the resources, and the oldest time of export in them.
 
-    None without a valid one.
+    The time is None if no document has a valid one.
     """
     items = read_export_resources(documents, findings)
     file_times: list[tuple[str, Any]] = [
@@ -357,7 +357,8 @@ def _build_inventory(
 ) -> AzInventory:
     """Build the inventory of one site from its resources.
 
-    `machine_sku_by_id`: machine SKUs set by the user. `unread`: its facts that are not read.
+    `machine_sku_by_id` has machine SKUs set by the user. `unread` are the facts of the site that
+    are not read.
     """
     catalogue = CATALOGUES[NEWEST]
     doubtful_kinds = items.unreadable_kinds | items.incomplete_kinds
@@ -428,8 +429,7 @@ def _build_inventory(
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
-        # A VM on an unlisted machine, or more machines in the definitions of racks: the list is
-        # incomplete.
+        # A VM on an unlisted machine, or more machines in definitions of racks: an incomplete list.
         lacks_machines=any(vm.unlisted_machine for vm in vms) or len(machines) < defined_count,
         racks_without_machines=frozenset(
             rack.name for rack in compute_racks if rack.name not in used_racks
@@ -533,8 +533,8 @@ def _attach_nodes_to_clusters(
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
     """Return distinct findings, errors first.
 
-    At most MAX_FINDINGS, and one with the number of hidden findings. One of several sites, such as
-    of a rack SKU that they share, is about any site.
+    Return at most MAX_FINDINGS, and one more with the number of hidden findings. A finding on
+    several sites, such as one about a rack SKU that they share, is about any site.
     """
     distinct: dict[Problem, Problem] = {}
     for finding in findings:
@@ -567,9 +567,9 @@ def resolve_vm_placements(
 ) -> list[AzNode | AzVirtualMachine]:
     """Resolve the placement and NUMA cell count of each VM, sorted by name.
 
-    `machines` are by lower-case id. A VM on an unlisted machine gets no placement, and a finding if
-    all machines were read (`has_machine_list`). All VMs without a machine get no placement, and one
-    finding together.
+    `machines` are by lower-case id. A VM on an unlisted machine gets no placement, and a finding
+    if all machines were read (`has_machine_list`). All VMs without a machine get no placement, and
+    one finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     # used capacity by machine, for a warning above its hardware.
@@ -733,8 +733,7 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
         # Its nodes are unknown.
         return
     node_counts = Counter(node.pool for node in cluster.nodes)
-    # Requested number of nodes by pool. Without a list of pools, their initial counts may be
-    # outdated.
+    # Requested number of nodes by pool. Without a list of pools, the initial counts may be old.
     counts = {CONTROL_PLANE: cluster.control_plane_count}
     if cluster.has_pool_list:
         counts |= {pool.name: pool.count for pool in cluster.pools}

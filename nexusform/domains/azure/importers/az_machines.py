@@ -79,7 +79,7 @@ def find_role_in_sku(sku_id: str | None) -> str | None:
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
     """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`), assuming one cell.
 
-    None if absent.
+    Return None if the id has no size.
     """
     match = _SIZE_IN_SKU.search(extract_name(sku_id).lower())
     if match is None:
@@ -96,7 +96,7 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
 def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
     """Read the rack SKUs of `az networkcloud racksku list` by name in lower case.
 
-    Machine SKU and role by slot.
+    A rack SKU has the machine SKU and the role of each slot.
     """
     skus: dict[str, RackSku] = {}
     for name, item in iterate_named_items(items):
@@ -147,8 +147,9 @@ def select_compute_racks(
 class MachineReadOptions(Struct, frozen=True):
     """Options for reading machines.
 
-    Racks by lower-case id, user-defined machine SKUs by SKU id, rack SKUs by name. `has_rack_list`:
-    the list of racks was read, so an unknown rack is an error.
+    `racks` are by lower-case id, `by_sku_id` has user-defined machine SKUs by SKU id, and
+    `rack_skus` are by name. With `has_rack_list` the list of racks was read, so an unknown rack
+    is an error.
     """
 
     racks: Mapping[str, AzRack]
@@ -304,7 +305,7 @@ def _find_server(
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
     """Add one warning about machines without roles, at the first of them.
 
-    Exports before API 2024-07.
+    Exports before API 2024-07 have such machines.
     """
     if not machines:
         # All have roles.
@@ -373,7 +374,7 @@ def read_planned_site(
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
     """Read the racks and machines defined by Nexus clusters, by lower-case id, and warn about it.
 
-    A planned site.
+    A site defined this way is a planned site.
     """
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
@@ -431,7 +432,7 @@ def _read_planned_machine(
 ) -> AzMachine | None:
     """Read a machine from the definition of a Nexus cluster; it counts as ready.
 
-    None without a slot (reported).
+    Return None for a machine without a slot, which is reported.
     """
     slot = server.read_required_number("rackSlot")
     if slot is None:

@@ -1,6 +1,6 @@
 """Facts of a site known from state only.
 
-Pools and numbers of nodes, and racks of unlisted machines.
+They are the pools and numbers of nodes, and the racks of unlisted machines.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,8 +41,8 @@ class RecordedPoolNodes(Struct, frozen=True):
     """Recorded nodes of a pool.
 
     They are numbers by platform name, and predicted locations by number for nodes without a
-    platform name. `arguments`: those of the pool's block, for sites that do not list them; None if
-    unknown.
+    platform name. `arguments` are those of the pool's block, for sites that do not list them;
+    None if unknown.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ _Vm = TypeVar("_Vm", AzNode, AzVirtualMachine)
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
     """Collect the recorded nodes of each pool, by (cluster id, pool name).
 
-    `objects`: attributes of clusters in state, and of pools with a block of their own.
+    `objects` are the attributes of clusters in state, and of pools with a block of their own.
     """
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:

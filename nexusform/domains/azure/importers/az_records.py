@@ -36,9 +36,9 @@ class AzRack(Struct, frozen=True):
 class AzMachine(Struct, frozen=True):
     """Bare-metal machine with its facts, such as its sorted roles.
 
-    resource_types/machine_facts.py. `name` is the ARM name, `machine_name` the host name set by
-    operators. If `machine_sku` is None (absent in the catalogue), `hardware` is the size in its SKU
-    id, or None.
+    The facts are described in resource_types/machine_facts.py. `name` is the ARM name, and
+    `machine_name` the host name set by operators. If `machine_sku` is None (absent in the
+    catalogue), `hardware` is the size in its SKU id, or None.
     """
 
     name: str
@@ -84,9 +84,9 @@ class AzVmSize(Struct, frozen=True):
 class AzNode(Struct, frozen=True):
     """Node of an NKS cluster; `placement` is None until it is scheduled.
 
-    `shape` is the larger of the node's own size and its SKU's. `is_duplicate`: a further record of
-    a node on another machine; it only occupies capacity. `unlisted_machine`: name of its machine if
-    the list of machines lacks it; it has no placement then.
+    `shape` is the larger of the node's own size and its SKU's. With `is_duplicate` it is a further
+    record of a node on another machine, which only occupies capacity. `unlisted_machine` is the
+    name of its machine if the list of machines lacks it; it has no placement then.
     """
 
     name: str
@@ -114,7 +114,7 @@ class AzHint(Struct, frozen=True):
 class AzVirtualMachine(Struct, frozen=True):
     """Plain virtual machine; `placement` is None until it is scheduled.
 
-    `unlisted_machine`: as of AzNode.
+    `unlisted_machine` is as in AzNode.
     """
 
     name: str
@@ -137,7 +137,8 @@ class AzTaint(Struct, frozen=True):
 class AzPool(Struct, frozen=True):
     """Agent pool.
 
-    `availability_zones` () means all. `hugepages`: pages per node and their size ("2M" or "1G").
+    `availability_zones` () means all. `hugepages` are the pages per node and their size
+    ("2M" or "1G").
     """
 
     name: str
@@ -159,9 +160,9 @@ class AzCluster(Struct, frozen=True):
     """NKS cluster with pools in creation order and nodes by name.
 
     Without `has_pool_list` not all agent pools were captured: the others are the initial ones and
-    those referenced by nodes. Without `has_node_list` the nodes are unknown. `duplicate_nodes`:
-    further records of nodes. `unlisted_pools`: names of pools that only nodes show,
-    beside a list of the others.
+    those referenced by nodes. Without `has_node_list` the nodes are unknown. `duplicate_nodes` are
+    further records of nodes. `unlisted_pools` are the names of pools that only nodes show, beside a
+    list of the others.
     """
 
     name: str
@@ -182,7 +183,7 @@ class AzCluster(Struct, frozen=True):
 class AzFailure(Struct, frozen=True):
     """Failed object: kind, name (a pool's includes its cluster), state, and Azure's reason.
 
-    "" for missing nodes.
+    The reason is "" for missing nodes.
     """
 
     kind: str
@@ -251,7 +252,7 @@ class AzSite(Struct, frozen=True):
 class ExportFileKind(Struct, frozen=True):
     """One kind of document.
 
-    `has_several_files`: files with an infix are read too (`agent_pools.core.json`, one per
+    With `has_several_files`, files with an infix are read, too (`agent_pools.core.json`, one per
     cluster). `command` captures it; words in capitals are placeholders.
     """
 

@@ -131,7 +131,7 @@ def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
 def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     """Read the runtime version of the only Nexus cluster and the upgrades offered to it.
 
-    None if unknown.
+    Return None if the version is unknown.
     """
     if len(clusters) != 1:
         return None
@@ -155,9 +155,9 @@ class _VersionEnds(NamedTuple):
 def _collect_versions(lists: Iterable[ArmItem]) -> dict[str, _VersionEnds]:
     """Return the Kubernetes versions of the lists.
 
-    An entry has a minor version, and its bundles in one string: `{ components: {...}, patchVersion:
-    v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles the minor
-    version counts.
+    An entry has a minor version, and its bundles in one string: `{ components: {...},
+    patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without
+    bundles the minor version counts.
     """
     versions: dict[str, _VersionEnds] = {}
     for minor in chain.from_iterable(item.read_objects("values") for item in lists):
@@ -195,8 +195,8 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks that VMs may be attached to.
 
-    None if no kind of network has a complete list. The result has the kinds with a complete list.
-    Each network is a pair: id, and the reason against its use or "".
+    Return None if no kind of network has a complete list. The result has the kinds with a complete
+    list. Each network is a pair: id, and the reason against its use or "".
     """
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     if not kinds:
@@ -227,7 +227,7 @@ def _read_cluster_networks(
 ) -> Iterator[ClusterNetworks]:
     """Read the networks of clusters; skip clusters without any.
 
-    `names`: names of networks by lower-case id.
+    `names` are the names of networks by lower-case id.
     """
     for item in items:
         name = item.read_text("name")

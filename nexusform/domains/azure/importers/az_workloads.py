@@ -74,8 +74,8 @@ _PAGE_SIZES: Final = ("2M", "1G")
 class NodeReading:
     """Node of a cluster's body with reported or derived pool and SKU.
 
-    `figures`: guest vCPUs, GiB of memory, GiB of disk (0: unknown). `machine`: lower-case id of its
-    machine, "" without one.
+    `figures` are guest vCPUs, GiB of memory and GiB of disk (0: unknown). `machine` is the
+    lower-case id of its machine, "" without one.
     """
 
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
@@ -85,7 +85,7 @@ class NodeReading:
     ) -> None:
         """Read a node (`item`), with missing values derived.
 
-        `initial`: pools in the creation of its cluster.
+        `initial` are the pools in the creation of its cluster.
         """
         self.item = item
         self.name = name
@@ -120,7 +120,7 @@ class NodeReading:
 class ClusterNodes:
     """Nodes in the body of one cluster.
 
-    `initial`: the pools in its initialAgentPoolConfigurations. `nodes` has one record per node
+    `initial` are the pools in its initialAgentPoolConfigurations. `nodes` has one record per node
     name; `duplicates` has more records of these names, on other machines.
     """
 
@@ -129,7 +129,7 @@ class ClusterNodes:
     def __init__(self, item: ArmItem, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
         """Read the nodes in the body of a cluster (`item`).
 
-        `initial`: pools in its initialAgentPoolConfigurations.
+        `initial` are the pools in its initialAgentPoolConfigurations.
         """
         self.item = item
         self.cluster = cluster
@@ -247,7 +247,8 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
 class DerivedAgentPool(Struct, frozen=True):
     """Pool known only from its nodes, with one of them as `item`, and the reason for mode System.
 
-    "" for User. `is_numbered`: its nodes are named like those of initial pools.
+    The reason is "" for mode User. With `is_numbered`, its nodes are named like those
+    of initial pools.
     """
 
     cluster: str
@@ -367,8 +368,8 @@ def find_uncatalogued_vm_skus(
 ) -> list[VmSku]:
     """Find the VM SKUs in use but absent in the catalogue, sorted by name.
 
-    Report them in one warning. A SKU has the largest size of its nodes, or without nodes the size
-    in its name. SKUs of unknown size are left out.
+    They are reported in one warning. A SKU has the largest size of its nodes, or without nodes the
+    size in its name. SKUs of unknown size are left out.
     """
     # sizes of nodes (vCPUs, memory and disk) by SKU.
     sizes: dict[str, set[tuple[int, ...]]] = {}
@@ -408,7 +409,8 @@ def find_uncatalogued_vm_skus(
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name.
 
-    None if unknown. An unknown disk (0) is that of published SKUs if the name is of their form.
+    Return None if its size is unknown. An unknown disk (0) is that of published SKUs if the name is
+    of their form.
     """
     published = _PUBLISHED_SKU.fullmatch(name)
     # The P of NC_P46_224_v1.
@@ -495,7 +497,7 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
     """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "").
 
-    `sku`: its VM SKU.
+    `sku` is its VM SKU.
     """
     upgrade = item.read_object_or_empty("upgradeSettings")
     options = item.read_object_or_empty("agentOptions")
@@ -534,9 +536,9 @@ def read_clusters(
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """Return the clusters, the nodes of all clusters, and the VM SKUs absent in the catalogue.
 
-    Nodes not yet attached. `pools`: captured agent pools by lower-case cluster id. Pools not
-    captured are derived from the nodes, and reported. Without `has_all_pools` a list of pools is
-    incomplete.
+    The nodes are not attached to the clusters yet. `pools` are the captured agent pools by
+    lower-case cluster id. Pools not captured are derived from the nodes, and reported. Without
+    `has_all_pools` a list of pools is incomplete.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
@@ -554,8 +556,8 @@ def read_clusters(
         ]
         all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
-        # Without any pool, the list of pools counts as captured. Without requested nodes, that of
-        # nodes does.
+        # Without any pool, the list of pools counts as captured. Without requested nodes, the list
+        # of nodes counts as captured, too.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
         control_plane = reading.item.read_object_or_empty("controlPlaneNodeConfiguration")
@@ -640,7 +642,7 @@ def _build_node(
 ) -> ListedVm:
     """Build the VM of a node, with its machine's id ("": none) and JSON object.
 
-    `is_duplicate`: another record of this name, on another machine, is the node itself.
+    With `is_duplicate`, another record of this name, on another machine, is the node itself.
     """
     item = node.item
     vm = AzNode(

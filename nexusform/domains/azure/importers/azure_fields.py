@@ -398,7 +398,7 @@ def has_unread_effects(type_name: str) -> bool:
 def read_enum(field_name: str) -> Mapping[str, str]:
     """Read the known values of a field such as `BareMetalMachineProperties.powerState`.
 
-    By the value without case.
+    The keys are the values without case.
     """
     type_name, _, name = field_name.partition(".")
     schema = read_azure_schema()

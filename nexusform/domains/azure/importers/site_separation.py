@@ -37,9 +37,9 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     """Split resources by site name.
 
     Sites keep their names in `before`, the resources before a change. A resource is on the site of
-    its location, Nexus cluster or parent. Else a rack is on the site of its machines, and a VM on
-    that of its machine. Without any of these, the resource is on the only site. With several sites
-    it is ignored, and the list of its kind is incomplete.
+    its location, Nexus cluster or parent. Otherwise a rack is on the site of its machines, and a VM
+    on that of its machine. Without any of these, the resource is on the only site. With several
+    sites it is ignored, and the list of its kind is incomplete.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
@@ -154,8 +154,8 @@ def _find_site(
 ) -> str | None:
     """Find the site of a resource.
 
-    By its location (`names`), else its Nexus cluster, else its rack, machine or parent
-    (`site_by_id`). Return None if none of these is known.
+    The site follows from its location (`names`), else its Nexus cluster, else its rack, machine or
+    parent (`site_by_id`). Return None if none of these is known.
     """
     # A Nexus cluster names its site.
     if kind == "clusters":
@@ -211,9 +211,9 @@ def apply_recorded_site_names(
 ) -> tuple[AzSite, ...]:
     """Return the sites with their names in state.
 
-    `objects`: attributes of the objects in state. A new site (not in state) was renamed if it has
-    most machines of a missing one (in state, but not observed). It keeps its new name if several
-    new or missing sites match.
+    `objects` are the attributes of the objects in state. A new site (not in state) was renamed if
+    it has most machines of a missing one (in state, but not observed). It keeps its new name if
+    several new or missing sites match.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]

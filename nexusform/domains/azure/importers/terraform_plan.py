@@ -1,9 +1,9 @@
 """Changes of Operator Nexus resources in `terraform show -json PLANFILE`.
 
-The resources are of `azapi_resource` and `azapi_update_resource`. A body is an object (azapi 2) or
-a JSON string (azapi 1). Values unknown at plan time are reported with their path. The cluster of a
-pool with an unknown id and the creation order follow from the references of the configuration,
-across modules.
+The resources are of `azapi_resource` and `azapi_update_resource`. A body is an object (azapi 2)
+or a JSON string (azapi 1). Values unknown at plan time are reported with their path. The cluster
+of a pool with an unknown id and the creation order follow from the references of the
+configuration, across modules.
 """
 
 import json
@@ -170,7 +170,7 @@ class _PlanReader:
     def __init__(self, file: str, document: Mapping[str, Any], content: bytes) -> None:
         """Read the changes of Operator Nexus resources (`entries`).
 
-        Report unreadable and deferred ones.
+        Unreadable and deferred changes are reported.
         """
         self.file = file
         self.content = content
@@ -280,8 +280,9 @@ class _PlanReader:
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Return the changes in the predicted order.
 
-        After their dependencies, and existing objects before new ones. Report a cycle of
-        dependencies and return (). Warn if Terraform does not define the order of creations.
+        Changes come after their dependencies, and those of existing objects before those of new
+        ones. A cycle of dependencies is reported, and the result is () then. Warn if Terraform does
+        not define the order of creations.
         """
         built_changes = [self._build_change(entry) for entry in self.entries]
         # None was reported.
@@ -528,8 +529,8 @@ def _explain_malformed(value: Any) -> str:
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
     """Explain why the values `before` or `after` a change are unreadable, "" if both are readable.
 
-    Each is an object with a `type`. Only the one without use may be null: `after` of a deletion,
-    else `before`.
+    Each is an object with a `type`. Only the one without use may be null: `after` of a
+    deletion, else `before`.
     """
     required = "before" if is_deletion else "after"
     for name in ("before", "after"):
@@ -601,8 +602,8 @@ def _read_previous_body(entry: _ResourceChange) -> Mapping[str, Any]:
 def _find_arm_id(entry: _ResourceChange) -> str:
     """Return the ARM id, else one built from the parent's, else "".
 
-    A created resource may replace a forgotten one (removed from state only), so its earlier id is
-    not used.
+    A created resource may replace a forgotten one (removed from state only), so its earlier id
+    is not used.
     """
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
@@ -773,10 +774,10 @@ class _ReferenceIndex:
     ) -> set[Block]:
         """Resolve references in the module at `path` to the resource blocks that they depend on.
 
-        `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus
-        to the module around it. `module.m.out` leads to the output of the called module. A block is
-        its module path and `TYPE.NAME`: in the root module, `azapi_resource.core.id` is ((),
-        "azapi_resource.core").
+        `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and
+        thus to the module around it. `module.m.out` leads to the output of the called module. A
+        block is its module path and `TYPE.NAME`: in the root module, `azapi_resource.core.id`
+        is ((), "azapi_resource.core").
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()

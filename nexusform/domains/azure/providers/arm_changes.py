@@ -68,9 +68,9 @@ ACTION_VERBS: Final = frozenset(ArmOperation) - {
 class StartValues(Struct, frozen=True):
     """Values that a change starts from.
 
-    `accepted`: the accepted values of each member; () if the plan did not read it.
-    `own_actions`: actions of the same plan on the machine, such as "power_off": their runs do not
-    count as actions of others.
+    `accepted` are the accepted values of each member, () if the plan did not read it. `own_actions`
+    are actions of the same plan on the machine, such as "power_off": their runs do not count as
+    actions of others.
     """
 
     accepted: Mapping[MemberPath, tuple[Any, ...]] = {}
@@ -83,12 +83,13 @@ NO_START: Final = StartValues()
 class ArmChange(Struct, frozen=True):
     """One change.
 
-    `body` is sent; `expected` is the part of its properties visible once done. `skip_if`: a
-    deletion is skipped if the resource already has these properties. `reduction`: the part of its
-    properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured;
-    the tags of an update are the changed ones. `is_retry`: it failed before, so it is sent even if
-    visible. `marker`: newest earlier run of an action. `time_limit` in seconds. `start`: the values
-    that the plan started from; with another value in Azure, nothing is sent.
+    `body` is sent; `expected` is the part of its properties visible once done. A deletion is
+    skipped if the resource already has the properties `skip_if`. `reduction` is the part of its
+    properties that reduces the number of VMs. `removed_tags` are names of tags no longer
+    configured; the tags of an update are the changed ones. With `is_retry` it failed before, so it
+    is sent even if visible. `marker` is the newest earlier run of an action. `time_limit` is in
+    seconds. `start` are the values that the plan started from; with another value in Azure,
+    nothing is sent.
     """
 
     verb: ArmOperation

@@ -152,7 +152,8 @@ def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[s
 def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """List the URLs receiving the environment's credentials because of these settings.
 
-    The named subscription. Return () if the environment names the same one. Raises ProviderProblem.
+    The URL is that of the named subscription. Return () if the environment names the same
+    one. Raises ProviderProblem.
     """
     from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 

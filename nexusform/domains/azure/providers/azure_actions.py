@@ -181,8 +181,8 @@ class MachineActionClient(ArmClient):
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Run an action and wait for it.
 
-        `was_sent`: an earlier request possibly reached Azure. The marker of a request is the start
-        of the newest run in `actionStates` before it. Only a later run is of this request.
+        With `was_sent`, an earlier request possibly reached Azure. The marker of a request is the
+        start of the newest run in `actionStates` before it. Only a later run is of this request.
         """
         # done once these properties are visible, like any other change.
         if change.expected is not None:
@@ -222,7 +222,7 @@ class MachineActionClient(ArmClient):
     ) -> None:
         """Wait for the visible effect of an action, if it has one (`expected`).
 
-        Else the end of its run suffices.
+        Without one, the end of its run suffices.
         """
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)

@@ -60,7 +60,7 @@ Values = Mapping[str, Any]
 class SiteContext(Struct, frozen=True):
     """Context of a step: resource group, common fields of bodies, lookup of ids for hints.
 
-    "" for a new object.
+    The group is "" for a new object.
     """
 
     group: str
@@ -169,8 +169,8 @@ def _add_previously_failed_change(
 
     `failed_change` is its record in state. If the step updates the same resource, both are one
     update. If it deletes or re-creates the resource, the failed change is dropped. Otherwise it is
-    the last change, or the first one if it has only upgrade settings. `target` and `planned`: the
-    object of the step. For a pool in the block of a cluster, they are the cluster.
+    the last change, or the first one if it has only upgrade settings. `target` and `planned` are
+    the object of the step. For a pool in the block of a cluster, they are the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
     failed_target = target
@@ -452,8 +452,8 @@ def _build_pool_changes(
             "with "
             "another name, drain this one and remove it."
         )
-    # Skip the deletion of a pool with the new fixed properties (None: absent): an earlier run
-    # re-created it.
+    # Skip the deletion of a pool with the new fixed properties (None: absent), which an
+    # earlier run re-created.
     skip_if = {**dict.fromkeys(removed_fields), **omit_members(after, _UPDATABLE_FIELDS)}
     yield ArmChange(ArmOperation.DELETE, target, skip_if=skip_if)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
@@ -478,8 +478,8 @@ def _build_update(
 ) -> Iterator[ArmChange]:
     """Build the update of an existing resource.
 
-    Its changed properties (`expected`) and the changed part of its azure block. Yield nothing
-    without changes. `reduction`: the properties with a lower number of VMs.
+    The update has its changed properties (`expected`) and the changed part of its azure block.
+    Yield nothing without changes. `reduction` are the properties with a lower number of VMs.
     """
     recorded = read_opaque_body(prior)
     requested = read_opaque_body(planned)

@@ -1,6 +1,6 @@
 """The `azure_export` provider: sites from a directory of `az networkcloud` output.
 
-Sends nothing.
+It sends nothing.
 """
 
 from __future__ import annotations

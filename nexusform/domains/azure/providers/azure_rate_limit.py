@@ -1,8 +1,8 @@
 """Rate limit of requests to a subscription, shared by all processes through a directory.
 
-Azure Resource Manager counts requests per subscription, shared by all its sites. A sender reserves
-the next free time slot in a locked file and waits for it, so requests are spread evenly over all
-processes.
+Azure Resource Manager counts requests per subscription, shared by all its sites. A sender
+reserves the next free time slot in a locked file and waits for it, so requests are spread evenly
+over all processes.
 """
 
 import os

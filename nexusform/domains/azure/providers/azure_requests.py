@@ -118,7 +118,7 @@ class AzureChangeFailed(ProviderProblem):
     def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
         """Describe the failed change.
 
-        `reason`: Azure's error object with `code` and `message`, or None.
+        `reason` is Azure's error object with `code` and `message`, or None.
         """
         error_fields = get_mapping(reason)
         self.code = get_text(error_fields, "code")
@@ -135,7 +135,7 @@ class AzureChangeFailed(ProviderProblem):
 class RetryLater(Exception):
     """Temporary rejection by Azure.
 
-    `seconds`: requested delay or None. `may_be_sent`: Azure may have the request.
+    `seconds` is the requested delay or None. With `may_be_sent`, Azure may have the request.
     """
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
@@ -152,7 +152,7 @@ class ArmClient:
     def __init__(self, client: Any, endpoint: str, subscription_id: str, pace: PollTiming) -> None:
         """Keep the SDK's client and the URL of ARM (`endpoint`).
 
-        `pace`: interval of reads, and the clock.
+        `pace` has the interval of reads, and the clock.
         """
         self._client = client
         self._endpoint = urlsplit(endpoint)
@@ -285,7 +285,7 @@ class ArmClient:
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Apply one change and wait until it is visible.
 
-        Return without a request if it is done already. `was_sent`: an earlier request possibly
+        Return without a request if it is done already. With `was_sent`, an earlier request possibly
         reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
         """
         is_overdue = self.start_deadline(MAX_SECONDS)
@@ -330,8 +330,7 @@ class ArmClient:
                 was_sent = was_sent or retry.may_be_sent
                 continue
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
-            # An action may leave the etag of its resource unchanged, so an equal etag proves
-            # nothing.
+            # An action may leave the etag of its resource, so an equal etag proves nothing.
             etag_before = "" if change.verb in ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return
@@ -395,11 +394,11 @@ class ArmClient:
     ) -> None:
         """Wait until reads from Azure show a change.
 
-        `succeeded`: its operation reported success. A body with `etag_before`, the etag before the
-        change ("" if unknown), is stale and proves nothing. Raises AzureChangeFailed for a failed
-        state. Return for an update after enough current reads or a timeout: the caller reports
-        other values than requested. Otherwise a timeout raises StepPending for a new object, else
-        ProviderProblem.
+        With `succeeded`, its operation reported success. A body with `etag_before`, the etag before
+        the change ("" if unknown), is stale and proves nothing. Raises AzureChangeFailed for a
+        failed state. Return for an update after enough current reads or a timeout: the caller
+        reports other values than requested. Otherwise a timeout raises StepPending for a new
+        object, else ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         # reads of a current body in a final state.
@@ -421,8 +420,8 @@ class ArmClient:
                 if _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                     # It is visible.
                     return
-                # Without an etag and after a reported success, a failed state may be older than the
-                # change.
+                # Without an etag, a failed state after a reported success may be older
+                # than the change.
                 is_state_of_change = etag_before != "" or not succeeded
                 if state in FAILED_STATES and is_state_of_change:
                     raise AzureChangeFailed(
@@ -619,7 +618,7 @@ def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> d
 def _parse_object(response: Any) -> Mapping[str, Any] | None:
     """Return the object in a response, {} without a body.
 
-    None if it is not of Azure, but a page of a proxy.
+    Return None if the response is not from Azure, but a page of a proxy.
     """
     try:
         body = response.json() if response.content.strip() else {}
@@ -633,8 +632,8 @@ def _determine_progress(
 ) -> _ChangeStatus:
     """Determine the progress of a change from the resource's body in Azure.
 
-    `observed` is this body, None if absent. `was_sent`: Azure may have the request already. Raises
-    ProviderProblem for an impossible change, AzureChangeFailed after a failure.
+    `observed` is this body, None if absent. With `was_sent`, Azure may have the request already.
+    Raises ProviderProblem for an impossible change, AzureChangeFailed after a failure.
     """
     state = read_provisioning_state(observed)
     if observed is None:
@@ -686,8 +685,8 @@ def _build_existing_object_problem(change: ArmChange, hint: str = "") -> Provide
 def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_sent: bool) -> bool:
     """Return True if a resource has the values of a change.
 
-    Of an update all that it sends, of an action its `expected` properties. Azure returns no secrets
-    such as passwords, so with `was_sent` these are not compared.
+    For an update these are all values that it sends, for an action its `expected` properties. Azure
+    returns no secrets such as passwords, so with `was_sent` these are not compared.
     """
     if change.verb is ArmOperation.CREATE:
         # Its existence suffices.
@@ -725,9 +724,9 @@ def build_failure_record(
 ) -> dict[str, Any]:
     """Build the record of a failed change for state.
 
-    `id` is the resource, `parts` the names of its changed properties. `body` is True if the azure
-    block was changed. `code` is Azure's, `times` the number of consecutive failures, and `words`
-    the message.
+    `id` is the resource, `parts` the names of its changed properties. `body` is True if the
+    azure block was changed. `code` is Azure's, `times` the number of consecutive failures, and
+    `words` the message.
     """
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)

@@ -160,7 +160,7 @@ class AzureSiteProvider(ObservedSites):
     ) -> None:
         """Prepare a provider that changes Azure.
 
-        `acts_on_machines`: it also cordons machines and runs actions.
+        With `acts_on_machines`, it also cordons machines and runs actions.
         """
         super().__init__(
             name=name,
@@ -514,7 +514,7 @@ class AzureSiteProvider(ObservedSites):
     def _build_example(self, request: CordonRequest) -> str:
         """Build the sentence with the command of an operator for a machine.
 
-        "" for an action without a command.
+        Return "" for an action without a command.
         """
         if request.action not in _COMMAND_VERBS:
             return ""
@@ -530,8 +530,7 @@ class AzureSiteProvider(ObservedSites):
     ) -> ChangeResult:
         """Apply the changed cordons of a rack or machine, and return its new values.
 
-        If this is the task of an operator, `observe_change` reads the result. Raises
-        ProviderProblem.
+        If an operator has to do this, `observe_change` reads the result. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             # An operator changes it.
@@ -621,8 +620,9 @@ class AzureSiteProvider(ObservedSites):
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
         """Find the resource group of an object.
 
-        Observed in Azure, else used or recorded before, else configured. Return "" if there is none
-        and `missing_ok`. Raises ProviderProblem for none, or if the configured one is another.
+        The group is the one observed in Azure, else the one used or recorded before, else the
+        configured one. Return "" if there is none and `missing_ok`. Raises ProviderProblem for
+        none, or if the configured one is another.
         """
         # The cluster of a pool.
         owner = _get_owner_id(request)
@@ -822,10 +822,10 @@ class AzureSiteProvider(ObservedSites):
 class _ArmIndex(Struct, frozen=True):
     """Index of the sites in Azure.
 
-    `managed`: ids of clusters, pools and VMs by type and nexusform id. `pools_by_cluster`: ids of
-    pools by nexusform id of their cluster. `hint_targets`: ids of targets of placement hints by
-    nexusform id. `common_fields`: location and extended location by site. `machines`: bodies by
-    lower-case id.
+    `managed` has the ids of clusters, pools and VMs by type and nexusform id. `pools_by_cluster`
+    has the ids of pools by nexusform id of their cluster. `hint_targets` has the ids of targets of
+    placement hints by nexusform id. `common_fields` has location and extended location by site.
+    `machines` has bodies by lower-case id.
     """
 
     machines: dict[str, dict[str, Any]]

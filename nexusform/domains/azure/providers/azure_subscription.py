@@ -186,7 +186,7 @@ class AzureSubscription:
     def _list_permitted_kind(self, kind: str) -> list[dict[str, Any]] | None:
         """List the current bodies of a kind; supplies as far as permitted.
 
-        None: they may not be read, or are not served. Raises AzureError.
+        Return None if they may not be read, or are not served. Raises AzureError.
         """
         from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
@@ -332,8 +332,7 @@ def create_client(subscription_id: str) -> Any:
         raise ProviderProblem(f"Cannot sign in to Azure: {problem}") from None
     base_url = read_endpoint()
     declare_server(base_url)
-    # convert_azure_errors reports failures; without a handler Python also prints the SDK's log
-    # lines.
+    # convert_azure_errors reports failures; without a handler Python also prints the SDK's log.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
         identity or DefaultAzureCredential(transport=build_sign_in_transport()),
@@ -523,7 +522,7 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:
     """Return why an unlisted resource may exist, "" if it does not.
 
-    `listed_group`: the only listed one, "" for all.
+    `listed_group` is the only listed group, "" for all.
     """
     from azure.core.exceptions import AzureError, HttpResponseError
 

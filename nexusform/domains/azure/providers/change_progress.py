@@ -46,8 +46,8 @@ def determine_progress(
 ) -> ChangeProgress:
     """Determine the progress of changes begun by an earlier apply on an object.
 
-    Also return the update of its private note. `observed`: attributes of the object. `bodies`: the
-    bodies in Azure of the object and its pools.
+    Return also the update of its private note. `observed` are the attributes of the object, and
+    `bodies` the bodies in Azure of the object and its pools.
     """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
     # With a change in progress.
@@ -109,8 +109,8 @@ def _update_record(
     """Return the update of the private note in state with the record of a change.
 
     {} keeps the record. UNFINISHED_KEY has a new record after a failure, or None to remove it.
-    `busy`: bodies with a change in progress. `missing_counts`: a text such as "2 of 4 nodes" by
-    pool.
+    `busy` are the bodies with a change in progress. `missing_counts` has a text such as "2 of 4
+    nodes" by pool.
     """
     arm_id = str(record.get("id"))
     body = next(
@@ -144,9 +144,9 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return if the last change of a resource failed, or if nodes are missing after it; else None.
+    """Return why the last change of a resource failed, or nodes are missing after it; else None.
 
-    Code, message. `missing_counts`: a text such as "2 of 4 nodes" by pool.
+    The result is a code and a message. `missing_counts` has a text such as "2 of 4 nodes" by pool.
     """
     state = read_provisioning_state(body)
     names = extract_names_from_id(str(body.get("id")))
@@ -189,13 +189,12 @@ def _build_begun_changes(
 ) -> dict[str, ArmChange]:
     """Build the changes of the interrupted step by lower-case id of the resource.
 
-    {} for a deletion, or if unknown.
+    Return {} for a deletion, or if the step is unknown.
     """
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    # Bodies of creations are not compared later, so common fields and ids of placement hints do not
-    # matter.
+    # Bodies of creations are not compared later, so common fields and ids of hints do not matter.
     group = extract_resource_group(str(bodies[0].get("id")))
     context = SiteContext(group, common_fields={}, find_arm_id=lambda object_id: object_id)
     try:
@@ -236,7 +235,8 @@ def _find_failure_record(
 ) -> dict[str, Any] | None:
     """Return the record of the first change that failed or lacks nodes.
 
-    None if there is no such change, or if the object has other values than requested (drift).
+    Return None if there is no such change, or if the object has other values
+    than requested (drift).
     """
     for body in bodies:
         arm_id = str(body.get("id"))

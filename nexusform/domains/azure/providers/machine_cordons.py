@@ -87,7 +87,7 @@ _EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
 def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
     """Read the requested state of each machine of a rack or machine, by machine id.
 
-    {} without attributes.
+    Return {} without attributes.
     """
     if "machine_override" in attributes:  # a rack
         blocks = get_mapping(attributes, "machine_override")

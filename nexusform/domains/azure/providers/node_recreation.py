@@ -111,8 +111,8 @@ def _find_kept_nodes(
 ) -> dict[str, Mapping[str, Any]]:
     """Find the existing nodes of pools kept by the changes of a step, by nexusform name.
 
-    `final`: attributes after all steps. {} for another Kubernetes version: the platform re-creates
-    every node, in its own batches.
+    `final` are the attributes after all steps. Return {} for another Kubernetes version: the
+    platform re-creates every node, in its own batches.
     """
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):

@@ -67,8 +67,8 @@ _STATE_ONLY_TYPES: Final = frozenset(
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
 _VM: Final = "nexus_virtual_machine"
-# Kind of document that lists the objects of a type; an object missing in a complete list does not
-# exist.
+# Kind of document that lists the objects of a type. An object that a complete list lacks
+# does not exist.
 _LIST_KINDS: Final[Mapping[str, str]] = {
     RACK: "racks",
     MACHINE: "bare_metal_machines",
@@ -98,9 +98,9 @@ class ObservedSites(FixedIdentity):
     ) -> None:
         """Keep the source, and read nothing yet.
 
-        `source`: its name in messages. `advice`: the user's task if no change is visible.
-        `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object
-        exists.
+        `source` is its name in messages. `advice` is the user's task if no change is visible.
+        With `is_captured`, the sites are from a capture. `verify_absence` raises if an
+        unlisted object exists.
         """
         self.name = name
         self.source = source
@@ -220,7 +220,7 @@ class ObservedSites(FixedIdentity):
     ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object by type and id; it is managed from now on.
 
-        None if no site lists it.
+        Return None if no site lists it.
         """
         # The number is for objects in state.
         key = ObjectKey(resource_type, object_id, creation=0)
@@ -320,8 +320,7 @@ class ObservedSites(FixedIdentity):
             )
         recorded_nodes = request.known_attributes.get("nodes")
         if isinstance(recorded_nodes, Mapping):
-            # Nodes missing on the site were deleted since, unless their record has no platform name
-            # yet.
+            # Nodes missing on the site were deleted, except those recorded without a platform name.
             kept = {name for name, node in recorded_nodes.items() if not node["platform_name"]}
             attributes = _remove_missing_nodes(attributes, kept)
         group_note = omit_empty({GROUP_KEY: item.resource_group})
@@ -335,7 +334,7 @@ class ObservedSites(FixedIdentity):
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
         """Read an object known only to the state.
 
-        Of a site, the note (private data in state) and a configured update strategy are observed.
+        For a site, the note (private data in state) and a configured update strategy are observed.
         Raises ProviderProblem for a source of another subscription.
         """
         recorded = request.attributes
@@ -412,7 +411,7 @@ class ObservedSites(FixedIdentity):
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
         """Find the cluster named in the id of a cluster or pool.
 
-        None for another object, or without this cluster.
+        Return None for another object, or without this cluster.
         """
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
@@ -425,9 +424,9 @@ class ObservedSites(FixedIdentity):
     def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
-        """Collect rows (machine, VM, vCPUs, memory, disk, cells) of unmanaged VMs by and VM name.
+        """Collect rows (machine, VM, vCPUs, memory, disk, cells) of unmanaged VMs.
 
-        Site, machine.
+        The rows are by site and machine, then by VM name.
         """
         from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
@@ -463,8 +462,8 @@ class ObservedSites(FixedIdentity):
     def list_warnings(self) -> list[Problem]:
         """Collect warnings about observed sites.
 
-        They are about requested but unobserved objects, unmanaged VMs, and capture times in the
-        future.
+        They are about requested but unobserved objects, unmanaged VMs, and capture times
+        in the future.
         """
         if self._sites is None:
             # Nothing was read.
@@ -640,8 +639,8 @@ class ObservedSites(FixedIdentity):
     ) -> str:
         """Describe why a change does not count as done.
 
-        `participle` is "made", "changed", "re-created" or "removed". `missing` are parts that the
-        site lacks.
+        `participle` is "made", "changed", "re-created" or "removed". `missing` are parts that
+        the site lacks.
         """
         relation = "has another" if participle == "made" else "still has the old"
         observed = enclose(f"{relation} ", format_list(differing)) or "does not show it"
@@ -697,7 +696,7 @@ def build_observed_object(
 ) -> ObservedObjectComparison | None:
     """Compare a requested object with the site; None if not listed.
 
-    Of a cluster, only pools of its block count.
+    For a cluster, only pools of its block count.
     """
     key = request.key
     planned = request.planned_attributes
@@ -837,8 +836,8 @@ def _build_unmanaged_vms_note(
 ) -> Mapping[str, Any]:
     """Build the entries of unmanaged VMs in the note of a rack or machine, {} for other objects.
 
-    Private data in state. VMs in its occupied blocks are left out. `unmanaged_rows`: by site and
-    machine, then by VM name.
+    The note is private data in state. VMs in the occupied blocks of the object are left out.
+    `unmanaged_rows` are by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware

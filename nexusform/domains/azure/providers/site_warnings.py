@@ -72,8 +72,8 @@ _KINDS: Final = {
 class SiteWarningBuilder:
     """Source (display name) and its sites by name.
 
-    `unobserved`: ids by site and type that are in state but not observed. `managed`: type and id of
-    all objects in state. `findings` are those of reading the source.
+    `unobserved` are ids by site and type that are in state but not observed. `managed` are type and
+    id of all objects in state. `findings` are those of reading the source.
     """
 
     def __init__(

@@ -90,8 +90,8 @@ def build_start_record(body: Values, patch_properties: Collection[str]) -> dict[
 def build_machine_record(body: Values, own_actions: Collection[str]) -> dict[str, Any]:
     """Build the record of a machine as read for a plan.
 
-    `own_actions` are all actions of this plan on this machine, such as "power_off", also repeated
-    ones.
+    `own_actions` are all actions of this plan on this machine, such as "power_off",
+    also repeated ones.
     """
     names = ("cordonStatus", "powerState", "actionStates")
     return {
@@ -192,7 +192,8 @@ def build_repeated_creation_start(change: ArmChange) -> StartValues:
 def list_targets(change: ArmChange) -> Iterator[tuple[MemberPath, Any]]:
     """Yield the path and the requested value of each member that a change sends.
 
-    None for a tag to remove. Lists are one value. Nothing for a deletion or an action.
+    The value is None for a tag to remove. A list is one value. A deletion or an
+    action yields nothing.
     """
     if change.verb not in (ArmOperation.CREATE, ArmOperation.UPDATE):
         return
@@ -240,7 +241,7 @@ def _build_argument_properties(kind: str, values: Values) -> dict[str, Any]:
 def _find_newest_action(body: Any, ignored: Collection[str]) -> str | None:
     """Return the newest run of an action on a machine, such as "restart at 2026-01-01T00:00:00Z".
 
-    Runs of the `ignored` actions do not count. None without any.
+    Runs of the `ignored` actions do not count. Return None without any run.
     """
     ignored_names = {action.replace("_", "").casefold() for action in ignored}
     runs: list[tuple[str, str]] = []
@@ -257,8 +258,8 @@ def _find_newest_action(body: Any, ignored: Collection[str]) -> str | None:
 def has_target_values(change: ArmChange, observed: Values, *, was_sent: bool) -> bool:
     """Return True if a resource has all values that an update sends.
 
-    `was_sent`: Azure possibly has the request. Azure does not show some members, such as passwords:
-    then these prove nothing.
+    With `was_sent`, Azure possibly has the request. Azure does not show some members, such as
+    passwords: then these prove nothing.
     """
     for path, target in list_targets(change):
         value = read_member(observed, path)
@@ -275,8 +276,8 @@ def find_start_difference(
 ) -> str:
     """Return the message about the first member with neither its start value nor the requested one.
 
-    "" if the change may be sent. `was_sent`: an own run of the action may be the newest one. With
-    `is_sensitive` the message has no values.
+    Return "" if the change may be sent. With `was_sent`, an own run of the action may be the newest
+    one. With `is_sensitive` the message has no values.
     """
     targets = dict(list_targets(change))
     accepted_values = dict(change.start.accepted)
@@ -315,8 +316,9 @@ def find_later_difference(
 ) -> str:
     """Return the message about the first member changed after an earlier request of the step.
 
-    "" for none. `observed` is the resource before the next request of the step. Members that Azure
-    does not show are not compared, and of a new resource only those with a name of their own.
+    Return "" if no member changed. `observed` is the resource before the next request of the step.
+    Members that Azure does not show are not compared, and of a new resource only those with a name
+    of their own.
     """
     title = change.target.title
     if change.verb is ArmOperation.DELETE:
@@ -347,8 +349,8 @@ def find_result_difference(
 ) -> str:
     """Return the message about the first member changed after an update was done.
 
-    "" for none. Only members without an argument are compared: the caller compares arguments. A
-    member that Azure does not show is not compared.
+    Return "" if no member changed. Only members without an argument are compared: the caller
+    compares arguments. A member that Azure does not show is not compared.
     """
     for path, target in list_targets(change):
         value = read_member(observed, path)
@@ -379,7 +381,7 @@ def list_unshown_values(
     """Yield a text about each value that an update replaces and the plan does not show.
 
     Azure blocks are not compared with Azure in a plan, so their values in Azure may be others.
-    `prior` and `record` as for `build_update_start`.
+    `prior` and `record` are as for `build_update_start`.
     """
     arguments = {_PROPERTIES: _build_argument_properties(change.target.kind, prior)}
     block = read_opaque_body(prior)

@@ -80,7 +80,7 @@ class ObservedVm(Struct, frozen=True):
 class VmCreationBatch(Struct, frozen=True):
     """VMs of one pool created at one time, in unknown order, or one VM.
 
-    `skip_reason`: why they are not checked.
+    `skip_reason` says why they are not checked.
     """
 
     vms: tuple[ObservedVm, ...]
@@ -98,7 +98,7 @@ class SiteReplay(Struct, frozen=True):
     """Result of a replay of a site under one `rack_spread`.
 
     `sure` of the `hits` hold for every possible split of NUMA cells; `unjudged` counts VMs by
-    reason. `chance`: expected hits of a random choice of feasible machines.
+    reason. `chance` is the number of hits expected from a random choice of feasible machines.
     """
 
     site: str
@@ -158,10 +158,10 @@ class _SiteReplayer:
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
         """Place the VMs of a batch.
 
-        Those on a best machine of the placement rule are hits, others are misses. Their order is
-        unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss.
-        `sure` counts the hits for every possible NUMA use, `chance` the hits expected of random
-        machines.
+        VMs on a best machine of the placement rule are hits, others are misses. Their order
+        is unknown, so the next VM is one on a best machine. If there is none, the first VM is
+        a miss. `sure` counts the hits for every possible NUMA use, `chance` the hits expected
+        of random machines.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
@@ -251,7 +251,7 @@ class ClusterLocationCheck(Struct, frozen=True):
 class VerifiedPredictions(Struct, frozen=True):
     """Predictions of applied plans.
 
-    Records by site, number verified now, and wrong ones reported as certain.
+    They are the records by site, the number verified now, and the wrong ones reported as certain.
     """
 
     records: Mapping[str, PredictionRecord] = field(default_factory=dict)
@@ -325,9 +325,9 @@ def compare_cluster_vms(
 ) -> ClusterLocationCheck:
     """Compare the VMs of an object with the observed ones.
 
-    `name`: site and own name (`SITE/CLUSTER`). `unplaced`: (pool, number) of VMs without machine.
-    `observed_machines`: machines of the export by site and name. `unread`: facts of the site that
-    are not read.
+    `name` is the site and its own name (`SITE/CLUSTER`). `unplaced` has (pool, number) of VMs
+    without a machine. `observed_machines` are the machines of the export by site and name. `unread`
+    are facts of the site that are not read.
     """
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
@@ -366,8 +366,8 @@ def run_replays(
 ) -> list[SiteReplay]:
     """Run the replay (place all VMs again in order of creation) of a site under each `rack_spread`.
 
-    `removed`: clusters with recorded VMs not listed anymore; after such a cluster the free capacity
-    is unknown.
+    `removed` are clusters with recorded VMs that are no longer listed; after such a cluster the
+    free capacity is unknown.
     """
     inventory = site.inventory
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
@@ -535,9 +535,9 @@ def _build_placement(location: AzVmLocation) -> Placement:
 class CapturedSite(Struct, frozen=True):
     """Contents of one site in an export.
 
-    `closed`: unschedulable compute machines with the reason. `skus`: machine SKU ids with their
-    catalogue hardware (None = own size, or unknown) and number of machines. `unplaced`: names of
-    VMs and nodes without a machine.
+    `closed` are unschedulable compute machines with the reason. `skus` are machine SKU ids with
+    their catalogue hardware (None: own size, or unknown) and number of machines. `unplaced` are the
+    names of VMs and nodes without a machine.
     """
 
     name: str

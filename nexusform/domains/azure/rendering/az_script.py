@@ -357,8 +357,8 @@ def _quote_shell_word(text: str) -> str:
 def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | UserInput]:
     """Yield the pieces of a value in the shorthand of `az`: `{a:[1,'b c']}`.
 
-    A UserInput (filled in by the user) is a piece of its own. At the top level most strings need no
-    quotes.
+    A UserInput (filled in by the user) is a piece of its own. At the top level most strings
+    need no quotes.
     """
     if isinstance(value, UserInput):
         yield value
@@ -402,7 +402,7 @@ def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
 def _needs_az_shorthand_quotes(text: str) -> bool:
     """Return True if `az` reads an unquoted string as something else.
 
-    Examples: 1.10 as 1.1, null as nothing.
+    For example, it reads 1.10 as 1.1, and null as nothing.
     """
     try:
         float(text)

@@ -369,7 +369,7 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action of each machine to take out of service, by machine name.
 
-    "cordon", "evacuate".
+    The action is "cordon" or "evacuate".
     """
     if kind not in _CORDONED_VALUES:
         return {}  # no hardware
@@ -405,8 +405,8 @@ _RESOURCE_ACTIONS: Final = {
 def _build_resources(change: Change, *, is_upgraded: bool) -> Iterator[AzureResource]:
     """Build the resources of one change.
 
-    An update of a cluster has separate resources for its changed pools. `is_upgraded`: the cluster
-    gets another Kubernetes version.
+    An update of a cluster has separate resources for its changed pools. With `is_upgraded`, the
+    cluster gets another Kubernetes version.
     """
     action = _RESOURCE_ACTIONS[change.action]
     if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(
@@ -493,7 +493,8 @@ def _build_cluster_update(
 ) -> Iterator[AzureResource]:
     """Yield the updates of a cluster and then of its pools, removed ones last.
 
-    `is_observed`: they exist in Azure. `is_upgraded`: it gets another Kubernetes version.
+    With `is_observed`, they exist in Azure. With `is_upgraded`, the cluster gets
+    another Kubernetes version.
     """
     changed: dict[str, Any] = {}
     if is_upgraded:
@@ -570,8 +571,8 @@ def _build_pool_change(
 ) -> Iterator[AzureResource]:
     """Yield a pool with its body, replaced if Azure cannot update it in place.
 
-    Nothing if unchanged. `is_observed`: it exists in Azure, possibly with properties unknown to the
-    plan. `is_upgraded`: its cluster gets another Kubernetes version.
+    Yield nothing for an unchanged pool. With `is_observed` it exists in Azure, possibly with
+    properties unknown to the plan. With `is_upgraded` its cluster gets another Kubernetes version.
     """
     properties = build_pool_properties(after)
     action = pool.action
@@ -645,8 +646,8 @@ def _find_properties_known_only_to_azure(
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
         configured.add(name)
-        # The members of an object count as well:
-        # controlPlaneNodeConfiguration.administratorConfiguration.
+        # Members of objects count, too, as `administratorConfiguration` of
+        # `controlPlaneNodeConfiguration` does.
         configured.update(f"{name}.{inner}" for inner in get_known_mapping(part))
     return tuple(name for name in _EXTRA_PROPERTIES[kind].split() if name not in configured)
 
@@ -654,8 +655,8 @@ def _find_properties_known_only_to_azure(
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a new cluster.
 
-    User inputs for missing values, over them the arguments, then the azure block. In a pool the
-    arguments take precedence over its azure block.
+    The body merges user inputs for missing values, the arguments, and the azure block; a later one
+    replaces values of an earlier one. In a pool the arguments take precedence over its azure block.
     """
     description = "Ids of the CNI networks, by cluster."
     body = {
@@ -714,7 +715,7 @@ def _replace_by_inputs(
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
     """Return the attributes before an update, with inputs for the unchanged secrets.
 
-    {} for another action.
+    Return {} for another action.
     """
     if change.action is not Action.UPDATE:
         return {}

@@ -182,7 +182,7 @@ def _choose_free_label(resource: AzureResource, used: Container[str]) -> str:
 class _DocumentWriter:
     """Writer of one document.
 
-    `labels`: created resources in order.
+    `labels` are the created resources in order.
     """
 
     def __init__(self, objects: PlannedAzureResources) -> None:
@@ -286,7 +286,7 @@ class _DocumentWriter:
     def _convert_value(self, value: Any) -> Any:
         """Convert a value to Terraform JSON.
 
-        Inputs of the user to references, other strings escaped.
+        Inputs of the user become references, and other strings are escaped.
         """
         if isinstance(value, UserInput):
             return self._build_reference(value)

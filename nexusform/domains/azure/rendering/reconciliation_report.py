@@ -48,7 +48,7 @@ _MAX_NAMES = 8
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     """Build the report; a section without content is left out.
 
-    `origin`: the compared source, such as a directory.
+    `origin` is the compared source, such as a directory.
     """
     checks = result.checks
     predictions = result.predictions
@@ -196,7 +196,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 def _build_replay_section(replay: SiteReplay) -> Section:
     """Build the section of a replay.
 
-    VMs placed as by the rule, VMs elsewhere, and unchecked VMs by reason.
+    It counts VMs placed as by the rule, VMs elsewhere, and unchecked VMs by reason.
     """
     unchecked = sum(replay.unjudged.values())
     if not replay.judged:
@@ -233,7 +233,7 @@ def _build_replay_section(replay: SiteReplay) -> Section:
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     """Build the section of verified predictions on a site, by subject and class of predicted share.
 
-    10 % each.
+    Each class covers 10 %.
     """
     score = compute_score(record)
     rows: list[Row] = []
@@ -323,8 +323,8 @@ def build_inventory_report(
 ) -> Report:
     """Build the report of captured inventory: figures of each site, then the findings.
 
-    The report counts as a finding, too, if a section lists machines closed to new VMs, or VMs on no
-    machine.
+    The report counts as a finding, too, if a section lists machines closed to new VMs, or VMs
+    on no machine.
     """
     sections = [section for site in sites for section in _build_sections(site)]
     if findings:
@@ -338,7 +338,7 @@ def build_inventory_report(
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
     """Build the sections of a site.
 
-    Counts and age, hardware, and, if any, machines closed to new VMs.
+    They are counts and age, hardware, and, if any, machines closed to new VMs.
     """
     age = "of unknown age"
     # time of the export if `is_age_certain`, else of its newest change.

@@ -152,8 +152,8 @@ def build_inventory_attributes(
 ) -> dict[str, Any]:
     """Build the computed attributes as plain data, keys sorted.
 
-    `managed`: names of clusters, pools ("<cluster>/<pool>") and VMs with a resource; they are
-    listed and do not count as occupied.
+    `managed` are the names of clusters, pools ("<cluster>/<pool>") and VMs with a resource; they
+    are listed and do not count as occupied.
     """
     occupied = _collect_occupied_capacity(inventory, managed)
     return {
@@ -193,7 +193,7 @@ def _collect_occupied_capacity(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return `occupied` blocks by machine: the size of each unmanaged VM.
 
-    `managed`: clusters, CLUSTER/POOL and VMs.
+    `managed` are the names of clusters, pools (CLUSTER/POOL) and VMs.
     """
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:

@@ -95,8 +95,8 @@ class SchedulerSettings(Struct, frozen=True):
 class PlanPredictionInput(Struct, frozen=True):
     """Input of a prediction: project, re-created addresses, number of the tool's changes.
 
-    None after errors. `export_times`: the exported sites with the time of their figures (RFC 3339,
-    "" if unknown).
+    The project is None after errors. `export_times` are the exported sites with the time of their
+    figures (RFC 3339, "" if unknown).
     """
 
     project: Project | None
@@ -130,8 +130,8 @@ def open_plan_prediction(
 ) -> Iterator[PlanPredictionInput]:
     """Yield the project for predicting another tool's plan.
 
-    Its temporary directory exists inside the `with` block. After an error there are only
-    diagnostics.
+    Its temporary directory exists inside the `with` block. After an error there
+    are only diagnostics.
     """
     try:
         changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
@@ -217,7 +217,7 @@ def _build_predicted_project(
 ) -> PlanPredictionInput:
     """Build the project of the site with the changes applied.
 
-    After errors (added to `problems`) only diagnostics.
+    After errors (added to `problems`) the result has only diagnostics.
     """
     machine_skus = inventory.machine_sku_by_id
     current_sites, findings = read_sites(inventory.documents, machine_skus)

@@ -121,7 +121,7 @@ def _read_source_site_objects(
 ) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
     """Read the sites of a source as objects, with names and node numbers as in state.
 
-    None after an error.
+    The sites are () after an error.
     """
     try:
         sites, problems = source.read()
@@ -399,7 +399,7 @@ def import_site(
 def _format_site_counts(site: ImportedSite) -> str:
     """Format the counts of racks, machines, clusters, and VMs.
 
-    Imported, without a machine, or only used capacity.
+    VMs are counted as imported, without a machine, or only used capacity.
     """
     types = [item.type for item in site.objects]
     parts = [

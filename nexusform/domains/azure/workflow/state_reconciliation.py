@@ -118,8 +118,8 @@ def reconcile_site(
     """Compare state with a site, and write the observations to state.
 
     Separation rules are checked on the observed VMs. After an error the result has only
-    diagnostics. `replays`: also place all VMs again in creation order, to score the placement rule;
-    without a configuration only this is done.
+    diagnostics. With `replays`, all VMs are also placed again in creation order, to score the
+    placement rule; without a configuration only this is done.
     """
     try:
         observed = _read_sites_and_build_provider(location, directory)
@@ -166,7 +166,7 @@ def _replay_sites(sites: Iterable[AzSite]) -> ReconcileResult:
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
     """Place all observed VMs of the sites in state again, and compare their machines.
 
-    Writes nothing.
+    Nothing is written.
     """
     try:
         return _Reconciler(
@@ -261,7 +261,7 @@ class _Reconciler:
     def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
         """Compare state with observed objects; write it if changed.
 
-        `with_replays`: place all VMs again to compare.
+        With `with_replays`, place all VMs again to compare.
         """
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()
@@ -460,8 +460,8 @@ class _Reconciler:
     ) -> tuple[tuple[SeparationVerdict, ...], tuple[ListedSite, ...], list[Diagnostic]]:
         """Return the verdicts of separation rules for the observed VMs, and differing sites.
 
-        If the plan for them fails, return its errors instead of verdicts, except those about
-        capacity.
+        If the plan for them fails, return its errors instead of verdicts, except
+        those about capacity.
         """
         refreshed_objects: dict[Address, ObjectState] = dict(self.observed_sites)
         for address, observed_object in observed.items():

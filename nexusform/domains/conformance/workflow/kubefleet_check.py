@@ -1,6 +1,6 @@
 """`plan -check-with=kubefleet=DIR`.
 
-The clusters of new placements, picked again by a running hub agent.
+The check compares the clusters of new placements with those picked by a running hub agent.
 
 DIR also has the definitions of KubeFleet's kinds in `crds/`. Members join with the labels, taints,
 properties and resources of the plan. Only cluster-scoped placements without earlier bindings are
@@ -51,8 +51,8 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the clusters of new cluster-scoped placements with those chosen by the hub agent.
 
-    `programs` is the directory of the programs; after `seconds`, the other placements are left out.
-    Raises ProgramCheckProblem.
+    `programs` is the directory of the programs; after `seconds`, the other placements are left
+    out. Raises ProgramCheckProblem.
     """
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []
@@ -159,7 +159,7 @@ class FleetCheck:
     ) -> None:
         """Prepare a check with running programs, without members yet.
 
-        `manifests`: exported placements by name.
+        `manifests` are the exported placements by name.
         """
         self.checked = 0
         self.differences: list[DecisionDifference] = []

@@ -33,7 +33,7 @@ def build_node(
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
     amounts |= {name: str(amount) for name, amount in node.other_resources.items()}
     # A node has the value of an image: its size times the share of nodes with it. Restore the size,
-    # rounded up.
+    # and round it up.
     sizes = {
         name: -(-value * node_count // image_counts[name])
         for name, value in (node.images or {}).items()
@@ -233,7 +233,7 @@ def _build_term(term: NodeSelectorTerm) -> Body:
 def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
     """Build an affinity or anti-affinity to other pods.
 
-    Its hard terms, and its preferred ones with weights.
+    The result has its hard terms, and its preferred ones with weights.
     """
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": list(

@@ -183,7 +183,7 @@ class LoopbackPrograms:
     ) -> dict[str, Any]:
         """Return the API server's JSON answer, {} for a 404.
 
-        `patch`: kind, as "merge-patch". Raises ProgramProblem, or RejectedRequestError.
+        `patch` is its kind, such as "merge-patch". Raises ProgramProblem, or RejectedRequestError.
         """
         try:
             answer = self._send_once(method, path, body, patch)

@@ -1,6 +1,6 @@
 """`plan -check-with=nova=PYTHON`.
 
-The predicted hosts of VMs, decided again by Nova's filters, weighers and Placement.
+The predicted hosts of VMs are decided again by Nova's filters, weighers and Placement.
 
 All decisions on a site are repeated in their order, in one child process. If Nova draws another of
 equally good hosts, the VM is added to the predicted one before the next decision.
@@ -59,7 +59,7 @@ _MAX_DIFFERENCES: Final = 100
 class _NovaDriverRequest(Struct):
     """Request of the driver.
 
-    `predicted`: host, "" without a decision to check. `servers`: those running before.
+    `predicted` is the host, "" without a decision to check. `servers` are those running before.
     """
 
     address: str
@@ -90,8 +90,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
             answers, has_timed_out = _run_driver(running, Path(program).name, replays, seconds)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    # The driver answers with the versions of its programs, then with the best hosts for each
-    # request.
+    # The driver answers with the versions of its programs, then with the best hosts by request.
     version = str(answers[0]["nova"]) if answers else "of unknown version"
     # number of decisions.
     checked = 0

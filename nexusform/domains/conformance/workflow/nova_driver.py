@@ -6,9 +6,9 @@ stdout). The first answer has the versions. A site has `hosts`, `servers`, `sett
 `requests`. The answer to a request are its best hosts: Nova draws among these. The new server is
 added to the request's `host`, by default the first best one. Before, the servers `released` by the
 request are removed. Servers with `properties` of their flavor or of their `image` take NUMA cells
-and PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host
-already. Other servers may have `other_resources` in Placement, and an `unallocated` part of their
-flavor's size.
+and PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their
+host already. Other servers may have `other_resources` in Placement, and an `unallocated` part of
+their flavor's size.
 """
 
 import json
@@ -171,7 +171,7 @@ class NovaSiteState:
     def create_providers(self) -> None:
         """Create the rows of hosts in the tables of Placement.
 
-        Providers, inventories, traits, zones as aggregates.
+        The rows are providers, inventories, traits, and zones as aggregates.
         """
         hosts = self.document["hosts"]
         insert = self.placement.insert
@@ -233,7 +233,7 @@ class NovaSiteState:
     def update_host_state(self, name: str) -> None:
         """Set the HostState of a host.
 
-        First with its reserved amounts only, then with each of its servers.
+        The state is set first with its reserved amounts only, then with each of its servers.
         """
         host = self.document["hosts"][name]
         state = host_manager.HostState(name, name, uuid.uuid4())

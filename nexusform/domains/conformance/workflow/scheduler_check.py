@@ -1,6 +1,6 @@
 """`plan -check-with=kube-scheduler=DIR`.
 
-The predicted decisions on pods, repeated by a running kube-scheduler.
+The predicted decisions on pods are repeated by a running kube-scheduler.
 
 Each decision is repeated in its predicted situation: nodes, pods, volumes and classes are created
 in a real API server as the dump and the manifests have them (`original_objects.py`). Only what has
@@ -463,7 +463,7 @@ class KubeSchedulerCheck:
     def _replace_spreading_service(self, service: Body | None) -> None:
         """Replace the Service used for default spreading by the one of the next pod.
 
-        None: no Service.
+        None means that the next pod has no Service.
         """
         if service == self._service:
             return
@@ -559,7 +559,7 @@ class KubeSchedulerCheck:
     def _build_new_pod(self, outcome: PodOutcome, spec: PodSpec, only_node: str) -> Body:
         """Build the pod of a decision from its manifest, and create its claims.
 
-        `only_node`: the node of a pod of a DaemonSet. Raises IncompleteObjectsError.
+        `only_node` is the node of a pod of a DaemonSet. Raises IncompleteObjectsError.
         """
         original = self._pods_by_spec.get(spec)
         name = next(self._names)

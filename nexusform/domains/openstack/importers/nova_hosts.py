@@ -1,7 +1,7 @@
 """Compute hosts of hypervisors.json, with their inventories, traits and aggregates.
 
-NUMA cells, PCI devices, supported instances and failed builds are of the table compute_nodes of
-Nova.
+NUMA cells, PCI devices, supported instances and failed builds are of the table
+compute_nodes of Nova.
 """
 
 from collections.abc import Callable, Iterator, Mapping

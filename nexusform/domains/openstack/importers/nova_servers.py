@@ -65,7 +65,7 @@ def iterate_servers(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and values of each server with capacity on a host.
 
-    Report unknown flavors and NUMA cells.
+    Unknown flavors and NUMA cells are reported.
     """
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown_cells = []
@@ -113,8 +113,8 @@ def iterate_servers(
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                # Without dedicated vCPUs. `dedicated` also has CPUs of emulator threads, beyond the
-                # flavor's vCPUs.
+                # Without dedicated vCPUs. `dedicated` also has CPUs of emulator threads, which the
+                # flavor does not count as vCPUs.
                 "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,

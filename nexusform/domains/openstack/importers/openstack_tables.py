@@ -202,8 +202,8 @@ def _get_first_label(hostname: str) -> str:
 def _find_service_host(hostname: str, services: Sequence[str]) -> str:
     """Return the service with the name of a hypervisor, else "".
 
-    `services` are those with its first label. One of both may lack the domain, if there is no other
-    service.
+    `services` are those with its first label. One of both may lack the domain, if there is
+    no other service.
     """
     if hostname in services:
         return hostname

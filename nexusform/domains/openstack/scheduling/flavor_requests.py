@@ -1,6 +1,6 @@
 """Requests in the properties of a flavor and of an image.
 
-Dedicated CPUs, NUMA cells, memory pages, PCI devices, hosts.
+The requests are for dedicated CPUs, NUMA cells, memory pages, PCI devices and hosts.
 
 Source: nova/virt/hardware.py (numa_get_constraints), nova/scheduler/utils.py (ResourceRequest) and,
 for images, ImagePropertiesFilter of Nova 34.0.
@@ -161,7 +161,7 @@ def parse_flavor(
 ) -> FlavorRequest:
     """Parse the properties of a flavor and an image; an error becomes its `problem`.
 
-    `aliases`: those of nova.conf.
+    `aliases` are those of nova.conf.
     """
     try:
         return _parse(flavor, aliases, select_image_requests(image or {}))
@@ -295,7 +295,7 @@ def _find_unpredicted(
 ) -> str:
     """Return a property with an unpredicted effect.
 
-    `secure_boot` if required, or one with a prefix. Else return "".
+    This is `secure_boot` if required, or a property with one of the prefixes. Otherwise return "".
     """
     if properties.get(secure_boot) == "required":
         return f"{secure_boot}=required"
@@ -340,7 +340,7 @@ def _parse_numa_request(
         return NumaRequest()
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
     # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only
-    # prefers them.
+    # states a preference.
     needs_threads = policy == DEDICATED and REQUIRE in (
         flavor.properties.get(_THREADS),
         image.get(_THREADS),

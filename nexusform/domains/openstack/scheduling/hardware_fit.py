@@ -46,7 +46,7 @@ class MemoryPages(Struct, frozen=True):
 class HostCell(Struct, frozen=True):
     """NUMA cell of a host: shared and dedicated CPUs, memory, and their use.
 
-    `siblings`: the threads of each core.
+    `siblings` are the threads of each core.
     """
 
     id: int
@@ -74,8 +74,8 @@ class HostCell(Struct, frozen=True):
 class GuestCell(Struct):
     """NUMA cell of a VM.
 
-    `id` is the one of its host cell once it fits; `page_size` in KiB, or SMALL, LARGE, ANY. `pins`
-    are the CPUs of its dedicated vCPUs, `emulator_pins` the one of its emulator threads.
+    `id` is the one of its host cell once it fits. `page_size` is in KiB, or SMALL, LARGE, ANY.
+    `pins` are the CPUs of its dedicated vCPUs, `emulator_pins` the one of its emulator threads.
     """
 
     id: Count
@@ -172,9 +172,9 @@ def _fit_guest_cells(
 ) -> bool:
     """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near.
 
-    Set their ids. Like Nova, cache results by the ids of both cells, although a fitting guest cell
-    takes the id of its host cell. So a later permutation may find the result of another guest. Only
-    the first cell has emulator threads.
+    The ids of fitting guest cells are set. As in Nova, results are cached by the ids of both cells,
+    although a fitting guest cell takes the id of its host cell. So a later permutation may find the
+    result of another guest. Only the first cell has emulator threads.
     """
     # whether a guest cell fits, by the ids of the host cell and the guest.
     results: dict[tuple[int, int], bool] = {}
@@ -278,9 +278,9 @@ def _select_dedicated_cpus(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads.
 
-    None if too few CPUs are free under the policy for threads. The first choice of vCPUs with CPUs
-    left for the emulator threads counts. As in Nova, emulator threads have CPUs only with dedicated
-    vCPUs in the cell.
+    Return None if too few CPUs are free under the policy for threads. The first choice of vCPUs
+    with CPUs left for the emulator threads counts. As in Nova, emulator threads have CPUs only with
+    dedicated vCPUs in the cell.
     """
     if count + emulator_cpus > len(cell.free_cpus):
         return None
@@ -388,7 +388,7 @@ POLICIES: Final = (LEGACY, PREFERRED, REQUIRED, SOCKET)
 class DevicePool(Struct, frozen=True):
     """Free PCI devices with equal properties (vendor_id, product_id, dev_type, tags).
 
-    `numa_node` None: unknown.
+    `numa_node` None means unknown.
     """
 
     count: Count

@@ -106,7 +106,7 @@ class NovaHostUsage(Struct, frozen=True):
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the dedicated CPUs of a VM fit into the free VCPU instead.
 
-        The second query of Nova.
+        This is the second query of Nova.
         """
         amount = request.fallback_vcpus
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(
@@ -138,7 +138,7 @@ class NovaHostUsage(Struct, frozen=True):
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
         """Return the NUMA cells of a VM, None if they do not fit.
 
-        `attempts`: number of candidates tried by Nova.
+        `attempts` is the number of candidates tried by Nova.
         """
         vcpus = get_resource(self.host, VCPU)
         memory = get_resource(self.host, MEMORY)
@@ -158,7 +158,7 @@ class NovaHostUsage(Struct, frozen=True):
     ) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few.
 
-        `cells`: the host cells of the VM.
+        `cells` are the host cells of the VM.
         """
         return allocate_pci_devices(
             self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells}
@@ -214,7 +214,7 @@ class UsageTable:
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use of a host with VMs (cached).
 
-        `records`: its name, then "server KEY" or a flavor per VM.
+        `records` are its name, then "server KEY" or a flavor per VM.
         """
         usage = self._usages.get(records)
         if usage is None:
@@ -230,7 +230,7 @@ class UsageTable:
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use of a host.
 
-        `records`: its name, "server KEY" of a listed server, or the flavor of a VM.
+        `records` are its name, and for each VM "server KEY" for a listed server, or its flavor.
         """
         # The record of a host is its name.
         host = self._hosts[records[0]]
@@ -262,7 +262,7 @@ class UsageTable:
     def build_record(self, key: str) -> str:
         """Return the record of a server of the inventory, "" if only its size counts.
 
-        "server KEY".
+        The record has the form "server KEY".
         """
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())

@@ -53,8 +53,7 @@ class Resource(Struct, frozen=True):
 class NovaHost(Struct, frozen=True):
     """Compute host.
 
-    `resources` by class; `aggregates` are the metadata of its aggregates, by name.
-
+    `resources` are by class; `aggregates` are the metadata of its aggregates, by name.
     `unschedulable_reason` is "" for a host with an enabled service in state up. With `has_details`
     its NUMA cells, free PCI devices and supported instances (architecture, hypervisor type, VM
     mode) are known. `failed_builds` are the builds that failed on it since the last successful one,

@@ -580,7 +580,7 @@ _WEIGHERS: Final = (
 def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
     """Scale figures like nova.weights.normalize.
 
-    `minimum` (-inf: the lowest one) is 0, the highest 1; 0 if equal.
+    `minimum` (-inf: the lowest one) becomes 0, and the highest figure 1. Equal figures become 0.
     """
     lowest = min(figures) if minimum == -inf else minimum
     highest = max(figures)
@@ -608,7 +608,7 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         """Return the weight of each host.
 
-        The sum of the weighers' figures, scaled to 0 to 1, times multipliers.
+        The weight is the sum of the weighers' figures, scaled to 0 to 1, times multipliers.
         """
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unread_fact(demand.sku, demand.constraints):

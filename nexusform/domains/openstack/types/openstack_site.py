@@ -148,7 +148,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of PCI aliases by name.
 
-    Fields for devices in Placement, unknown fields, and unknown NUMA policies.
+    Problems are fields for devices in Placement, unknown fields, and unknown NUMA policies.
     """
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):

@@ -76,7 +76,7 @@ class AzureBackend(LineJournalBackend):
     ) -> None:
         """Prepare access to the blob `key` (with a suffix for other workspaces).
 
-        `snapshots`: keep old versions.
+        With `snapshots`, old versions are kept.
         """
         check_name(workspace)
         self._max_bytes = max_bytes
@@ -560,7 +560,7 @@ def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
 def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
     """Parse the holder in the metadata of a blob, in base64 or as text.
 
-    None if absent or unreadable.
+    Return None if the holder is absent or unreadable.
     """
     text = get_text(metadata, _LOCK)
     try:

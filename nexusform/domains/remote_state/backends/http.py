@@ -401,7 +401,7 @@ class HttpBackend:
     def _read_workspace_index(self) -> list[str]:
         """Return the sorted names of the workspaces in the index.
 
-        None if the address has no placeholder for a name.
+        There are none if the address has no placeholder for a name.
         """
         if _WORKSPACE_MARK not in self._service.address:
             # Only the default workspace exists.

@@ -205,7 +205,7 @@ class PostgresBackend(LineJournalBackend):
     def read_lock(self) -> LockInfo | None:
         """Return the current holder of the lock: the last one, if its session still has it.
 
-        None otherwise.
+        Return None if that session has ended.
         """
         query = (
             "SELECT {holder} FROM {schema}.workspaces w "
@@ -448,8 +448,8 @@ class PostgresBackend(LineJournalBackend):
     ) -> tuple[LockInfo | None, int | None]:
         """Record the holder; return the previous one and the new fencing number.
 
-        The previous one is returned if it did not release the lock. The number is None if the row
-        was deleted.
+        The previous one is returned if it did not release the lock. The number is None if the
+        row was deleted.
         """
         sql = self._database.format_sql
         query = "SELECT {holder} FROM {schema}.workspaces WHERE id = %s"
@@ -544,8 +544,8 @@ class _Database:
         self.location = f"postgres://{host}/{name}, schema {schema}"
         self._host = host
         self._encryption = _choose_tls_settings(parts)
-        # Both halves of an advisory lock's key are 32 bits with a sign; pg_locks shows them without
-        # one.
+        # Both halves of an advisory lock's key are signed 32-bit numbers; pg_locks
+        # shows them unsigned.
         self.lock_space = zlib.crc32(f"nexusform:{schema}".encode()) & 0x7FFFFFFF
 
     def format_sql(self, statement: str) -> Any:

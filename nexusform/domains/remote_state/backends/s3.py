@@ -642,7 +642,7 @@ class _BucketJournal:
 def _strip_added_line_ends(content: bytes | None) -> bytes | None:
     """Return the document with at most one line end (a replaced lock adds one).
 
-    None if it is absent or empty.
+    Return None if the document is absent or empty.
     """
     if content is None:
         return None

@@ -167,8 +167,8 @@ def _open_apply_job(
 ) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the plan, the definition and the progress of earlier applies, and select the waves.
 
-    Return them as a job (None after an error), the problems, and the source files to show with
-    them.
+    Return them as a job (None after an error), the problems, and the source files to
+    show with them.
     """
     if arguments.planfile is None:
         detail = (

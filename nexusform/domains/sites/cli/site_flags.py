@@ -109,8 +109,9 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     ) -> SelectedSites:
         """Open the fleet and select its sites.
 
-        End the command with diagnostics for an invalid flag or definition. `with_undeclared`: also
-        find sites no longer declared. `is_aside`: print diagnostics to stderr, not to stdout.
+        An invalid flag or definition ends the command with diagnostics. With
+        `with_undeclared`, also find sites no longer declared. With `is_aside`, print
+        diagnostics to stderr, not to stdout.
         """
         self.engine.check_usable(screen)
         opened = open_fleet(create_context(), allowed_sources=self.sources.allow_source)

@@ -62,9 +62,9 @@ def simulate_failure(arguments: FailureArguments) -> int:
 def replay(arguments: ReplayArguments) -> int:
     """Re-place the VMs of every site and count those that the placement rule explains.
 
-    The observed placement comes from an export or Azure. States are read, not written. Exit code 2
-    if the recorded rule places a VM of a site elsewhere, or if none could be checked there, 1 if a
-    site fails.
+    The observed placement comes from an export or Azure. States are read, not written. Exit code
+    2 if the recorded rule places a VM of a site elsewhere, or if none could be checked there, 1
+    if a site fails.
     """
     if not arguments.source:
         raise click.UsageError(

@@ -236,8 +236,7 @@ class DaskTaskEngine:
     def _receive_result(self, task: Task, future: Any, on_result: OnResult) -> None:
         """Receive the result of a task."""
         try:
-            # A result lost with its worker is computed again; an applied change is visible in the
-            # state.
+            # A result lost with its worker is computed again; the state shows an applied change.
             address, message = future.result(timeout=600.0)
             result = decode_task_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it

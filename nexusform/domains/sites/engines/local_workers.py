@@ -158,7 +158,7 @@ class LocalTaskEngine:
     def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:
         """Replace a crashed worker and retry its task on any worker.
 
-        Report a failure after the last attempt.
+        After the last attempt the failure is reported.
         """
         crashed = self._processes[number]
         self._close_worker(crashed)

@@ -1,6 +1,6 @@
 """Impact and findings of the plans of all sites, folded; weighted as in each plan.
 
-Sites no longer declared.
+The findings include sites that are no longer declared.
 """
 
 from collections import Counter
@@ -63,7 +63,8 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 def compute_site_level(result: SiteResult) -> Level:
     """Compute the level of a site.
 
-    Its worst new diagnostic, an error without a plan, at least a warning for losses.
+    The level is that of its worst new diagnostic, an error without a plan, and at least a
+    warning for losses.
     """
     levels = [Level(problem.level) for problem in result.diagnostics if not problem.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
@@ -81,7 +82,7 @@ def list_site_losses(result: SiteResult) -> tuple[str, ...]:
 def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
     """Build a clause for each effect of a loss (LOSS_EFFECTS) over all sites.
 
-    `4 VMs are removed on 2 sites`.
+    An example is `4 VMs are removed on 2 sites`.
     """
     # objects by kind, effect and state.
     totals: Counter[tuple[str, Effect, str]] = Counter()

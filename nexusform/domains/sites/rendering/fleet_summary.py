@@ -180,7 +180,7 @@ def describe_fleet_merge(plan: FleetPlan) -> str:
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
     """Build one sentence.
 
-    Example: `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`.
+    An example is `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`.
     """
     clauses = [group.title for group in groups[:1]]
     other_count = sum(len(group.sites) for group in groups[1:])
@@ -244,7 +244,7 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
 def build_reason_sections(title: str, sites: Sequence[PlannedSite], max_rows: int) -> list[Section]:
     """Build the section of sites without success, a line for each of at most `max_rows` reasons.
 
-    [] without sites.
+    Return [] without sites.
     """
     if not sites:
         return []

@@ -141,7 +141,7 @@ _LOCK: Final = RecordForm(SiteLock, "id host owner=who created started=has_start
 def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
     """Build the report as JSON data.
 
-    `certainty`: answers about the certainty of locations, if requested.
+    `certainty` has answers about the certainty of locations, if requested.
     """
     document = {
         "format_version": "1.0",
@@ -162,7 +162,7 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
 def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
     """Format the locks of these locked sites as a list, then the commands to release them.
 
-    "" without sites.
+    Return "" without sites.
     """
     if not results:
         return ""
@@ -414,7 +414,8 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
     """Build a row for each rack_spread.
 
-    VMs placed as by the rule, certain ones, expected by chance, not checked.
+    The row counts VMs placed as by the rule, certain ones, those expected by chance, and
+    those not checked.
     """
     for finding in result.findings:
         figures = finding.figures

@@ -1,6 +1,6 @@
 """Fleet: its definition in nexusform.sites.hcl (sites, and waves in order), and its plan.
 
-One digest for all sites.
+The plan has one digest for all sites.
 """
 
 import re
@@ -26,11 +26,11 @@ ONLY_WAVE: Final = "all"
 class SiteEntry(Struct, frozen=True):
     """One site.
 
-    `source`: directory of its root module, relative to the file's directory. `inputs`: variable
-    values as plain data; `sensitive`: names of sensitive ones. `backend` and `settings`: location
-    of its state, paths relative to the file's directory. `span`: its header. A site of a `sites`
-    block has the `key` of its row and in `data_files` the files of the rows. `destroy`: delete
-    everything.
+    `source` is the directory of its root module, relative to the file's directory. `inputs` are
+    variable values as plain data, and `sensitive` the names of sensitive ones. `backend` and
+    `settings` are the location of its state, with paths relative to the file's directory. `span` is
+    its header. A site of a `sites` block has the `key` of its row and in `data_files` the files of
+    the rows. With `destroy`, everything is deleted.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Wave(Struct, frozen=True):
 
     At most `max_parallel` are applied at a time, and at most `max_unavailable` are being applied or
     failed (None: number of workers). More than `max_failures` failed or rejected sites stop it, as
-    does a share of wrong predictions above `max_miss_rate`. `soak`: seconds before the next wave.
-    `needs_approval`: only after an approval.
+    does a share of wrong predictions above `max_miss_rate`. `soak` is the number of seconds before
+    the next wave. With `needs_approval`, the wave is applied only after an approval.
     """
 
     name: str
@@ -69,9 +69,9 @@ class Wave(Struct, frozen=True):
 class FleetDefinition(Struct, frozen=True):
     """All sites and waves in order.
 
-    `digest`: digest of everything read. `templates`: sites named ANY_SITE with the state locations
-    of `sites` blocks. `requests_per_minute`: maximum for one subscription over all workers; 0:
-    unlimited.
+    `digest` is the digest of everything read. `templates` are sites named ANY_SITE with the state
+    locations of `sites` blocks. `requests_per_minute` is the maximum for one subscription over all
+    workers; 0 is unlimited.
     """
 
     sites: tuple[SiteEntry, ...]
@@ -90,8 +90,8 @@ class FleetDefinition(Struct, frozen=True):
 class PlannedSite(Struct, frozen=True):
     """Site in a fleet's plan.
 
-    `dependencies`: sites applied earlier, since it reads their states. `file` and `line`: location
-    in the sites file.
+    `dependencies` are sites applied earlier, since it reads their states. `file` and `line` are its
+    location in the sites file.
     """
 
     wave: str
@@ -110,8 +110,8 @@ class PlannedSite(Struct, frozen=True):
 class UndeclaredSite(Struct, frozen=True):
     """Site no longer in nexusform.sites.hcl.
 
-    `objects`: number of objects in its state (None: unreadable, with `reason`); `placement_counts`:
-    VMs, bindings and pods by kind.
+    `objects` is the number of objects in its state (None: unreadable, with `reason`).
+    `placement_counts` are its VMs, bindings and pods by kind.
     """
 
     name: str

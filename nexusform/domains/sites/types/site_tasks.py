@@ -46,9 +46,9 @@ class SiteStatus(StrEnum):
 class FleetContext(Struct, frozen=True):
     """Location and trust of a fleet, common to all its tasks.
 
-    `root`: directory of its file; `definition_digest`: digest of the files read; `now`: current
-    time of all plans; `spool`: directory for plan files ("": none); `session`: id of the command
-    run.
+    `root` is the directory of its file, `definition_digest` the digest of the files read, and `now`
+    the current time of all plans. `spool` is the directory for plan files ("": none), and `session`
+    the id of the command run.
     """
 
     root: str
@@ -68,8 +68,8 @@ class FleetContext(Struct, frozen=True):
 class SiteLock(Struct, frozen=True):
     """Lock of a site.
 
-    `has_started`: its journal has steps of an apply. `is_running`: the process lives on this
-    machine. `unlock_command` removes it.
+    With `has_started`, its journal has steps of an apply. With `is_running`, the process lives on
+    this machine. `unlock_command` removes it.
     """
 
     id: str
@@ -93,8 +93,8 @@ class QuestionKind(StrEnum):
 class SiteQuestion(Struct, frozen=True):
     """One of `parts` of a question; the parts together are independent of the workers.
 
-    `runs`: number of samples, from the seed `part * runs`. `source`: export of a replay, with SITE
-    as placeholder.
+    `runs` is the number of samples, from the seed `part * runs`. `source` is the export of a
+    replay, with SITE as placeholder.
     """
 
     kind: QuestionKind
@@ -119,8 +119,8 @@ class SiteQuestionFinding(Struct, frozen=True):
 class Task(Struct, frozen=True):
     """One task for one site.
 
-    `digest`: approved digest of its plan; `plan_digest`: approved digest of its plan file.
-    `unlock_host`: host of the locks to release ("": those of this run).
+    `digest` is the approved digest of its plan, and `plan_digest` the approved digest of its plan
+    file. `unlock_host` is the host of the locks to release ("": those of this run).
     """
 
     kind: SiteTaskKind
@@ -143,8 +143,8 @@ class Task(Struct, frozen=True):
 class SiteDiagnostic(Struct, frozen=True):
     """Diagnostic of a site as data.
 
-    `file` and `line`: its location ("" and 0: none). `level`: its weight. `is_preexisting`: not
-    caused by the plan.
+    `file` and `line` are its location ("" and 0: none). `level` is its weight. With
+    `is_preexisting`, it is not caused by the plan.
     """
 
     severity: str
@@ -168,14 +168,14 @@ def describe_diagnostic(problem: SiteDiagnostic) -> str:
 class SiteResult(Struct, frozen=True):
     """Result of a task.
 
-    `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan with SITE as
-    name, equal for equal changes. `redundancy_lost`: pools on several racks before and one after.
-    `disruptions`: counts of interrupted objects; `impact`: its severity; `availability_losses`:
-    lost quorums, last replicas and ended separation rules. `lost` and `forgotten` are included in
-    `moved` and `removed`. `state_location`: its state; `read_states`: states of other sites read.
-    `plan_digest`: digest of the plan file. `is_locked`: the lock is kept. `wrong_certain`: wrong
-    predictions reported as certain. `findings`: answers of a question. `lock`: the lock of its
-    state.
+    `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan with SITE
+    as name, equal for equal changes. `redundancy_lost`: pools on several racks before and one
+    after. `disruptions`: counts of interrupted objects; `impact`: its severity;
+    `availability_losses`: lost quorums, last replicas and ended separation rules. `lost` and
+    `forgotten` are included in `moved` and `removed`. `state_location`: its state; `read_states`:
+    states of other sites read. `plan_digest`: digest of the plan file. `is_locked`: the lock is
+    kept. `wrong_certain`: wrong predictions reported as certain. `findings`: answers of a
+    question. `lock`: the lock of its state.
     """
 
     site: str
@@ -234,7 +234,7 @@ OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 class TaskEngineError(Exception):
     """Unusable engine, or failed; the message is for the user.
 
-    `running`: sites with a task in progress.
+    `running` are the sites with a task in progress.
     """
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
@@ -278,7 +278,7 @@ class TaskEngine(Protocol):
 def build_lost_result(task: Task, reason: str) -> SiteResult:
     """Build the result of a task without a result of its own.
 
-    Rejected for a plan or question, else failed.
+    The result is rejected for a plan or question, else failed.
     """
     status = (
         SiteStatus.REJECTED

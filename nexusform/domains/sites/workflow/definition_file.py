@@ -410,7 +410,7 @@ def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
 def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
     """Prepare a block for evaluation by site, with its backend if that is known.
 
-    Report duplicate or unknown ones.
+    Duplicate or unknown backends are reported.
     """
     assert isinstance(block.body, Body), "the file is of native syntax"
     backends = [inner for inner in block.body.blocks if inner.type == "backend"]
@@ -498,7 +498,7 @@ def _evaluate_name(
 ) -> str | None:
     """Evaluate the name of one site of a `sites` block, by default its key in for_each.
 
-    None if invalid.
+    Return None if the name is invalid.
     """
     if expression is None:
         return key

@@ -184,8 +184,8 @@ def write_fleet_statement(
 ) -> list[Diagnostic]:
     """Write the provenance statement of a signed plan.
 
-    Digests of the file, the plan and the plans of sites, and the inputs of these. Raises
-    FileProblem, DiagnosticsError.
+    The statement has the digests of the file, the plan and the plans of sites, and the inputs of
+    these. Raises FileProblem, DiagnosticsError.
     """
     inputs: list[PlanInputs] = []
     site_digests: dict[str, str] = {}

@@ -85,8 +85,8 @@ def open_fleet(
 ) -> OpenedFleet:
     """Read nexusform.sites.hcl of the current directory, and build the context of its tasks.
 
-    `now` is the current time of plans, "" for the present. `has_lock`: plans lock their states.
-    Sources may also be below `allowed_sources`.
+    `now` is the current time of plans, "" for the present. With `has_lock`, plans lock their
+    states. Sources may also be below `allowed_sources`.
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
@@ -119,8 +119,8 @@ def select_sites(
 ) -> tuple[list[str], list[Diagnostic]]:
     """Select the names of sites by patterns and wave (none or "": all).
 
-    Report a pattern or wave without a site. A pattern without a declared site may match sites with
-    a state that are no longer declared (`undeclared`).
+    A pattern or wave without a site is reported. A pattern without a declared site may match sites
+    with a state that are no longer declared (`undeclared`).
     """
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]

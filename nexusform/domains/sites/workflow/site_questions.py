@@ -163,8 +163,8 @@ def _simulate_rack_failures(
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
     """Compare the observed machines of VMs with those chosen by the placement rule.
 
-    They are observed by an export or Azure. Return the counts of equal ones (hits) for each tested
-    `rack_spread`.
+    They are observed by an export or Azure. Return the counts of equal ones (hits) for
+    each tested `rack_spread`.
     """
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)

@@ -139,8 +139,8 @@ def _convert_finding(finding: Finding) -> SiteDiagnostic:
 def compute_plan_digest(plan: Plan) -> str:
     """Compute the SHA-256 of changes, placements and outputs.
 
-    Serial, time, diagnostics and source lines are left out. All plans without changes have the same
-    digest.
+    Serial, time, diagnostics and source lines are left out. All plans without changes have
+    the same digest.
     """
     # The records approved by a reviewer, without creation numbers; a NO_OP move or import changes
     # the state, too.

@@ -113,8 +113,8 @@ class FleetTaskWorker:
     def __init__(self) -> None:
         """Start without definitions and sites.
 
-        Python's recursion limit is raised to at least _MAX_RECURSION, and garbage is collected
-        rarely.
+        Python's recursion limit is raised to at least _MAX_RECURSION, and garbage
+        is collected rarely.
         """
         self._lock = RLock()
         # By root directory and digest.
@@ -348,7 +348,7 @@ def _make_path_relative_to_fleet(name: str, source: str) -> str:
 def _make_paths_in_text_relative(text: str, source: str) -> str:
     """Convert the file names with a position in a text, such as `main.nf.hcl:14,1-19`.
 
-    Leave other text.
+    Other text stays unchanged.
     """
 
     def convert_match(match: re.Match[str]) -> str:
@@ -470,7 +470,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     """Read the status of a site without a lock.
 
-    `applied`, `skipped` (never applied) or `failed` (interrupted).
+    The status is `applied`, `skipped` (never applied) or `failed` (interrupted).
     """
     backend, problems = open_current_state(task, site)
     if backend is None:

@@ -1,8 +1,8 @@
 """Sites no longer in nexusform.sites.hcl but with objects in their state.
 
-Removing a row deletes nothing: the site's objects keep running. Such sites are found by state files
-in the usual places, and by a list of states from earlier commands, since not every backend can be
-listed.
+Removing a row deletes nothing: the site's objects keep running. Such sites are found by state
+files in the usual places, and by a list of states from earlier commands, since not every backend
+can be listed.
 """
 
 import glob

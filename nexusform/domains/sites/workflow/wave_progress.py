@@ -1,7 +1,8 @@
 """Progress of applying a plan of sites.
 
-A file of lines next to it, each written durably before the next action. States are authoritative
-for sites; this file records what they do not: ends, approvals and stops of waves.
+The progress is a file of lines next to the plan, each written durably before the next action.
+States are authoritative for sites; this file records what they do not: ends, approvals and
+stops of waves.
 """
 
 import os
@@ -86,8 +87,8 @@ class FleetApplyProgress(Struct):
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
     """Read the progress of the plan with this identity.
 
-    There is none before its first apply. An incomplete last line is removed from the file. Raises
-    FileProblem.
+    There is none before its first apply. An incomplete last line is removed from the
+    file. Raises FileProblem.
     """
     path = Path(f"{plan_path}{SUFFIX}")
     try:

@@ -76,7 +76,7 @@ class ApplyObserver(Struct, frozen=True):
 class FleetApply(Struct):
     """One run over waves.
 
-    `results`: results of sites so far.
+    `results` are the results of sites so far.
     """
 
     plan: FleetPlan
@@ -289,8 +289,8 @@ def _apply_until_stop(
 ) -> str:
     """Lock and plan sites again, then apply them, unless a result stops the wave before.
 
-    Return the reason of a stop, "" for none. `is_first`: no site of the wave was applied in this
-    run yet.
+    Return the reason of a stop, "" for none. With `is_first`, no site of the wave was applied in
+    this run yet.
     """
     prepared = _prepare_sites(fleet_apply, sites, tally)
     # None of `sites` is applied.
@@ -447,8 +447,8 @@ def stop_after_lost_engine(
 ) -> WaveStop:
     """Stop the wave in progress after its engine was lost (`problem`).
 
-    Locks of sites not started are released on another engine, `engine`. Raises TaskEngineError,
-    FileProblem.
+    Locks of sites not started are released on another engine, `engine`.
+    Raises TaskEngineError, FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished_wave()
     wave_names = [site.name for site in fleet_apply.plan.select_wave(wave)]

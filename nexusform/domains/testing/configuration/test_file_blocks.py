@@ -91,7 +91,7 @@ Expressions = Mapping[str, Expression]
 class Override(Struct, frozen=True):
     """Values that replace those of one resource, data block or module.
 
-    Those of a resource apply `during_plan`, or at apply.
+    With `during_plan`, the values of a resource apply during the plan, otherwise at apply.
     """
 
     target: AddressPattern
@@ -129,9 +129,9 @@ class Mock(Struct, frozen=True):
 class RunBlock(Struct, frozen=True):
     """Run block.
 
-    `mode` is "normal" or "refresh-only"; `source` the source of another module to run, "" for the
-    tested one, and `version` its version constraints; `providers` maps a name to the configuration
-    to use.
+    `mode` is "normal" or "refresh-only". `source` is the source of another module to run, "" for
+    the tested one, and `version` its version constraints. `providers` maps a name to the
+    configuration to use.
     """
 
     name: str
@@ -372,7 +372,7 @@ def _decode_keyword(
 def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
     """Return the addresses in a list of references, without invalid ones (reported).
 
-    () without `attribute`.
+    Return () without `attribute`.
     """
     if attribute is None:
         return ()
@@ -394,7 +394,7 @@ def _decode_module_source(
 ) -> tuple[str, str, Span | None]:
     """Return the source, version constraints and span of the module of a run.
 
-    "" for the tested configuration or after errors.
+    They are "" for the tested configuration or after errors.
     """
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
@@ -415,7 +415,7 @@ def _decode_module_source(
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
     """Decode the providers of a run: {"simulated": "simulated.other"} uses another block.
 
-    {} if absent or invalid.
+    Return {} if they are absent or invalid.
     """
     if attribute is None:
         return {}

@@ -44,7 +44,7 @@ class FileReport(Struct, frozen=True):
 def render_status_line(subject: str, status: str, paint: Painter) -> str:
     """Render the status of a file or run.
 
-    `tests/a.nftest.hcl... pass`, with the status in its colour.
+    An example is `tests/a.nftest.hcl... pass`, with the status in its colour.
     """
     word, colour = _STATUS_TEXTS[status]
     return f"{subject}... {paint(word, colour)}"

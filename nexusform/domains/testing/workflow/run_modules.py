@@ -125,8 +125,8 @@ def has_remote_calls(module: Module) -> bool:
 def _build_run_path(context: CommandContext, file: TestFile, run: RunBlock) -> tuple[str, ...]:
     """Return the path of a run in the lock file: its first one with the same module.
 
-    Files of different paths have different paths there: dots, spaces and others are escaped as in
-    URLs.
+    Files of different paths have different paths there: dots, spaces and others are escaped
+    as in URLs.
     """
     name = Path(os.path.relpath(file.name, context.directory)).as_posix()
     for ending in ENDINGS:

@@ -92,7 +92,7 @@ class RunBlockError(Exception):
 class RunOutcome(Struct):
     """Outcome of a completed run.
 
-    `has_failed`: an assertion failed; later runs are still executed.
+    With `has_failed`, an assertion failed; later runs are still executed.
     """
 
     diagnostics: list[Diagnostic]
@@ -268,7 +268,7 @@ class RunBlockExecutor(Struct):
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Return the variables of a run.
 
-        Of its block, else of its file, else from outside, else the default.
+        A value is that of its block, else of its file, else from outside, else the default.
         """
         values, problems = self._read_external_variables(configuration)
         declared = configuration.root.variables
@@ -358,9 +358,9 @@ class RunBlockExecutor(Struct):
     ) -> RunOutcome:
         """Plan, apply if requested, and evaluate the assertions.
 
-        Assertions read all outputs of `configuration`. `problems` has the warnings so far and gets
-        those of the plan. Raises RunBlockError for an unexpected error, and if an expected failure
-        is missing.
+        Assertions read all outputs of `configuration`. `problems` has the warnings so far and
+        gets those of the plan. Raises RunBlockError for an unexpected error, and if an expected
+        failure is missing.
         """
         options = PlanOptions(
             mode=Mode(block.mode),

@@ -327,7 +327,7 @@ def _evaluate_override(
 ) -> Mapping[str, Any]:
     """Return the values of an override as plain data; {} without values.
 
-    Report a value other than an object.
+    A value other than an object is reported.
     """
     if expression is None:
         return {}
@@ -503,8 +503,8 @@ class OverridingProvider:
     def _find_values(self, object_address: str) -> Mapping[str, Any] | None:
         """Return the override values of an object.
 
-        Those of a pattern, else the defaults of its type in the mock. Return None for an object of
-        a real provider without a pattern.
+        They are those of a pattern, else the defaults of its type in the mock. Return None for an
+        object of a real provider without a pattern.
         """
         address = parse_address(object_address)
         for pattern, values in self._resources:

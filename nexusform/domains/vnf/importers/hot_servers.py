@@ -166,7 +166,7 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
 class SchedulerHints(Struct, frozen=True):
     """Resolved scheduler_hints of a server, or of a resource around it.
 
-    A mapping, or only the server group.
+    The value is a mapping, or only the server group.
     """
 
     value: Any
@@ -293,8 +293,8 @@ class UnknownCount(Struct, frozen=True):
 class ResourceRepetition(Struct, frozen=True):
     """Repetition of the resources being parsed.
 
-    Minimum, maximum and initial number, and their scaling group. `unknown_count` is a number left
-    to a missing value.
+    The repetition has the minimum, maximum and initial number, and their scaling group.
+    `unknown_count` is a number left to a missing value.
     """
 
     minimum: int = 1
@@ -347,8 +347,8 @@ def compute_group_repetition(
 ) -> ResourceRepetition:
     """Return how often the resource of a group is created.
 
-    The sizes of the group times those of the groups around it. `is_explicit`: the template gives
-    the number in all these groups.
+    The number is the sizes of the group times those of the groups around it. With `is_explicit`,
+    the template gives the number in all these groups.
     """
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
@@ -426,7 +426,7 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -> int | None:
     """Return a number of servers, or a size.
 
-    None if it is absent, not known yet, or invalid (a warning).
+    Return None if it is absent, not known yet, or invalid (a warning).
     """
     if node.is_absent:
         return None
@@ -446,8 +446,8 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 _ZONE: Final = "availability_zone"
 # The platform that reads zones and hints of servers.
 NOVA: Final = "Nova"
-# Hints for filters that Nova does not enable by default. An openstack_site with one of them has
-# uncertain hosts.
+# Hints for filters that Nova does not enable by default. They make the hosts of
+# an openstack_site uncertain.
 _HINTS_OF_DISABLED_FILTERS: Final = frozenset(
     {"different_host", "same_host", "build_near_host_ip", "cidr"}
 )
@@ -466,9 +466,9 @@ def add_server_vdu(
 
     `missing_template` is the nested template for which it stands.
 
-    It has the name of the server, or of a group around it if the VNFD has a VDU of this name only.
-    A name in use is extended, with a warning. Report an invalid name, and a missing number of
-    servers.
+    It has the name of the server, or of a group around it if the VNFD has a VDU of this name
+    only. A name in use is extended, with a warning. Report an invalid name, and a missing
+    number of servers.
     """
     notes = template.notes
     kind = get_declared_type(body)
@@ -741,8 +741,8 @@ def _parse_flavor_size(
 ) -> VduSize:
     """Return the size of a flavor defined in the template; a flavor name alone has no size.
 
-    A disk without a known value is an unread fact. Missing processors or memory are an error of the
-    VDU.
+    A disk without a known value is an unread fact. Missing processors or memory are an error
+    of the VDU.
     """
     if not isinstance(flavor, ResourceReference) or flavor.scope != template.scope:
         return VduSize()
@@ -771,9 +771,9 @@ def _parse_flavor_size(
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
     """Return the scaling aspects of the scaling groups with a maximum size above their initial one.
 
-    A scaling policy names the aspect of its group, and the VMs added by a step. Without a policy
-    the aspect has the name of the group, and a step adds one VM. All VDUs of an aspect can reach
-    its levels.
+    A scaling policy names the aspect of its group, and the VMs added by a step. Without a
+    policy the aspect has the name of the group, and a step adds one VM. All VDUs of an aspect
+    can reach its levels.
     """
     aspects: dict[str, ScalingAspect] = {}
     for vdu_name, group in reading.scaling_groups.items():

@@ -96,7 +96,7 @@ def parse_hot(
 ) -> HotVnf:
     """Parse the VNF of a HOT file and its nested templates.
 
-    `known_vdus`: VDUs of the VNFD (True: with a number).
+    `known_vdus` are the VDUs of the VNFD (True: with a number).
     """
     reading = HotReading(nested, known_vdus)
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
@@ -279,7 +279,7 @@ def _add_scaling_group(
 ) -> None:
     """Add the repeated resource of a group: a server, a nested template or another group.
 
-    Report other resources.
+    Other resources are reported.
     """
     template = context.template
     hints = context.hints
@@ -328,7 +328,7 @@ def _add_scaling_group(
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
     """Return whether a resource type is the file of a nested template, read or missing.
 
-    A key of `nested`.
+    A read template is a key of `nested`.
     """
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 

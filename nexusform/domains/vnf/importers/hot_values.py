@@ -43,8 +43,8 @@ class _EvaluatedCondition(Struct, frozen=True):
 class Template(Struct, frozen=True):
     """Template being parsed.
 
-    `values` are the resolved parameters of its user. `scope` identifies it; `is_repeated`: it is
-    instantiated once per member of a group. `conditions` are those evaluated so far.
+    `values` are the resolved parameters of its user. `scope` identifies it. With `is_repeated` it
+    is instantiated once per member of a group. `conditions` are those evaluated so far.
     """
 
     notes: DocumentFindings
@@ -174,7 +174,7 @@ def _resolve_ref(argument: Any, template: Template, depth: int) -> Any:
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `str_replace`: a text with its parameters inserted.
 
-    UnresolvedValue if invalid, unknown or too long.
+    Return an UnresolvedValue if the text is invalid, unknown or too long.
     """
     body = resolve_intrinsic_functions(argument, template, depth)
     unresolved = UnresolvedValue("str_replace")
@@ -193,7 +193,7 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `list_join`: the joined texts of lists.
 
-    UnresolvedValue if invalid or with an unknown text.
+    Return an UnresolvedValue if the call is invalid or has an unknown text.
     """
     match resolve_intrinsic_functions(argument, template, depth):
         case [str(separator), *lists] if lists:
@@ -339,7 +339,7 @@ _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
 def find_vdu_name(data: Any, depth: int = 0) -> str:
     """Return the VDU in a call `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else "".
 
-    Kind of VM.
+    A VDU is a kind of VM.
     """
     if depth > _MAX_DEPTH:
         return ""

@@ -1,6 +1,6 @@
 """Parsing of a VNFD in ETSI SOL006 (YANG as YAML), the form of OSM packages.
 
-VDUs, sizes, deployment flavours, levels, scaling, affinity and anti-affinity.
+The parser reads VDUs, sizes, deployment flavours, levels, scaling, affinity and anti-affinity.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class _DescriptorContext(Struct, frozen=True):
     def find_vdu(self, node: Node, used_by: str) -> str:
         """Return the VDU named by a node.
 
-        "" if it does not exist, with a warning about its user, `used_by`.
+        Return "" if it does not exist, with a warning about its user, `used_by`.
         """
         name = _get_name(node)
         if name in self.vdus:
@@ -84,8 +84,8 @@ class _DescriptorContext(Struct, frozen=True):
 def find_descriptor(document: Node) -> Node | None:
     """Return the descriptor in a document, None for a document of another kind.
 
-    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have a YANG
-    prefix.
+    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have
+    a YANG prefix.
     """
     wrappers = [document, *_list_fields_named(document, "nfv")]
     for part in chain.from_iterable(
@@ -199,7 +199,7 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
     """Return the requested deployment flavour, or without a request the only one.
 
-    Otherwise None, with an error.
+    Otherwise return None, with an error.
     """
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
     if not flavours:
@@ -340,7 +340,7 @@ def _list_instantiation_levels(
 ) -> Iterator[InstantiationLevel]:
     """Yield the instantiation levels of the flavour.
 
-    Numbers of VMs by VDU, and scale levels by aspect.
+    A level has the numbers of VMs by VDU, and the scale levels by aspect.
     """
     bodies = _collect_by_id(
         flavour.get_node("instantiation-level"), "instantiation-level", context.notes

@@ -42,7 +42,7 @@ class Topology(Struct, frozen=True):
     def get_kind(self, node: Node) -> str:
         """Return the last part of the standard type, else of its own.
 
-        "Compute" of "tosca.nodes.nfv.Vdu.Compute".
+        For example, this is "Compute" for "tosca.nodes.nfv.Vdu.Compute".
         """
         standard = self._find_standard_type(node)
         type_name = standard if standard.startswith("tosca.") else node.get_node("type").text
@@ -138,7 +138,7 @@ def parse_topology(
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:
     """Return the topology template of a document, at any of its usual positions.
 
-    An absent node without one.
+    Return an absent node if the document has none.
     """
     for wrapper in (document, document.get_node("service_template"), document.get_node("vnfd")):
         topology = wrapper.get_node("topology_template")
@@ -242,7 +242,7 @@ def _list_definitions_in_map(
 def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "this") -> int | None:
     """Return a number of instances, steps or levels.
 
-    None if it is absent or invalid, with a warning.
+    Return None if it is absent or invalid; the latter causes a warning.
     """
     if node.is_absent:
         return None

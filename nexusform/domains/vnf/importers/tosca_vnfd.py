@@ -149,7 +149,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     """Return the VDU with its minimum, maximum and initial number of VMs.
 
     A scaling policy sets the initial number. Without one it is the minimum, but at least one.
-    `has_count`: a policy or level of the VNFD sets the number.
+    `has_count` is true if a policy or level of the VNFD sets the number.
     """
     minimum, maximum = _parse_bounds(vdu.name, body, topology, scaling)
     profile = body.get_node("properties", "vdu_profile")
@@ -187,7 +187,8 @@ def _parse_bounds(
 ) -> tuple[int, int | None]:
     """Return the minimum and maximum number of VMs of a VDU.
 
-    From its vdu_profile, else from a scaling policy. Without both, return (0, None) with a warning.
+    They are from its vdu_profile, else from a scaling policy. Without both, return (0, None)
+    with a warning.
     """
     profile = body.get_node("properties", "vdu_profile")
     if not profile.is_absent:
@@ -207,8 +208,8 @@ def _parse_bounds(
 def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
     """Return the processors, memory and disk of a VDU; None for unknown ones.
 
-    SOL001 has them in virtual_compute, with a list of disks. Without it the older nfv_compute
-    counts.
+    SOL001 has them in virtual_compute, with a list of disks. Without it the
+    older nfv_compute counts.
     """
     compute = body.get_node("capabilities", "virtual_compute")
     # Some files leave it out.
@@ -376,7 +377,7 @@ _MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2
 def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     """Return a size in whole MiB, rounded up.
 
-    None without a number and a known unit, such as "4 GB".
+    A size has a number and a known unit, such as "4 GB". Return None for another value.
     """
     match = _SIZE_PATTERN.match(get_text(value))
     if match is None:
@@ -393,7 +394,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
 class _LegacyScaling(Struct, frozen=True):
     """Scaling policy of an older TOSCA profile.
 
-    The numbers of VMs of each of its VDUs, and its aspect.
+    The policy has the numbers of VMs of each of its VDUs, and its aspect.
     """
 
     vdus: tuple[str, ...]
@@ -450,7 +451,7 @@ def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
 def parse_legacy_placement(name: str, body: Node, topology: Topology) -> tuple[bool, bool] | None:
     """Return (is affinity, is hard) of a Placement policy, by default both.
 
-    None for other and invalid policies.
+    Return None for other and invalid policies.
     """
     if topology.get_standard_type(body) != "tosca.policies.tacker.placement":
         return None
@@ -618,7 +619,7 @@ def _list_scaling_aspects(
     """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step.
 
     `deltas` has these numbers by aspect, VDU and id of a delta. An aspect lists the deltas of its
-    steps. Without a list, all deltas are steps. Report aspects and deltas without numbers.
+    steps. Without a list, all deltas are steps. Aspects and deltas without numbers are reported.
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
@@ -656,7 +657,7 @@ def _list_scaling_aspects(
 def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], str]:
     """Return the instantiation levels, and the default one.
 
-    The declared or the only level, else "".
+    The default is the declared or the only level, else "".
     """
     # By level: number of VMs by VDU.
     numbers: dict[str, dict[str, int]] = {}

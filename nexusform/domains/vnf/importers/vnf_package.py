@@ -79,8 +79,8 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
 def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
     """Return the deployment flavours described by a document.
 
-    By SOL006, or the one of a TOSCA template. An older TOSCA template declares VDUs without naming
-    a flavour; its flavour is "".
+    They are the flavours of SOL006, or the one of a TOSCA template. An older TOSCA template
+    declares VDUs without naming a flavour; its flavour is "".
     """
     flavours = list_flavours(document.content)
     flavour = get_text(
@@ -300,7 +300,7 @@ def _resolve_package_path(path: str, base_file: str) -> str:
 def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the files imported by a document.
 
-    FILE, {file: FILE}, {NAME: FILE} or {NAME: {file: FILE}}.
+    An import is FILE, {file: FILE}, {NAME: FILE} or {NAME: {file: FILE}}.
     """
     for item in get_list(content, "imports"):
         # {} for FILE alone.
@@ -346,8 +346,8 @@ def _join_documents(
 ) -> str | None:
     """Return the text of a flavour's document, followed by those that declare its node types.
 
-    None without it. `definitions`: all documents of the package. The text separates them by "---".
-    Types of TOSCA need no declaration.
+    Return None without a document. `definitions` are all documents of the package. The text
+    separates them by "---". Types of TOSCA need no declaration.
     """
     if document is None:
         return None
@@ -393,14 +393,13 @@ def _read_hot_files(
 ) -> tuple[str | None, dict[str, str]]:
     """Return the texts of a flavour's top HOT file and of its nested files.
 
-    The former is None if there is none; the latter are by name. Nested files are named by their
-    file name, or by their path in the folder if an earlier one has the same name. `names` are the
-    paths of all files in the package. The top file is the only one directly in the flavour's
-    folder.
+    The former is None if there is none; the latter are by name. Nested files are named by
+    their file name, or by their path in the folder if an earlier one has the same name.
+    `names` are the paths of all files in the package. The top file is the only one directly in
+    the flavour's folder.
     """
     folders = _list_hot_folders(names)
-    # An unnamed flavour has the only folder. A flavour without its own folder has its files in the
-    # base folder.
+    # An unnamed flavour has the only folder. A flavour without its own folder uses the base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
     folder = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT

@@ -112,9 +112,9 @@ def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[U
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
 
-    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`,
-    for those in a hard anti-affinity rule. Tacker makes a server group of the servers of each rule
-    for machines.
+    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and
+    `has_anti_affinity`, for those in a hard anti-affinity rule. Tacker makes a server group of the
+    servers of each rule for machines.
     """
     grouped_vdus: set[str] = set()
     separated_vdus: set[str] = set()
@@ -243,7 +243,8 @@ def _merge_rules(
 ) -> tuple[PlacementRule, ...]:
     """Return the rules of the VNFD, and those of the HOT file that it does not include.
 
-    Report contradictions. Two rules are compared if they have the same scope and a VDU in common.
+    Contradictions are reported. Two rules are compared if they have the same scope and a
+    VDU in common.
     """
     hot_rules = list(hot.rules)
     # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.
@@ -263,8 +264,8 @@ def _merge_rules(
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
             # The VNFD's rule includes the other one if it is of its kind, as hard, and has all its
-            # VDUs. The number of VMs per location needs no check: a VNFD always allows one, the
-            # strictest number.
+            # VDUs. The number of VMs per location needs no check: a VNFD always allows one per
+            # location, the strictest number.
             is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
             if is_as_strict and rule_vdus.issuperset(other.vdus):
                 hot_rules.remove(other)
@@ -285,8 +286,8 @@ def _is_contradicting_rule(
     """Return whether two rules with shared VDUs contradict each other.
 
     Two rules of a kind do if one is stricter. An affinity and an anti-affinity rule do if the
-    shared VDUs can have more VMs than fit on one location. `maximum` has the largest number of VMs
-    by VDU.
+    shared VDUs can have more VMs than fit on one location. `maximum` has the largest number of
+    VMs by VDU.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)

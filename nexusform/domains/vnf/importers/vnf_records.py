@@ -1,6 +1,6 @@
 """Model of a VNF for placement, independent of its documents.
 
-VM numbers per VDU and size, and unmet rules.
+The module also computes the numbers of VMs per VDU and size, and the unmet rules.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ class Origin(Struct, frozen=True):
 class VduSize(Struct, frozen=True):
     """Size of one VM: vCPUs, GiB of memory (in whole MiB) and GiB of local disk.
 
-    None = unspecified.
+    None means unspecified.
     """
 
     vcpus: int | None = None
@@ -57,15 +57,15 @@ class VduSize(Struct, frozen=True):
 class Vdu(Struct, frozen=True):
     """Kind of VM.
 
-    `initial` is its number at scale level 0; `maximum` None = unbounded. `has_count` and
-    `has_bounds`: the document gives the number, the bounds. For the labels of Tacker's management
-    driver: `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy
-    anti-affinity; `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers.
-    `flavor` is the name of its flavor in the cloud, `image` the one of its image; "" if
-    unspecified, like the requested `availability_zone` and `host` of Nova. With `boots_from_volume`
-    its root disk is a volume. `unknown_flavor` and `unknown_image` are the facts of those without a
-    known value. `missing_template` is the nested template in which its server would
-    be, "" if none is missing.
+    `initial` is its number at scale level 0; `maximum` None means unbounded. `has_count` and
+    `has_bounds` are true if the document gives the number, and the bounds. Two fields are for the
+    labels of Tacker's management driver: with `has_anti_affinity`, it is in a server group of the
+    whole VNF with the exact policy anti-affinity; with `has_scheduler_hints`, its scaling group
+    passes scheduler_hints to its servers. `flavor` is the name of its flavor in the cloud, `image`
+    the one of its image; "" if unspecified, like the requested `availability_zone` and `host` of
+    Nova. With `boots_from_volume` its root disk is a volume. `unknown_flavor` and `unknown_image`
+    are the facts of those without a known value. `missing_template` is the nested template in which
+    its server would be, "" if none is missing.
     """
 
     name: str
@@ -91,9 +91,9 @@ class Vdu(Struct, frozen=True):
 class PlacementRule(Struct, frozen=True):
     """Rule for all VMs of `vdus`.
 
-    Together (`is_affinity`) or apart, in one `scope` ("machine", "rack", "site"). Under
-    anti-affinity at most `max_per_location` of them share a location. `label` is the configured
-    scope.
+    They run together (`is_affinity`) or apart, in one `scope` ("machine", "rack",
+    "site"). Under anti-affinity at most `max_per_location` of them share a location.
+    `label` is the configured scope.
     """
 
     name: str
@@ -187,7 +187,7 @@ class VnfSourceDocuments(Struct, frozen=True):
 class ClampedCount(Struct, frozen=True):
     """Number of VMs limited by the bounds of the VDU's profile.
 
-    The requested and the applied number.
+    `requested` is the number before the limit, and `applied` the number after it.
     """
 
     vdu: str
@@ -260,9 +260,9 @@ def compute_vdu_counts(
 ) -> VduVmCounts:
     """Return the VMs per VDU at an instantiation level, with overridden scale levels.
 
-    "", None = the default one. The numbers of a level are those at its own scale levels. An
-    overridden scale level adds the VMs of the steps above, or removes those of the steps below. The
-    bounds of a VDU limit the result.
+    A `level` of "" or None is the default one. The numbers of a level are those at its own scale
+    levels. An overridden scale level adds the VMs of the steps above, or removes those of the steps
+    below. The bounds of a VDU limit the result.
     """
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
@@ -296,7 +296,7 @@ def compute_maximum_counts(vnf: Vnf, level: object = "") -> VduVmCounts:
 def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
     """Yield the number of VMs added to a VDU by each aspect at its level.
 
-    0 if it is missing, at most its maximum.
+    A missing level counts as 0, and a level above the maximum as the maximum.
     """
     for aspect in vnf.aspects:
         for steps in aspect.steps:
@@ -342,8 +342,9 @@ def find_unmet_rules(
 ) -> list[UnmetRule]:
     """Return the hard anti-affinity rules violated by `numbers` on a site of this size.
 
-    VMs by VDU. A rule is violated if it has too few locations for its VMs. It is also violated by a
-    hard affinity rule within its scope: this keeps more of its VMs on one location than allowed.
+    `numbers` are the VMs by VDU. A rule is violated if it has too few locations for its VMs. It is
+    also violated by a hard affinity rule within its scope: this keeps more of its VMs on one
+    location than allowed.
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []

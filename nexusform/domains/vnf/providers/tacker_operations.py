@@ -42,7 +42,7 @@ OBJECT_KEY: Final = "nexusform_object"
 class OperationFailed(ProviderProblem):
     """Operation without success.
 
-    `is_rolled_back`: nothing of it is left.
+    With `is_rolled_back`, nothing of it is left.
     """
 
     def __init__(self, message: str, *, is_rolled_back: bool) -> None:
@@ -60,7 +60,7 @@ class VnfChanged(OperationFailed):
 class OperationRunner(Struct, frozen=True):
     """Runner of the operations of one step.
 
-    `on_failure` is the answer to FAILED_TEMP; `timeout` in seconds.
+    `on_failure` is the answer to FAILED_TEMP. `timeout` is in seconds.
     """
 
     client: TackerClient
@@ -289,9 +289,9 @@ def find_running_vnf(instance: VnfInstance) -> str:
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
-    """Return a sentence on a failed operation: "SCALE failed in Tacker: TITLE.
+    """Return a sentence on a failed operation.
 
-    DETAIL.".
+    An example is "SCALE failed in Tacker: TITLE. DETAIL.".
     """
     error = get_mapping(operation, "error")
     sentences = []
@@ -516,8 +516,8 @@ def _build_vnfc(
 ) -> dict[str, Any]:
     """Return a VNFC (VM) at its observed zone and host, else as recorded.
 
-    `names_hosts`: requested zones are ZONE:HOST. An observed zone without a host was then selected
-    by Tacker, and the host is unknown ("").
+    With `names_hosts`, requested zones are ZONE:HOST. An observed zone without a host was then
+    selected by Tacker, and the host is unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
     is_recorded_zone = zone in ("", vnfc.get("availability_zone"))

@@ -380,7 +380,7 @@ class TackerProvider(FixedIdentity):
     ) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it.
 
-        Reject an operation not of this step.
+        An operation that is not of this step is rejected.
         """
         latest = runner.find_latest_operation(instance.id)
         if is_running(latest):
@@ -401,7 +401,7 @@ class TackerProvider(FixedIdentity):
     ) -> VnfStart:
         """Scale each aspect from its start to its planned level: first in, then out.
 
-        `only_in`: scale none out. Return the values that the next request starts from. Raises
+        With `only_in`, scale none out. Return the values that the next request starts from. Raises
         OperationFailed, also if Tacker has other levels before or after it, or between requests.
         """
         targets = compute_target_levels(planned)
@@ -464,9 +464,9 @@ class TackerProvider(FixedIdentity):
     ) -> None:
         """Run the healing of the VNFCs (VMs) to re-create.
 
-        It is skipped if an interrupted run of this step did it. The plan marks them (operation
-        HEALED), without ids. Their ids are those of the last read; Tacker may have removed some
-        since.
+        It is skipped if an interrupted run of this step did it. The plan marks them
+        (operation HEALED), without ids. Their ids are those of the last read; Tacker may have
+        removed some since.
         """
         targets = compute_target_levels(planned)
         vnfc_ids = _find_vnfcs_to_heal(planned, runner.request.private_note)
@@ -538,8 +538,8 @@ def _require_free_name(
 ) -> None:
     """Raise ProviderProblem if another VNF instance has the name of the object to create.
 
-    Instances of this object in the state, and those marked for an object of another site, may have
-    it.
+    Instances of this object in the state, and those marked for an object of another site,
+    may have it.
     """
     name = get_text(request.planned_attributes, "name")
     own_ids = {instance.id for instance in own_instances}
@@ -674,8 +674,8 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     """Return the attributes after a step, with paths and a note.
 
     The paths are of the observed VNFCs (VMs). The note is private data in state with their ids. A
-    VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays
-    a prediction.
+    VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine
+    stays a prediction.
     """
     attributes = match_vnfcs(planned, instance.vnfcs)
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
@@ -699,8 +699,7 @@ def _is_heal_already_executed(
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
-    # The run recorded _BEFORE with the id of the previous operation, and then the id of the
-    # healing.
+    # The run recorded _BEFORE with the id of the previous operation, then the id of the healing.
     operation_id = get_text(latest, "id")
     if resumed_operation.startswith(_BEFORE):
         # The healing started since.
@@ -777,7 +776,7 @@ def _list_change_problems(
 def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the missing facts for the creation of a VNF.
 
-    Ids of descriptor and flavour, numbers of VMs at its level.
+    These facts are the ids of descriptor and flavour, and the numbers of VMs at its level.
     """
     if not vnf.descriptor_id:
         yield Problem(

@@ -50,7 +50,7 @@ class VnfStart(Struct, frozen=True):
 def find_vnf_difference(start: VnfStart, targets: Mapping[str, int], instance: VnfInstance) -> str:
     """Return the message about the first value that is neither the start nor the target.
 
-    "" without one. A level that Tacker does not report counts as unchanged.
+    Return "" without such a value. A level that Tacker does not report counts as unchanged.
     """
     name = instance.name
     if not instance.is_instantiated:

@@ -1,6 +1,6 @@
 """Decisions on grant requests from a plan, and its operations in the order of an apply.
 
-ETSI SOL003. Pure.
+The requests are those of ETSI SOL003. The module is pure.
 """
 
 from collections import Counter
@@ -160,7 +160,7 @@ def _find_format_problem(request: Any) -> str:
 def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
     """Yield the id and VDU of each compute resource in the list `name` of a request.
 
-    "" if unknown.
+    The VDU is "" if it is unknown.
     """
     for row in request.get(name, []):
         if row.get("type") == "COMPUTE":
@@ -214,8 +214,8 @@ def _find_planned_grant(
 def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
     """Return whether an operation repeats the one granted `earlier`.
 
-    The parameter RETRY_KEY names it as failed. A termination has no parameters, but an instance has
-    only one.
+    The parameter RETRY_KEY names it as failed. A termination has no parameters, but an instance
+    has only one.
     """
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
@@ -230,7 +230,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
     """Build the grant: the zones, and the zone of each new resource.
 
-    ZONE:HOST or ZONE of OpenStack.
+    A zone is ZONE:HOST or ZONE of OpenStack.
     """
     names_left = {vdu: list(names) for vdu, names in grant.added.items()}
     zone_by_row: dict[str, str] = {}
@@ -256,8 +256,7 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
         "zones": [{"id": zone_id, "zoneId": zone} for zone, zone_id in zone_ids.items()],
         "addResources": added,
         "removeResources": removed,
-        # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT
-        # file.
+        # Tacker keeps the zone of a healed VNFC, unless the grant sets its HOT parameter.
         "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
         "_links": {
             "self": {"href": f"/grant/v1/grants/{grant_id}"},
@@ -357,8 +356,8 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
     """Return the zone ids of healed VNFCs (VMs) by their names in the standard user data.
 
-    {"VDU1-0": "zone-a:host-3"}. They are {} for other operations, and for a VNF without the
-    standard user data of Tacker.
+    An example is {"VDU1-0": "zone-a:host-3"}. The result is {} for other operations, and for a VNF
+    without the standard user data of Tacker.
     """
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):

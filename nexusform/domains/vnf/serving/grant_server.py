@@ -1,6 +1,6 @@
 """HTTP server of the NFVO interfaces.
 
-Grants, VNF packages, and the token endpoint of Tacker's client.
+The interfaces are grants, VNF packages, and the token endpoint of Tacker's client.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class _GrantRequestHandler(LocalRequestHandler):
     def _answer_package_request(self, path: str) -> LocalResponse:
         """Return the response to a request for packages.
 
-        /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]]. Without an id, it is the list; without
-        a part, the data of a package. A part is "vnfd" or "package_content".
+        The path is /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]]. Without an id, it is the
+        list; without a part, the data of a package. A part is "vnfd" or "package_content".
         """
         match = _PACKAGE_PATH.fullmatch(path)
         if match is None:

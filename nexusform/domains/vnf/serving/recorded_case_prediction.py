@@ -1,6 +1,6 @@
 """Prediction of one recorded decision of Tacker: the grant request of a life-cycle operation.
 
-Pure.
+The module is pure.
 """
 
 from collections import Counter

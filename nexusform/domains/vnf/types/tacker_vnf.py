@@ -350,7 +350,7 @@ def compute_demand(
 ) -> tuple[VmDemand | None, list[Problem]]:
     """Return a demand with one pool per VDU, and problems.
 
-    None for unknown documents, or after an error.
+    The demand is None for unknown documents, or after an error.
     """
     if not has_known_documents(attributes):
         return None, []
@@ -403,8 +403,7 @@ def compute_demand(
                     _build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus
                 ),
                 is_control_plane=is_plane,
-                # The standard user data removes the highest index; otherwise Tacker removes the
-                # newest.
+                # The standard user data removes the highest index, otherwise Tacker the newest VM.
                 removes_newest=not has_standard_user_data(attributes),
             )
         )
@@ -460,9 +459,10 @@ def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
 def _list_unmet_problems(
     vnf: Vnf, numbers: Mapping[str, int], attributes: Mapping[str, Any], context: ResourceContext
 ) -> Iterator[Problem]:
-    """Yield rules violated by the current number of VMs (errors), or at the maximum scale.
+    """Yield the rules violated by the numbers of VMs.
 
-    warnings.
+    A rule violated by the current number is an error, and one violated only at the maximum
+    scale a warning.
     """
     # Most VNFs have none, and a site may have many machines.
     if not vnf.rules:
@@ -525,7 +525,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VNFCs without a known machine, by VDU and number.
 
-    Tacker selected another zone.
+    Tacker selected another zone for them.
     """
     vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
@@ -577,9 +577,9 @@ def _compute_node_labels(
 ) -> dict[str, str]:
     """Return the labels of the node of a worker VM.
 
-    Those of the user, and those about its machine and zone. With `label_source` "mgmt_driver" the
-    latter are set by Tacker's management driver. It labels workers of an anti-affinity group at
-    instantiation, and workers of any server group at later operations.
+    They are those of the user, and those about its machine and zone. With `label_source`
+    "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of an
+    anti-affinity group at instantiation, and workers of any server group at later operations.
     """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
@@ -605,7 +605,7 @@ def _compute_node_labels(
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     """Return an attribute for display.
 
-    `vnfcs` with node labels and creating operations, any other unchanged.
+    `vnfcs` is returned with node labels and creating operations, any other attribute unchanged.
     """
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):

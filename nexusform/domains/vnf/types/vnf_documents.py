@@ -77,9 +77,9 @@ def _read_instantiate_request(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments in the instantiate request of a block (ETSI SOL003, JSON), and problems.
 
-    The arguments are flavour_id, instantiation_level and parameters, unknown while the request is.
-    A configured argument must be equal, or not be set; configured parameters override those of the
-    request.
+    The arguments are flavour_id, instantiation_level and parameters, unknown while the request
+    is. A configured argument must be equal, or not be set; configured parameters override those
+    of the request.
     """
     text = attributes.get(REQUEST)
     if text is None:
@@ -187,8 +187,8 @@ def _read_package_arguments(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments read from the package in `csar`, and problems.
 
-    Vnfd, base_hot and nested. The arguments are UNKNOWN while its path or the flavour is. There are
-    none without a package, or with a problem.
+    The arguments are vnfd, base_hot and nested. They are UNKNOWN while the path or the flavour is.
+    There are none without a package, or with a problem.
     """
     path = attributes.get("csar")
     flavour = attributes.get("flavour_id")
@@ -283,7 +283,7 @@ def _read_cached(
 def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
     """Return findings as problems of the document arguments.
 
-    Errors singly, warnings merged by document and kind.
+    Each error is a problem of its own. Warnings are merged by document and kind.
     """
     problems = []
     lines_by_kind: dict[tuple[str, str], list[str]] = {}
@@ -417,8 +417,8 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
     """Return (vCPUs, GiB of memory, GiB of disk) of a VDU.
 
-    Of its configured block, else of the documents. Unknown vCPUs or memory are None. An unknown
-    disk is 0 GiB.
+    The sizes are those of its configured block, else of the documents. Unknown vCPUs or memory are
+    None. An unknown disk is 0 GiB.
     """
     size = vdu.size
     vcpus = block.get("vcpus")
@@ -538,8 +538,8 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
 
-    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size is
-    not missing.
+    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size
+    is not missing.
     """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
@@ -570,7 +570,7 @@ RETRY_KEY: Final = "nexusform-retry-of"
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
     """Return the scale level of each aspect of a VNF.
 
-    As configured, else of its instantiation level.
+    The level is the configured one, else that of its instantiation level.
     """
     instantiation_level = read_documents(attributes).vnf.find_level(
         attributes.get("instantiation_level")

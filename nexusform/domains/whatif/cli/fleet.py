@@ -53,10 +53,10 @@ class FleetArguments(Struct, frozen=True, kw_only=True):
 def fleet(arguments: FleetArguments) -> int:
     """Plan changes of fleet members: placements, pods, and what else they change.
 
-    All changes apply at once, to the configuration of the directory. Starts from the state: only
-    data blocks read servers, and nothing is written. Exit code 2 if the changes cause a warning: a
-    placement has too few clusters or pending pods, scheduling stops, or a drained member keeps a
-    placement.
+    All changes apply at once, to the configuration of the directory. Starts from the state:
+    only data blocks read servers, and nothing is written. Exit code 2 if the changes cause a
+    warning: a placement has too few clusters or pending pods, scheduling stops, or a drained
+    member keeps a placement.
     """
     flags = {verb: getattr(arguments, verb.value) for verb in MemberEditKind}
     if not any(flags.values()):

@@ -100,7 +100,7 @@ def run_question(
 ) -> int:
     """Read the input, answer the question, and print the answer or diagnostics.
 
-    Return the exit code. `uses_pods`: the answer depends on pods.
+    Return the exit code. With `uses_pods`, the answer depends on pods.
     """
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables, requires_state=not flags.answer.plan)
@@ -163,8 +163,8 @@ class CapacityArguments(Struct, frozen=True, kw_only=True):
 def capacity(arguments: CapacityArguments) -> int:
     """Count spare capacity: by SKU and zone, with planned racks, with one rack down.
 
-    Also reports stranded capacity and fragmented cells. Exit code 2 if a requested SKU or mix does
-    not fit.
+    Also reports stranded capacity and fragmented cells. Exit code 2 if a requested SKU or mix
+    does not fit.
     """
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
@@ -386,8 +386,8 @@ def failure(arguments: FailureArguments) -> int:
     -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2
     if a quorum is lost, a pool has no node left, or a node fits nowhere else. Exit code 1 if a site
     fails. -observed starts from the machines off or not ready at the last read: alone, or with
-    -machine or -rack. -node drains a node of `data kubernetes_nodes`: evicted pods, their new
-    nodes.
+    -machine or -rack. -node drains a node of `data kubernetes_nodes` and shows evicted pods and
+    their new nodes.
     """
     scopes = (arguments.machine, arguments.rack, arguments.cluster, arguments.node, arguments.site)
     lost_names = list(filter(None, scopes))

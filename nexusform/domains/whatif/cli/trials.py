@@ -1,6 +1,7 @@
-"""`nexusform simulate placement`: feasibility of a placement before anyone writes it.
+"""`nexusform simulate placement` and `nexusform simulate rebalance`.
 
-`nexusform simulate rebalance`: the fewest evictions to let all pods run.
+The former shows whether a placement is feasible before anyone writes it, the latter the fewest
+evictions to let all pods run.
 """
 
 import click

@@ -56,9 +56,9 @@ class ZoneCapacity(Struct, frozen=True):
 class SkuCapacity(Struct, frozen=True):
     """Number of additional VMs of a SKU if nothing else is placed.
 
-    `without_rack`: capacity of the other racks by lost rack; VMs of the lost rack are down and not
-    re-created. `unusable_vcpus` and `unusable_memory_gib`: free but unusable after filling the site
-    with this SKU.
+    `without_rack` has the capacity of the other racks by lost rack; VMs of the lost rack are down
+    and not re-created. `unusable_vcpus` and `unusable_memory_gib` are free but unusable after
+    filling the site with this SKU.
     """
 
     sku: VmSku
@@ -78,7 +78,7 @@ class SkuCapacity(Struct, frozen=True):
     def worst_rack(self) -> str:
         """Name of the worst rack to lose: the fewest VMs fit on the others.
 
-        The first one by name; "" without racks.
+        Of several such racks it is the first one by name. It is "" without racks.
         """
         return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
@@ -104,10 +104,10 @@ class Totals(Struct, frozen=True):
 class CapacityAnswer(Struct, frozen=True):
     """Capacity of one site.
 
-    `zones` None means all. `closed`: number of machines closed to new VMs by reason.
-    `machines_with_unknown_cells`: counts hold for every legal split of their VMs over NUMA cells;
-    `overfull` machines have no legal split. `unplaced`: VMs without a known machine.
-    `other_capacities`: capacity besides machines.
+    `zones` None means all. `closed` is the number of machines closed to new VMs by reason. Counts
+    hold for every legal split of the VMs of `machines_with_unknown_cells` over NUMA cells;
+    `overfull` machines have no legal split. `unplaced` are VMs without a known machine.
+    `other_capacities` are capacities besides machines.
     """
 
     site_id: str
@@ -351,8 +351,8 @@ class MixAnswer(Struct, frozen=True):
 
     `sets` fit if all VMs are placed at once, larger SKUs first, and `sets` + 1 do not;
     `sequential_sets` fit if set follows set. `short` is the SKU the next set lacks, by `missing`
-    VMs. `remaining`: additional VMs of each SKU next to the `sets`. With unknown NUMA cells all are
-    bounds, `remaining` applies to the minimum of sets, and `short` is None.
+    VMs. `remaining` are additional VMs of each SKU next to the `sets`. With unknown NUMA cells all
+    are bounds, `remaining` applies to the minimum of sets, and `short` is None.
     """
 
     parts: tuple[SkuCount, ...]
@@ -390,8 +390,8 @@ def count_complete_sets(
             sets = middle
         else:
             bound = middle - 1
-    # One more set shows the first SKU without capacity (`short`), and the number of its VMs without
-    # a place.
+    # One more set shows the first SKU without capacity (`short`), and how many of its VMs
+    # do not fit.
     short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
     # The scheduler of the caller stays unchanged.
     filled = scheduler.copy()
@@ -451,8 +451,7 @@ def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence
     """
     sku = part.sku
     share = Share.compute(part.sku)
-    # A VM of several cells has a choice among more cells of a machine: no number of sets is
-    # certain.
+    # A VM of several cells can choose among more cells of a machine: no number is certain.
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
         return _UNBOUNDED
     blocked_count = sum(

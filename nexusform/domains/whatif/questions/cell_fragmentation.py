@@ -1,6 +1,6 @@
 """Unusable free capacity.
 
-Cells fragmented by small VMs, and vCPUs or memory too small for any SKU.
+Such capacity is in cells fragmented by small VMs, or is vCPUs or memory too small for any SKU.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ class FragmentationCounts(Struct, frozen=True):
 class _NumaCell(Struct):
     """NUMA cell of a machine: remaining vCPUs, memory and disk, and its VMs in order.
 
-    Negative if overfull.
+    The remains are negative if the cell is overfull.
     """
 
     machine: Machine
@@ -90,7 +90,7 @@ class CellUsability(StrEnum):
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
     """Find the SKU to measure cells by: the largest one-cell SKU fitting on some empty machine.
 
-    Of equally large ones, prefer less disk, then a SKU in use. Return None if no SKU fits.
+    Among equally large ones, prefer less disk, then a SKU in use. Return None if no SKU fits.
     """
     used_names = {pool.sku.name for pool in site.pools}
     # One machine of each kind of hardware.
@@ -130,8 +130,8 @@ def compute_cell_fragmentation(
     cells_by_kind: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         cells_by_kind[_determine_usability(cell, sku, unknown_machines)].append(cell)
-    # Closed cells have no usable capacity. For cells with unknown VMs, the sum per machine is added
-    # below.
+    # Closed cells have no usable capacity. The code below adds the sum per machine for cells
+    # with unknown VMs.
     countable_kinds = [
         kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)
     ]
@@ -246,8 +246,9 @@ def _determine_usability(
 ) -> CellUsability:
     """Return the usability of a NUMA cell for one more VM of the SKU.
 
-    None: no SKU fits any machine. SPOILED lacks only disk. TAKEN has a VM as large in the cell as
-    one of the SKU, BROKEN only smaller ones. `unknown_machines` have VMs in unknown cells.
+    A `sku` of None means that no SKU fits any machine. SPOILED lacks only disk. TAKEN has a VM
+    as large in the cell as one of the SKU, BROKEN only smaller ones. `unknown_machines` have VMs
+    in unknown cells.
     """
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED

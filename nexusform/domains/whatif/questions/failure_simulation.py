@@ -55,7 +55,7 @@ class FailureScope(StrEnum):
 class NodeDeletionCommand(Struct, frozen=True):
     """Command to delete a cluster's nodes on lost machines for re-creation.
 
-    Not `is_reachable` if it lost quorum.
+    The cluster is not reachable (`is_reachable`) if it lost quorum.
     """
 
     cluster_id: str
@@ -76,11 +76,11 @@ class NodeDeletionCommand(Struct, frozen=True):
 class Failure(Struct, frozen=True):
     """Effects of a failure.
 
-    `risks` are those of the hypothetical plan.
-    `stay_down`: plain VMs and VNFs, down until their machine is back (with the address to re-create
-    one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known.
-    `recreations`: those of one sample if NUMA cells are unknown; `samples` summarizes the others in
-    the same order. `machines_down`: others that are down already; their VMs count as down.
+    `risks` are those of the hypothetical plan. `stay_down` are plain VMs and VNFs, down until their
+    machine is back (with the address to re-create one), and unmanaged VMs. `workloads` are those
+    with lost pods, if pods are known. `recreations` are those of one sample if NUMA cells are
+    unknown; `samples` summarizes the others in the same order. `machines_down` are others that are
+    down already; their VMs count as down.
     """
 
     site_id: str
@@ -249,8 +249,8 @@ def _sample_shortage(
 ) -> SampledShortage | None:
     """Count the lost VMs without capacity elsewhere, over samples of unknown NUMA cells.
 
-    Possible layouts. For a single pool, the bounds are exact. Return None if all cells are known,
-    or no VM of an NKS cluster is lost.
+    A sample is a possible layout. For a single pool, the bounds are exact. Return None if all cells
+    are known, or no VM of an NKS cluster is lost.
     """
     site = after.sites[site_id]
     samples = sample_capacity(

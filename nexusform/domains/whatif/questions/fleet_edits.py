@@ -301,10 +301,9 @@ def _render_value(value: Any) -> str:
 
 
 def _join_member(members: Mapping[str, _Member], edit: MemberEdit) -> _Member:
-    """Return a new member.
+    """Return a new member; raises DiagnosticsError.
 
-    `edit.value` names a member without nodes to copy, or the id of a cluster. Raises
-    DiagnosticsError.
+    `edit.value` names a member without nodes to copy, or the id of a cluster.
     """
     if edit.member in members:
         detail = f"{edit.member} is already a member. Choose another name for the new member."

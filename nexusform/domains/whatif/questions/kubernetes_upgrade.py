@@ -30,7 +30,7 @@ _ANY_OTHER: Final = "+another"
 class NodeUpgradeBatch(Struct, frozen=True):
     """Nodes upgraded together.
 
-    `up`: number of the pool's nodes up meanwhile.
+    `up` is the number of the pool's nodes that are up meanwhile.
     """
 
     number: int
@@ -75,9 +75,9 @@ class PoolUpgrade(Struct, frozen=True):
 class KubernetesUpgrade(Struct, frozen=True):
     """Upgrade of one cluster, pools in upgrade order.
 
-    `course` is the upgrade in the plan, with the obstacles to draining its nodes. With unknown NUMA
-    cells `pools` are of one sample, and `samples` summarizes the others. `after` is the
-    hypothetical plan.
+    `course` is the upgrade in the plan, with the obstacles to draining its nodes. With
+    unknown NUMA cells `pools` are of one sample, and `samples` summarizes the others. `after`
+    is the hypothetical plan.
     """
 
     cluster_id: str
@@ -125,7 +125,7 @@ def simulate_kubernetes_upgrade(
     def count_missing_by_pool(sample: SplitChoice) -> list[int]:
         """Count the VMs without capacity in the blocking batch of each pool.
 
-        0 for a pool without one.
+        The number is 0 for a pool without such a batch.
         """
         # A repetition of the plan is faster, and exact if everything fits in both.
         if fits and has_capacity_in_layout(after, site.id, sample):

@@ -43,8 +43,8 @@ _MAX_PASSES: Final = 120
 class ClusterUpgradeHop(Struct, frozen=True):
     """One upgrade of one cluster.
 
-    `available_versions`: matching versions of the site, None if unknown. `supported_until`: latest
-    end of support of these, "" if unknown.
+    `available_versions` are the matching versions of the site, None if unknown. `supported_until`
+    is the latest end of their support, "" if unknown.
     """
 
     start: str
@@ -105,7 +105,8 @@ class ClusterHops(Struct, frozen=True):
 class SiteUpgradePath(Struct, frozen=True):
     """Clusters of one site in upgrade order with their hops.
 
-    `tried_orders`: prefixes checked, all if exhaustive.
+    `tried_orders` is the number of prefixes of orders that were checked. With `is_exhaustive`
+    all were checked.
     """
 
     site_id: str
@@ -218,7 +219,7 @@ class _OrderSearch:
     ) -> tuple[ClusterHops, ...] | None:
         """Find an order of the remaining clusters.
 
-        None if there is none, or after _MAX_PASSES simulated upgrades.
+        Return None if there is no order, or after _MAX_PASSES simulated upgrades.
         """
         # Every cluster has its place: the result counts as tried.
         if not remaining:
@@ -250,8 +251,8 @@ def _upgrade_cluster(
 ) -> tuple[ClusterHops, _SiteStart]:
     """Upgrade a cluster along a path of versions, the running one first.
 
-    Return its hops and the resulting site. A hop without capacity changes nothing: the platform
-    stops it.
+    Return its hops and the resulting site. A hop without capacity changes nothing: the
+    platform stops it.
     """
     hops: list[ClusterUpgradeHop] = []
     for version, end in pairwise(path):

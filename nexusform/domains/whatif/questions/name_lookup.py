@@ -54,8 +54,8 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
     """Check and return the values of -not.
 
-    `ADDRESS` (of a resource with VMs), or `ADDRESS:OBJECT` for one VM. Raises DiagnosticsError for
-    an unknown one.
+    A value is `ADDRESS` (of a resource with VMs), or `ADDRESS:OBJECT` for one VM. Raises
+    DiagnosticsError for an unknown one.
     """
     candidates: dict[str, None] = {}
     for pool in site.pools:
@@ -187,7 +187,7 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     """Parse one part of a mix, `3xSKU` or `SKU`, to its count and SKU, "" if it is invalid.
 
-    1 by default.
+    The count is 1 by default.
     """
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:

@@ -1,10 +1,10 @@
 """Trials of placements, each a plan of its own.
 
-Of the fewest evictions to let the pods of all placements run, with a proof, and of one more
-placement. Every set of evictions is tried in the order of its size: no smaller set is left. Source
-of the rules: an eviction ends one binding, and the scheduler picks again; only a taint keeps a
-picked cluster away. The configuration of a trial is generated: evictions in their order, taints as
-an override file, or a placement.
+One trial finds the fewest evictions to let the pods of all placements run, with a proof; another
+one adds one more placement. Every set of evictions is tried in the order of its size: no smaller
+set is left. Source of the rules: an eviction ends one binding, and the scheduler picks again; only
+a taint keeps a picked cluster away. The configuration of a trial is generated: evictions in their
+order, taints as an override file, or a placement.
 """
 
 import json
@@ -114,8 +114,8 @@ class TrialOutcome(Struct, frozen=True):
 class RebalanceRequest(Struct, frozen=True):
     """Scope of the question.
 
-    Evict from one cluster only, and help one placement only; "" for all. `addresses` are those of
-    the placements with that name on their hub.
+    Evictions are from `source_cluster` only, and must help `placement` only; "" means all.
+    `addresses` are those of the placements with that name on their hub.
     """
 
     source_cluster: str = ""
@@ -227,8 +227,8 @@ def find_minimum_evictions(
 ) -> RebalanceResult:
     """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice.
 
-    `taintable` are clusters with a block in the configuration: a taint in it keeps an evicted
-    placement away.
+    `taintable` are clusters with a block in the configuration: a taint in it keeps an
+    evicted placement away.
     """
     addresses = (item.address for item in candidates if item.placement == request.placement)
     request = replace(request, addresses=frozenset(addresses))
@@ -279,7 +279,7 @@ class _EvictionSearch(Struct):
     ) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the smallest set of evictions to let all pods in scope run, and its outcome.
 
-        None for none.
+        The set is None if there is none.
         """
         # Their pods must run.
         goals = self.request.select_in_scope(self.before.waiting)
@@ -310,10 +310,8 @@ class _EvictionSearch(Struct):
     ) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the first order of these evictions without interruption, and its outcome.
 
-        The outcome of its successful plan.
-
-        Clusters otherwise picked again are tainted. Without such an order, return None; the outcome
-        is not used.
+        The outcome is that of its successful plan. Clusters otherwise picked again are tainted.
+        Without such an order, return None; the outcome is not used.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
@@ -343,8 +341,8 @@ class _EvictionSearch(Struct):
     def _describe_interruption(self, trial: EvictionProposal) -> str:
         """Describe the first problem between two evictions.
 
-        An error, or a pod newly waiting for a node. To find it, plan only the first eviction, the
-        first two, and so on. Return "" if there is none.
+        The problem is an error, or a pod newly waiting for a node. To find it, plan only the first
+        eviction, the first two, and so on. Return "" if there is none.
         """
         waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
@@ -382,8 +380,8 @@ class _EvictionSearch(Struct):
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
-        # Placements keep their numbers of clusters; only a PickAll does not pick another one for an
-        # evicted one.
+        # Placements keep their numbers of clusters; only a PickAll does not replace
+        # an evicted cluster.
         removals = Counter(
             str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
         )
@@ -464,7 +462,7 @@ def _is_taint_block(block: object) -> bool:
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
     """Return the name stated by a member's block as quoted text.
 
-    "" for an expression or a template.
+    Return "" for an expression or a template.
     """
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:

@@ -52,7 +52,7 @@ NO_CLUSTER_PODS: Final = ClusterPods("", Cluster("", nodes=()), workloads=(), ex
 class PodMove(Struct, frozen=True):
     """Pod with a lost node, and its node meanwhile ("" = none, with `reason`).
 
-    `is_certain`: in every run, without a doubt about the snapshot.
+    With `is_certain` this holds in every run, without a doubt about the snapshot.
     """
 
     pod: str
@@ -80,10 +80,10 @@ _RANK = list(WorkloadOutcome)
 class WorkloadImpact(Struct, frozen=True):
     """Impact of nodes down on one workload.
 
-    `before`: pods running before; `at_once`: still running immediately; `running`: after
-    replacement. `pending` counts all pods without a node, including earlier ones but not a
-    DaemonSet's. `blocking_budgets`: budgets violated by a drain, `blocking_reasons` a sentence for
-    each.
+    `before` are the pods running before, `at_once` those still running immediately, and `running`
+    those running after replacement. `pending` counts all pods without a node, including earlier
+    ones but not a DaemonSet's. `blocking_budgets` are budgets violated by a drain, and
+    `blocking_reasons` has a sentence for each.
     """
 
     cluster_id: str
@@ -123,7 +123,7 @@ class WorkloadImpact(Struct, frozen=True):
 class WorkloadVerdict(Struct, frozen=True):
     """Result for a workload over all waves.
 
-    `is_certain`: independent of random scheduler choices.
+    With `is_certain`, it is independent of random scheduler choices.
     """
 
     cluster_id: str
@@ -323,8 +323,8 @@ def _build_move(
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, node="", reason=f"a bare Pod {reason}")
-    # A DaemonSet's pod is never placed on another node. If it is preempted, it may run again on its
-    # own one.
+    # A DaemonSet's pod is never placed on another node. A preempted one may run again on
+    # its own node.
     if outcome is None or (kind == _DAEMONS and preemption is None):
         return PodMove(
             pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node"

@@ -1,7 +1,7 @@
 """Pods of a cluster snapshot.
 
-Nodes from clusters, templates from manifests, locations from plans, and observed nodes and pods
-from kubectl.
+Nodes are from clusters, templates from manifests, locations from plans, and observed nodes and
+pods from kubectl.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -139,7 +139,7 @@ def _build_unmanaged_workloads(
 ) -> Iterable[Workload]:
     """Yield a workload for each controller without a manifest, built from its pods.
 
-    Not in `workloads`.
+    Such a controller is not in `workloads`.
     """
     manifest_keys = {workload.key for workload in workloads}
     for key, own_pods in group_by(existing, lambda pod: pod.workload).items():
@@ -183,8 +183,8 @@ def _build_cluster_pods(
 ) -> ClusterPods:
     """Build the pods of a cluster.
 
-    Those of workloads applied directly or by placements, and those listed by kubectl. If a workload
-    has no planned pods in state, pods are placed now.
+    They are the pods of workloads applied directly or by placements, and those listed by kubectl.
+    If a workload has no planned pods in state, pods are placed now.
     """
     direct: list[Manifest] = []
     by_placements: list[Manifest] = []
@@ -245,7 +245,7 @@ def _add_observed_pods(
 ) -> None:
     """Add observed pods, replacing planned ones of equal number.
 
-    Those of `workloads` get the specs of templates.
+    Pods of `workloads` get the specs of templates.
     """
     observed_pods = merge_observed_pods(
         existing, observed.existing_pods, observed.cluster.node_by_name

@@ -42,9 +42,9 @@ MAX_LEAVINGS: Final = 4_000
 class CellChange(Struct, frozen=True):
     """Possible change of a cell.
 
-    Leaving VMs, VMs of the demand, and the capacity left for re-created VMs. `arrival`: class of a
-    multi-cell VM with a share here (DEMAND: a requested one), None for none. `spanning`: indexes of
-    leaving multi-cell VMs of the machine.
+    The change has leaving VMs, VMs of the demand, and the capacity left for re-created VMs.
+    `arrival` is the class of a multi-cell VM with a share here (DEMAND: a requested one), None for
+    none. `spanning` are the indexes of leaving multi-cell VMs of the machine.
     """
 
     leaving: Leaving
@@ -58,8 +58,8 @@ class CellChange(Struct, frozen=True):
 class CellPatterns(Struct, frozen=True):
     """Capacity for re-created VMs: all maximal combinations.
 
-    `admitted`: feasible classes. `rack`: "" without tracked pools. `single_machine`: set for an
-    individually modelled machine.
+    `admitted` are the feasible classes. `rack` is "" without tracked pools. `single_machine` is set
+    for an individually modelled machine.
     """
 
     patterns: tuple[Pattern, ...]
@@ -71,7 +71,7 @@ class CellPatterns(Struct, frozen=True):
 class CellKey(Struct, frozen=True):
     """Key of equal cells.
 
-    `leaving`: pods of the VMs of every group, fewest first.
+    `leaving` are the pods of the VMs of every group, fewest first.
     """
 
     free: FreeCell
@@ -86,8 +86,8 @@ class CellKey(Struct, frozen=True):
 class CellCatalogue:
     """Cached capacities and options.
 
-    `is_capped`: some were dropped. Classes of equal size share a size: `sizes` by number,
-    `size_numbers_by_class` by class number.
+    With `is_capped`, some were dropped. Classes of equal size share a size: `sizes` are by number,
+    and `size_numbers_by_class` by class number.
     """
 
     def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
@@ -116,7 +116,7 @@ class CellCatalogue:
 
         `key` has the classes of VMs accepted there. `splits` are the possible free capacities: one,
         or with VMs in unknown cells one per possible layout. A combination fits in each of them.
-        `disk`: GiB for all VMs together, None without a limit.
+        `disk` is GiB for all VMs together, None without a limit.
         """
         single_cell_classes = [
             number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1
@@ -152,9 +152,9 @@ class CellCatalogue:
     ) -> Iterator[CellChange]:
         """Yield the possible changes of a cell with this key.
 
-        Any of its VMs leave, and others may arrive. `group_skus`: SKUs of its single-cell VMs.
-        `arrivals`: class (or DEMAND) and SKU of multi-cell VMs to add. `spanning`: SKUs of the
-        multi-cell VMs with a share in this cell, by their index on the machine.
+        Any of its VMs leave, and others may arrive. `group_skus` are the SKUs of its single-cell
+        VMs. `arrivals` are class (or DEMAND) and SKU of multi-cell VMs to add. `spanning` are the
+        SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
         """
         # Of each group (equal VMs) any number leaves, and each multi-cell VM stays (0) or leaves
         # (1). `pods`: number of pods of each VM.
@@ -193,9 +193,9 @@ class CellCatalogue:
     ) -> Iterator[CellChange]:
         """Yield the changes of a cell with these leaving VMs.
 
-        One per VM of `arrivals`, one without arrivals, and one per number of added VMs of the
-        demand. `free` is the capacity after the VMs left, and `pods` their number of pods.
-        `leaving_indexes` are the leaving multi-cell VMs.
+        There is one change per VM of `arrivals`, one without arrivals, and one per number of added
+        VMs of the demand. `free` is the capacity after the VMs left, and `pods` their number of
+        pods. `leaving_indexes` are the leaving multi-cell VMs.
         """
 
         def build_change(
@@ -313,7 +313,7 @@ class CellPosition(Struct, frozen=True):
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
     """Return the group of each movable VM by handle.
 
-    ("pool", 3), its pool if tracked, else ("class", 1), its class.
+    The group is its pool if tracked, such as ("pool", 3), else its class, such as ("class", 1).
     """
     return {
         source.handle: ("pool", source.pool)

@@ -54,7 +54,7 @@ class RepackChoice(Struct, frozen=True):
     def affected_machines(self) -> frozenset[str]:
         """Machines that lose a VM or gain one.
 
-        A re-created VM, or one of the demand (`reserved`).
+        They gain a re-created VM, or one of the demand (`reserved`).
         """
         sources = {source.vm.placement.machine for source in self.sources}
         return self.reserved | sources | set(self.targets.values())
@@ -68,8 +68,8 @@ def choose_vms_to_recreate(
 ) -> RepackChoice:
     """Choose VMs for a solution, as it has only numbers of equal VMs and cells.
 
-    Prefer VMs with the fewest pods, then VMs of pools already affected. VMs of `tracked_pools`
-    equal only VMs of their pool, other VMs those of one class.
+    VMs with the fewest pods are preferred, then VMs of pools already affected. A VM of
+    `tracked_pools` equals only VMs of its pool, and another VM those of its class.
     """
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {
@@ -117,8 +117,8 @@ def _group_options_by_unit(
 class _ChoiceBuilder(Struct):
     """Builder of a choice.
 
-    `_size_of`: size number by class number. `arrival_shares`: number of cells of a machine with a
-    share of re-created multi-cell VMs, by machine and class.
+    `_size_of` is the size number by class number. `arrival_shares` is the number of cells of a
+    machine with a share of re-created multi-cell VMs, by machine and class.
     """
 
     _context: RepackContext
@@ -160,7 +160,7 @@ class _ChoiceBuilder(Struct):
         """Apply each option to a separate cell of the unit (equal cells).
 
         If the unit is of a type of machines, use its cells in the order of the machines: all shares
-        of a multi-cell VM are on one then. Else use the cheapest cells.
+        of a multi-cell VM are on one then. Otherwise use the cheapest cells.
         """
         cells = list(unit.cells)
         # The number of a type of equal machines.
@@ -189,7 +189,7 @@ class _ChoiceBuilder(Struct):
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
         """Select the VMs to leave a cell by group.
 
-        Those with the fewest pods, then those of pools affected already.
+        VMs with the fewest pods come first, then those of pools affected already.
         """
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
@@ -256,11 +256,9 @@ def assign_machines(
 ) -> tuple[dict[int, str], frozenset[int]]:
     """Assign VMs to slots of their size by a linear program with the least cost.
 
-    `size_of`: the size by class number.
-
-    An unassigned VM costs most, then a VM above the limit of a rack, then a return to the own
-    machine. Return the names of the machines by handle of the assigned VMs, and the numbers of the
-    pools with VMs above a limit.
+    `size_of` is the size by class number. An unassigned VM costs most, then a VM above the limit of
+    a rack, then a return to the own machine. Return the names of the machines by handle of the
+    assigned VMs, and the numbers of the pools with VMs above a limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
@@ -355,8 +353,8 @@ def _compute_gains(
 ) -> Iterator[_Gain]:
     """Yield the gains of a machine: VMs of the demand fitting if some VMs leave.
 
-    There is one per cell. For a multi-cell demand, or with unknown cells, there is one of the whole
-    machine.
+    There is one per cell. For a multi-cell demand, or with unknown cells, there is one of
+    the whole machine.
     """
     if host.has_unknown_cells or request.sku.numa_cells > 1:
         yield from _compute_machine_gain(context, request, host)
@@ -386,12 +384,11 @@ def _compute_machine_gain(
 ) -> list[_Gain]:
     """Compute how many requested VMs fit on a machine after all its movable VMs left.
 
-    [] if none fits. A VM needs its share of one or several cells. A cell counts for one share, even
-    if it has capacity for more.
+    Return [] if none fits. A VM needs its share of one or several cells. A cell counts for one
+    share, even if it has capacity for more.
     """
     if host.has_unknown_cells and not host.unknown_cell_vms:
-        # `unknown_cell_vms` is empty: a VM in unknown cells is not movable, so no free cell is
-        # known.
+        # `unknown_cell_vms` is empty: a VM in unknown cells cannot move, so no free cell is known.
         return []
     # Their free capacity, without VMs in unknown cells.
     cells = list(host.cells)

@@ -143,10 +143,11 @@ class MovableVm(Struct, frozen=True):
 class RepackMachine(Struct, frozen=True):
     """Machine open to VMs.
 
-    `cells`: free capacity with all VMs in known cells. `movable_vms_by_cell`: movable VMs by cell;
-    a multi-cell VM is in each of its cells. With unknown cells, `unknown_cell_vms` are the VMs in
-    unknown cells, if all are movable, and `splits` the possible remains of its cells while they
-    stay. `admitted`: classes feasible on it. `admits_demand`: the demand is feasible.
+    `cells` is the free capacity with all VMs in known cells. `movable_vms_by_cell` are the movable
+    VMs by cell; a multi-cell VM is in each of its cells. With unknown cells, `unknown_cell_vms`
+    are the VMs in unknown cells, if all are movable, and `splits` the possible remains of its
+    cells while they stay. `admitted` are the classes feasible on it. With `admits_demand` the
+    demand is feasible.
     """
 
     machine: Machine
@@ -163,9 +164,9 @@ class RepackMachine(Struct, frozen=True):
 class RepackContext(Struct, frozen=True, dict=True):
     """Site as input of a repacking.
 
-    `blocked_by`: constraint of every immovable VM by name. `limits`: maximum VMs of a pool (by
-    number) per rack afterwards, `existing` the current number. `pools` are in creation order,
-    `lifted` are the ignored constraints.
+    `blocked_by` is the constraint of every immovable VM by name. `limits` are the maximum VMs of a
+    pool (by number) per rack afterwards, and `existing` is the current number. `pools` are in
+    creation order, and `lifted` are the ignored constraints.
     """
 
     site: SiteSnapshot
@@ -198,8 +199,9 @@ def build_repack_context(
 ) -> RepackContext:
     """Build the context of a site.
 
-    Its machines with their free cells, its movable VMs, and the constraint on each other VM.
-    Constraints in `lifted` are ignored. Pools and classes of VMs are numbered by their order.
+    The context has its machines with their free cells, its movable VMs, and the constraint on
+    each other VM. Constraints in `lifted` are ignored. Pools and classes of VMs are numbered
+    by their order.
     """
     pools = site.pools
     # The cluster of each pool.
@@ -305,7 +307,7 @@ def _find_blocking_constraint(
 ) -> Constraint | None:
     """Find the first constraint to keep a VM in place; None if it is movable.
 
-    Ignore the `lifted` ones.
+    Constraints in `lifted` are ignored.
     """
     address = str(pool.address)
     # The user excludes a resource (ADDRESS) or a VM by any of its names (ADDRESS:NAME).
@@ -388,8 +390,9 @@ def _build_machines(
 ) -> tuple[RepackMachine, ...]:
     """Build the machines of the repacking.
 
-    Those able to run, if empty, a VM of the demand or of one of `vm_classes` (VMs of equal SKU and
-    constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
+    These machines are able to run, if empty, a VM of the demand or of one of `vm_classes` (VMs of
+    equal SKU and constraints, numbered in order). `movable_vms` are by handle, the scheduler's
+    number of a VM.
     """
     empty_scheduler = rebuild_scheduler(scheduler, scheduler.machines, vms=())
     demands = [

@@ -49,8 +49,9 @@ class _Relocation(Struct, frozen=True):
 class OrderSearchResult(Struct, frozen=True):
     """Result of a search.
 
-    `sequence`: None if no order was found. `searched`: no order with up to this many re-creations
-    exists. `cut_at`: re-creations at the end of an incomplete search, None for a complete one.
+    `sequence` is None if no order was found. No order with up to `searched` re-creations
+    exists. `cut_at` is the number of re-creations at the end of an incomplete search, None for
+    a complete one.
     """
 
     sequence: RepackWindowSequence | None = None
@@ -80,7 +81,7 @@ def search_orders(
 ) -> OrderSearchResult:
     """Search an order with `minimum` to `maximum` re-creations, fewest first, of `sources`.
 
-    None: all movable VMs.
+    None for `sources` means all movable VMs.
     """
     search = _OrderSearch(
         context, request, time_budget, context.all_movable_vms if sources is None else sources
@@ -99,9 +100,8 @@ def search_orders(
 class _MachineState(Struct):
     """Machine during a search: its free cells and disk, and its VMs.
 
-    Those not re-created yet, and its re-created ones.
-
-    `costs` and `key` are computed once per state.
+    `vms` are those not re-created yet, and `arrived` its re-created ones. `costs` and `key` are
+    computed once per state.
     """
 
     machine: RepackMachine
@@ -117,7 +117,7 @@ class _MachineState(Struct):
     ) -> bool:
         """Return whether a VM of the SKU fits after the departure of `leaving`.
 
-        VMs as pairs of their cells and SKU.
+        A leaving VM is a pair of its cells and its SKU.
         """
         free = list(self.cells)
         disk = self.disk
@@ -164,8 +164,7 @@ class _OrderSearch:
         self._locations = {
             source.handle: source.vm.placement for source in context.all_movable_vms
         }  # current ones
-        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM
-        # added again.
+        # The current handle of a VM by its first one: a VM added again gets a new handle.
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}
         # current VMs by pool and rack.
         self._rack_counts = Counter(context.existing)
@@ -192,8 +191,8 @@ class _OrderSearch:
     ) -> RepackWindowSequence | None:
         """Try up to `remaining` re-creations after those of `order` (groups of VMs down at once).
 
-        Return the windows of the first order with capacity for the demand, or None. Raises
-        _SearchLimitReached.
+        Return the windows of the first order with capacity for the demand, or
+        None. Raises _SearchLimitReached.
         """
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
@@ -238,7 +237,7 @@ class _OrderSearch:
     ) -> RepackWindowSequence | None:
         """Build a window per group of VMs, in any order of the VMs in a group.
 
-        None if no windows are possible.
+        Return None if no windows are possible.
         """
         # The groups stay in order, the VMs of each in any order.
         for groups in product(*map(permutations, order)):
@@ -266,7 +265,7 @@ class _OrderSearch:
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
         """List the machines for a VM, the first of equal ones.
 
-        None if too few re-creations remain afterwards.
+        List none if too few re-creations remain afterwards.
         """
         if not self._is_departure_useful(source, remaining):
             return
@@ -278,7 +277,7 @@ class _OrderSearch:
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
         """Return whether the `remaining` re-creations suffice for this VM and all later ones.
 
-        Those that move after it.
+        Later VMs are those that move after it.
         """
         state = self._states[self._locations[source.handle].machine]
         # This departure frees no capacity for the demand.
@@ -338,8 +337,8 @@ class _OrderSearch:
     ) -> Iterator[tuple[_Relocation, ...]]:
         """List the groups of VMs to re-create together, because some fit only after others left.
 
-        Two or three VMs that swap machines, or one VM and the two in its way. `remaining`: number
-        of re-creations still allowed.
+        A group is two or three VMs that swap machines, or one VM and the two in its way.
+        `remaining` is the number of re-creations still allowed.
         """
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(
@@ -367,8 +366,7 @@ class _OrderSearch:
         for first in sources:
             for second in blockers[first.handle]:
                 for third in blockers[second.handle]:
-                    # Of the three rotations of a ring, list the one that starts with the lowest
-                    # handle.
+                    # Of the three rotations of a ring, list the one with the lowest handle first.
                     if (
                         first.handle < min(second.handle, third.handle)
                         and first in blockers[third.handle]
@@ -521,8 +519,8 @@ class _OrderSearch:
     def _build_machine_key(self, name: str) -> object:
         """Build the key of a machine and its VMs, shared by equal machines.
 
-        Those in one rack, with equal free capacity, and with VMs alike in pool, class and cells.
-        With hints or rules no machines are equal.
+        Equal machines are in one rack, with equal free capacity, and with VMs alike in pool, class
+        and cells. With hints or rules no machines are equal.
         """
         # No machine equals another one.
         if not self._is_symmetric:

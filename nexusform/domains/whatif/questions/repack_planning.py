@@ -53,12 +53,13 @@ class RepackStatus(StrEnum):
 class RepackResult(Struct, frozen=True):
     """Result of a repacking.
 
-    `bound`: lower bound of re-creations; None if impossible. `maximum`: largest demand that fits if
-    this one does not. `if_known`: re-creations with NUMA cells as in one sample; None if cells are
-    known, or if it is impossible. `has_no_order`: the program has a solution without a valid order
-    of steps. `minimum_windows`: lower bound of windows for these VMs. `searched_orders`: no order
-    with up to this many re-creations exists, if every order was searched; `orders_cut_at`:
-    re-creations at the end of an incomplete search; `movable_vms`: number of movable VMs.
+    `bound` is the lower bound of re-creations; None if impossible. `maximum` is the largest demand
+    that fits if this one does not. `if_known` is the number of re-creations with NUMA cells as in
+    one sample; None if cells are known, or if it is impossible. With `has_no_order` the program has
+    a solution without a valid order of steps. `minimum_windows` is the lower bound of windows for
+    these VMs. If every order was searched, no order with up to `searched_orders` re-creations
+    exists. `orders_cut_at` is the number of re-creations at the end of an incomplete search.
+    `movable_vms` is the number of movable VMs.
     """
 
     request: RepackRequest
@@ -159,8 +160,7 @@ def plan_repack(
             and not (is_proved and has_all_samples),
         )
     bound = attempt.bound
-    # There may be a solution: the search was cut, or it found one with more re-creations than
-    # -moves allows.
+    # There may be a solution: the search was cut, or found one with more re-creations than -moves.
     is_unproved = attempt.undecided or attempt.found
     if is_unproved and bound is not None and request.can_recreate(bound):
         blocking = find_order_constraints(site, request, search)
@@ -179,7 +179,7 @@ def _count_recreations_with_known_cells(
 ) -> int | None:
     """Return the re-creations if the unknown cells are as in the reported sample.
 
-    None without a solution.
+    Return None without a solution.
     """
     scheduler = rebuild_scheduler(
         site.scheduler, site.scheduler.machines, site.scheduler.list_sampled_vms()
@@ -203,8 +203,8 @@ _LOOSENINGS: Final[Mapping[Constraint, str]] = {
 class BlockingConstraint(Struct, frozen=True):
     """A constraint, and the number of re-creations without it.
 
-    None if there is no solution either, or (`undecided`) if the time ended first. `loosened_by`
-    describes how to lift it.
+    The number is None if there is no solution either, or (`undecided`) if the time ended first.
+    `loosened_by` describes how to lift it.
     """
 
     constraint: Constraint
@@ -262,9 +262,8 @@ def find_order_constraints(
 ) -> tuple[BlockingConstraint, ...]:
     """Search for an order of steps without one of the constraints.
 
-    A search with all of them found none.
-
-    They are -window, a part of the request, and max_unavailable, lifted by the search itself.
+    A search with all constraints found none. The constraints are -window, a part of the request,
+    and max_unavailable, lifted by the search itself.
     """
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
     if request.window is not None:
@@ -312,8 +311,8 @@ def find_maximum_demand(
 ) -> int | None:
     """Find by bisection the largest demand of this SKU with a solution within -moves.
 
-    Return None if the time is over, or if the program proves neither a solution nor the lack of
-    one.
+    Return None if the time is over, or if the program proves neither a solution nor the
+    lack of one.
     """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     # numbers of VMs: there is a solution for `low`, and none for `high`.

@@ -53,7 +53,7 @@ WHOLE_MACHINE: Final = -1
 class OptionUse(Struct, frozen=True):
     """Selected option for so many cells of a unit.
 
-    `machines`: machine type of linked cells, or ANY_MACHINE.
+    `machines` is the machine type of linked cells, or ANY_MACHINE.
     """
 
     machines: int
@@ -80,7 +80,7 @@ class PatternCount(Struct, frozen=True):
 class RepackSolution(Struct, frozen=True):
     """Solution of the program.
 
-    `bound`: lower bound of re-creations.
+    `bound` is the lower bound of re-creations.
     """
 
     recreations: int
@@ -94,7 +94,7 @@ class RepackSolution(Struct, frozen=True):
 class NoRepackSolution(Struct, frozen=True):
     """No solution exists (`is_proved`), or none was found within the limits.
 
-    `bound`: lower bound of re-creations.
+    `bound` is the lower bound of re-creations.
     """
 
     is_proved: bool
@@ -135,7 +135,7 @@ class LinearProgram(Struct):
     ) -> None:
         """Add a column with `entries` (row number, coefficient), summed by row.
 
-        `subject`: the objects it counts.
+        `subject` are the objects it counts.
         """
         summed: dict[int, float] = {}
         for row, value in entries:
@@ -146,7 +146,7 @@ class LinearProgram(Struct):
 class _CellGroup(Struct, frozen=True):
     """Cells with equal contents.
 
-    `machines`: machine type if cells of one machine are linked.
+    `machines` is the machine type if cells of one machine are linked.
     """
 
     key: CellKey
@@ -172,8 +172,8 @@ class RepackProgram:
         """Build all rows and columns.
 
         `tracked_pools` have rows for their spread over racks. `single_machines` are modelled
-        individually, with their disk; others with all equal ones. `is_fine`: minimize restarted
-        pods, too.
+        individually, with their disk; others with all equal ones. With `is_fine`, minimize
+        restarted pods, too.
         """
         self._context = context
         self._request = request
@@ -241,8 +241,7 @@ class RepackProgram:
         else:
             # Without such VMs: cells count, not machines.
             self._add_cells(chain.from_iterable(known_groups.values()))
-        # Machine types have the numbers 0, 1 ... with known cells, and -2, -3 ... with unknown
-        # ones.
+        # Machine types have the numbers 0, 1 ... with known, and -2, -3 ... with unknown cells.
         for number, hosts in enumerate(unknown_groups.values(), 1):
             # A solution empties the first machines of a type: those with the fewest pods.
             ordered_hosts = sorted(
@@ -399,8 +398,9 @@ class RepackProgram:
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option (change of a cell).
 
-        The number of cells with it. The row limits the changes to the number of cells. For a
-        cleared unit it is 0, raised by the column of emptied machines: only their cells can change.
+        A column is the number of cells with the option. The row limits the changes to the number of
+        cells. For a cleared unit it is 0, raised by the column of emptied machines: only their
+        cells can change.
         """
         program = self._program
         size = len(unit.cells)
@@ -439,7 +439,7 @@ class RepackProgram:
     def _build_vm_entries(self, unit: _CellGroup, option: CellChange) -> list[tuple[int, float]]:
         """Build the entries of an option for the VMs that leave a cell and those that arrive.
 
-        Row, coefficient.
+        An entry is a row and a coefficient.
         """
         program = self._program
         entries: list[tuple[int, float]] = []
@@ -450,8 +450,7 @@ class RepackProgram:
             entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
         # DEMAND, or the class of a re-created VM.
         if option.arrival is not None:
-            # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its
-            # shares.
+            # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all shares.
             entries.append(
                 (
                     program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0),
@@ -473,8 +472,8 @@ class RepackProgram:
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add equal machines with unknown cells as type `number`.
 
-        A machine has two uses. It takes VMs that fit in every possible layout of its cells. Or all
-        VMs in unknown cells leave, and its cells are known then.
+        A machine has two uses. Either it takes VMs that fit in every possible layout of its cells,
+        or all VMs in unknown cells leave, and its cells are known then.
         """
         first = hosts[0]
         size = len(hosts)
@@ -526,7 +525,7 @@ class RepackProgram:
     def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
         """Find the capacity of a cell after all VMs in unknown cells left its machine.
 
-        None without capacity.
+        Return None without capacity.
         """
         key = self._build_cell_key(host, cell)
         # One possible layout, of one cell.
@@ -548,7 +547,7 @@ class RepackProgram:
     ) -> list[tuple[int, float]]:
         """Build the row entries of a changed cell.
 
-        One less with capacity `before` (+1), one more with `after` (-1).
+        One cell less has the capacity `before` (+1), and one more the capacity `after` (-1).
         """
         if before == after:
             return []
@@ -564,10 +563,9 @@ class RepackProgram:
     ) -> list[tuple[int, float]]:
         """Build the row entries of `count` VMs of a group that leave `host`.
 
-        Row number, coefficient.
+        An entry is a row number and a coefficient.
         """
-        # In row "comes", arrivals less departures are at least 0: each leaving VM arrives
-        # somewhere.
+        # In row "comes", arrivals less departures are at least 0: each leaving VM must arrive.
         entries = [
             (self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))
         ]
@@ -588,8 +586,8 @@ class RepackProgram:
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
         """Add a column for each pattern of a capacity (slots of each size in one cell).
 
-        The number of its cells with this pattern. A pattern adds slots (entries below 0) and uses
-        disk.
+        A column is the number of the capacity's cells with this pattern. A pattern adds slots
+        (entries below 0) and uses disk.
         """
         program = self._program
         capacity_row = self._get_cell_capacity_row(capacity)
@@ -597,8 +595,8 @@ class RepackProgram:
         program.upper[capacity_row] = float(self._cell_counts[capacity])
         for pattern in capacity.patterns:
             entries = [(capacity_row, 1.0)]
-            # In a row "slots" (of one size, for these classes), arrivals must not exceed the added
-            # slots.
+            # Arrivals must not exceed the slots added in a row "slots" (of one size,
+            # for these classes).
             entries += [
                 (program.add_row(("slots", capacity.rack, capacity.admitted, size)), -float(count))
                 for size, count in pattern
@@ -751,7 +749,7 @@ def run_solver(
     """Run HiGHS with one thread and a fixed seed.
 
     `lower` and `upper` bound the rows. `seconds` None means the node limit only. A result without
-    values proves the lack of a solution if `is_finished`. Without columns there is none.
+    values proves the lack of a solution if `is_finished`. Without columns the result has no values.
     """
     if not columns:
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)

@@ -2,8 +2,8 @@
 
 An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py).
 The placement rule checks it window by window (repack_windows.py); a rejected choice refines the
-program. On small sites every order is searched (repack_orders.py) before a gap is reported. Of the
-windows found, the pods are simulated: a node is drained before its VM is re-created, pods with
+program. On small sites every order is searched (repack_orders.py) before a gap is reported. The
+pods of the windows found are simulated: a node is drained before its VM is re-created, pods with
 hugepages or devices need another node meanwhile, and separation rules over workloads must hold.
 """
 
@@ -64,8 +64,8 @@ _DAEMONS: Final = "DaemonSet"
 _MACHINE_LABELS: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
-# Maximum number of extra VMs to free capacity for, if no order of steps frees capacity for the
-# wanted number.
+# Maximum number of extra VMs to free capacity for, if no order of steps suffices for
+# the wanted number.
 _MORE: Final = (1, 2, 4, 8)
 # Shares of the remaining time: for one solution, and for a greedy choice without the program.
 _SOLVE_SHARE: Final = 0.6
@@ -77,10 +77,10 @@ _SEARCH_SHARE: Final = 0.85
 class RepackAttempt(Struct, frozen=True):
     """Result of one search.
 
-    `found`: its windows free the capacity. `bound` None: proved to be impossible; `undecided`:
-    neither solution nor proof. `searched_orders`: no order with up to this many re-creations exists
-    (None: orders were not searched); `orders_cut_at`: re-creations at the end of an incomplete
-    search.
+    With `found`, its windows free the capacity. `bound` None means proved to be impossible.
+    `undecided` means neither a solution nor a proof. No order with up to `searched_orders`
+    re-creations exists (None: orders were not searched). `orders_cut_at` is the number of
+    re-creations at the end of an incomplete search.
     """
 
     context: RepackContext
@@ -114,9 +114,9 @@ class RepackSearch(Struct, frozen=True):
     ) -> RepackAttempt:
         """Search with this `share` of the remaining time, without the `lifted` constraints.
 
-        If pods of re-created VMs would lack resources or violate a separation rule, search again
-        with these VMs in place. Without `is_verified`, no exact orders are tried and no samples are
-        counted.
+        If pods of re-created VMs would lack resources or violate a separation rule, search
+        again with these VMs in place. Without `is_verified`, no exact orders are tried and no
+        samples are counted.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
@@ -137,8 +137,8 @@ class RepackSearch(Struct, frozen=True):
                 pairs = zip(windows, checked_windows, strict=True)
                 windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
                 return replace(attempt, windows=windows, found=True, undecided=False)
-            # The bound stays that of all VMs: a kept VM might move in another order, so a failure
-            # proves nothing.
+            # The bound stays that of all VMs: a failure proves nothing, as a kept VM might move
+            # in another order.
             attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
             kept_names = {
@@ -268,7 +268,7 @@ class _ProgramRefinement:
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
         """Find windows without a proof.
 
-        Solve the program for more VMs than requested, else choose VMs greedily.
+        The program is solved for more VMs than requested, else VMs are chosen greedily.
         """
         for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
@@ -299,8 +299,8 @@ def simulate_window_pods(
 
     Return the windows with pods, and the VMs with violated pod constraints.
     """
-    # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends
-    # on pods.
+    # Rules over pools alone were obeyed when windows were built. Rules with selectors
+    # depend on pods.
     workload_rules = [
         rule
         for rule in separation_rules
@@ -334,8 +334,8 @@ class _PodSimulation:
     def drain_window(self, window: RepackWindow) -> RepackWindow:
         """Run one window: its nodes go down, then up on their targets.
 
-        Return it with the moved pods; add its VMs to `violating` if a constraint on pods is
-        violated.
+        Return it with the moved pods; add its VMs to `violating` if a constraint on
+        pods is violated.
         """
         steps_by_cluster = group_by(
             window.steps, lambda step: self._context.clusters[step.source.pool].id
@@ -392,7 +392,7 @@ class _PodSimulation:
     def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
         """Find machines and racks shared by groups to be separated.
 
-        (number of their rule, location).
+        Each is a pair: the number of their rule, and the location.
         """
         if not self._separation_rules:
             return frozenset()

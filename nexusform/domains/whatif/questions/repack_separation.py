@@ -75,7 +75,7 @@ class SeparationRule(Struct, frozen=True):
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
         """Find the machines or racks with VMs of other groups: forbidden for a VM in a group.
 
-        Empty for other VMs.
+        The result is empty for a VM in no group.
         """
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         # The VM is in no group.
@@ -164,7 +164,7 @@ class _GroupResolver:
     def resolve_group(self, group: Mapping[str, Any]) -> SeparationRuleGroup:
         """Resolve a group to its pools and selected nodes.
 
-        Ids of clusters and pools, perhaps a selector of pods.
+        A group has ids of clusters and pools, and perhaps a selector of pods.
         """
         pools: set[PoolKey] = set()
         for cluster in list_texts(group, "cluster_ids"):

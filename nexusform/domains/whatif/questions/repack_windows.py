@@ -1,6 +1,6 @@
 """Order of a repacking: VMs re-created together, cordons, and target machines.
 
-Under all samples.
+The order is checked under all samples.
 
 A window is one plan with `-replace`: all its VMs leave, then they are placed by pool and number,
 with their own machine as last choice.
@@ -53,7 +53,7 @@ class RepackStep(Struct, frozen=True):
 class MovedPod(Struct, frozen=True):
     """Pod of a re-created node: its node `meanwhile` and afterwards (`final_node`), "" for none.
 
-    `is_certain`: every scheduler run has this result.
+    With `is_certain`, every scheduler run has this result.
     """
 
     cluster_id: str
@@ -126,9 +126,8 @@ def build_ordered_sequence(
 ) -> RepackWindowSequence | None:
     """Build one window per group of `order`.
 
-    Each a mapping from the handle of a VM to its target machine.
-
-    Return None if no cordons lead a VM to its target, or the demand does not fit afterwards.
+    A group is a mapping from the handle of a VM to its target machine. Return None if no cordons
+    lead a VM to its target, or the demand does not fit afterwards.
     """
     targets: dict[int, str] = {}
     for group in order:
@@ -153,7 +152,7 @@ def _list_window_strategies(
 ) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, as pairs with `is_strict`.
 
-    True if targets must hold in every NUMA layout.
+    `is_strict` is true if targets must hold in every NUMA layout.
     """
     # No targets, or some exceed the limit of a rack: not used.
     if choice.crowding_pools or not choice.targets:
@@ -243,8 +242,7 @@ class _RepackSequenceBuilder:
         self._unsteered: set[int] = set()
         # By handle of a VM already moved, or no longer steered.
         self._settled_targets: dict[int, str] = {}
-        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM
-        # placed again.
+        # The current handle of a VM by its first one: a VM placed again gets a new handle.
         self._handles = {source.handle: source.handle for source in choice.sources}
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
         # VMs in place by pool and rack.
@@ -286,8 +284,8 @@ class _RepackSequenceBuilder:
     ) -> list[MovableVm]:
         """Select the VMs of the next window.
 
-        Those of the lowest turn, as many as may be down together. Each must fit on a machine after
-        the ones before it, as VMs may move one by one.
+        They are the VMs of the lowest turn, as many as may be down together. Each must fit on a
+        machine after the ones before it, as VMs may move one by one.
         """
         # Without turns, and without this test.
         if self._strategy is _WindowStrategy.AT_ONCE:
@@ -334,7 +332,7 @@ class _RepackSequenceBuilder:
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
         """Select one VM able to move to a machine other than its target, and give up this target.
 
-        [] for none.
+        Return [] if there is no such VM.
         """
         # VMs without targets were tried on all machines.
         if not self._is_steered:
@@ -377,7 +375,7 @@ class _RepackSequenceBuilder:
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
         """Remove all `sources`, then place each of them in their order.
 
-        None if one cannot be placed.
+        Return None if one cannot be placed.
         """
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
@@ -437,8 +435,8 @@ class _RepackSequenceBuilder:
 
         All better ones are added to `cordons`.
 
-        Return "" if there is none, or if a cordon would be on the target of another VM of the
-        window.
+        Return "" if there is none, or if a cordon would be on the target of another VM
+        of the window.
         """
         # Returning to the own machine is useless, unless it was emptied because of unknown cells.
         excluded = set() if self._is_returning_vm(source) else {source.vm.placement.machine}
@@ -451,8 +449,8 @@ class _RepackSequenceBuilder:
                 return ""
             target = self._choose_target_machine(window, source, best)
             if target and self._is_strict and window.scheduler.is_sampled:
-                # Every layout of unknown cells has to lead to the target, with the other machines
-                # cordoned.
+                # Every layout of unknown cells must lead to the target with the
+                # other machines cordoned.
                 certain_machines = ranking.find_best_excluding(
                     (avoided | best) - {target}
                 ).in_all_splits
@@ -609,7 +607,7 @@ def can_be_down_together(
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
     """Return the demand with a hint against `machines`, as if they were cordoned.
 
-    Unchanged without machines.
+    Without machines the demand is unchanged.
     """
     names = frozenset(machines)
     if not names:

@@ -53,10 +53,10 @@ class UpgradeStrategy(StrEnum):
 class UpgradeOptions(Struct, frozen=True):
     """Options of the upgrade.
 
-    `max_unavailable` None means all machines of a rack at once. `drain`: nodes are drained before
-    their machine is shut down. The upgrade continues once `threshold` of a rack's machines are back
-    (per cent with `is_percentage`; None: unknown), after `wait_minutes`. `is_from_site`: values not
-    requested are from the site.
+    `max_unavailable` None means all machines of a rack at once. With `drain`, nodes are drained
+    before their machine is shut down. The upgrade continues once `threshold` of a rack's machines
+    are back (per cent with `is_percentage`; None: unknown), after `wait_minutes`. With
+    `is_from_site`, values not requested are from the site.
     """
 
     strategy: UpgradeStrategy = UpgradeStrategy.RACK
@@ -70,7 +70,7 @@ class UpgradeOptions(Struct, frozen=True):
     def compute_max_failed(self, machines: int) -> int | None:
         """Compute the maximum failed machines of a rack without an abort of the upgrade.
 
-        None if unknown.
+        Return None if the threshold is unknown.
         """
         if self.threshold is None:
             return None
@@ -90,7 +90,7 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
         """Resolve the options of a site.
 
-        Each as requested, else the site's, else whole racks one after another.
+        Each option is as requested, else the site's. The default is whole racks one after another.
         """
         site_strategy = site.update_strategy
         # The site does not state one.
@@ -116,8 +116,8 @@ class RequestedUpgradeOptions(Struct, frozen=True):
 class UpgradeWave(Struct, frozen=True):
     """Machines down together; `batch` of `batches` in their rack, from 1.
 
-    `outage` has the pools with VMs down; the VMs return to the same machines. `unmanaged_vms`: VMs
-    not managed by nexusform. `workloads`: those with lost pods, if pods are known.
+    `outage` has the pools with VMs down; the VMs return to the same machines. `unmanaged_vms` are
+    VMs not managed by nexusform. `workloads` are those with lost pods, if pods are known.
     """
 
     rack: str
@@ -141,7 +141,7 @@ class UpgradeWave(Struct, frozen=True):
 class UpgradeStop(Struct, frozen=True):
     """Rack stopping the upgrade now: more unhealthy machines than `max_failed`.
 
-    `waves`: those done by then.
+    `waves` is the number of waves done by then.
     """
 
     rack: str
@@ -155,9 +155,9 @@ class UpgradeStop(Struct, frozen=True):
 class RuntimeUpgrade(Struct, frozen=True):
     """Upgrade of one site.
 
-    `plan` is the hypothetical plan of its outages. `unexpected_order`: two racks in byte order
-    against their numeric order (r10 before r2), or (). `runtime`: current version and offered
-    upgrades. `stop`: predicted stop.
+    `plan` is the hypothetical plan of its outages. `unexpected_order` are two racks in byte order
+    against their numeric order (r10 before r2), or (). `runtime` has the current version and the
+    offered upgrades. `stop` is the predicted stop.
     """
 
     site_id: str
@@ -259,7 +259,7 @@ def _predict_stop(
 ) -> UpgradeStop | None:
     """Find the first rack with more unhealthy machines than may fail: the upgrade stops there.
 
-    None for no stop.
+    Return None if the upgrade does not stop.
     """
     # number of the last wave of each rack.
     last_wave = {wave.rack: wave.outage.number for wave in waves}

@@ -208,7 +208,7 @@ def _build_node_deletion_section(failure: Failure) -> Section:
 def build_failure_runbook(failure: Failure) -> list[str]:
     """Build the steps of an operator, from the failure to the final check.
 
-    None if no machine or no VM is lost.
+    There are none if no machine or no VM is lost.
     """
     return list(_build_runbook_steps(failure)) if failure.machines and failure.vm_count else []
 

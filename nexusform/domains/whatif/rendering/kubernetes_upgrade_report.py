@@ -114,7 +114,7 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 def _format_surge(pool: PoolUpgrade) -> str:
     """Format the VMs replaced at once.
 
-    `+2` (new ones first), `-1` (old ones deleted first), `+2 (surge 10%)`.
+    Examples are `+2` (new ones first), `-1` (old ones deleted first) and `+2 (surge 10%)`.
     """
     text = f"-{pool.unavailable}"
     name = "unavailable"
@@ -299,7 +299,7 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
 def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
     """Describe a hop (one upgrade).
 
-    Blockers by capacity or budgets, losses, and problems of its version.
+    The texts are about blockers by capacity or budgets, losses, and problems of its version.
     """
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:

@@ -29,8 +29,8 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
     """Build the steps of a runtime upgrade, wave by wave."""
     steps = [PlaybackStep("Before the upgrade")]
     for wave in upgrade.waves:
-        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile: cluster-d /
-        # control-plane`.
+        # Format the title, as `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile:
+        # cluster-d / control-plane`.
         outage = wave.outage
         lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in outage.pools if pool.is_lost]
         loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
@@ -59,7 +59,7 @@ def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, 
 def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
     """Build the three steps of a failure.
 
-    Before it, with VMs down, and with VMs re-created elsewhere.
+    They are before it, with VMs down, and with VMs re-created elsewhere.
     """
     placements_after: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
@@ -98,8 +98,8 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
     """Build the steps of a Kubernetes upgrade on the site map.
 
-    A step for each batch of nodes, with its VMs replaced. A batch without capacity changes nothing;
-    the title of its step has a remark.
+    There is a step for each batch of nodes, with its VMs replaced. A batch without capacity changes
+    nothing; the title of its step has a remark.
     """
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
     moves = chain.from_iterable(batch.moves for _, batch in batches if batch.fits)
@@ -189,7 +189,7 @@ def _build_map_vms(
 ) -> Iterator[MapVm]:
     """Build the VMs of pools, then those without a pool, with locations before and after.
 
-    None: not placed or lost.
+    A location of None means that the VM is not placed or lost.
     """
     pool_handles: set[int] = set()
     for cluster in site.clusters:

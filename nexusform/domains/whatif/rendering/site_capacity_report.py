@@ -50,7 +50,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
 def _build_summary(answer: CapacityAnswer) -> str:
     """Build the summary of the capacity, or of the complete sets of a mix.
 
-    `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`.
+    An example is `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`.
     """
     if answer.mix is not None:
         sets = answer.mix.sets
@@ -120,7 +120,8 @@ def _format_share(free: float, total: float, unit: str) -> str:
 def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     """Build the sections of a site.
 
-    Mix, capacity by SKU, zone and lost rack, other resources, fragmented cells.
+    They are about the mix, capacity by SKU, zone and lost rack, other resources,
+    and fragmented cells.
     """
     if answer.mix is not None:
         yield _build_mix_section(answer.mix)
@@ -240,8 +241,8 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
     table_rows: list[Row] = []
     for row in rows:
         upgrade = f"+{row.surge:,}" if row.surge else ""
-        # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not
-        # captured`.
+        # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, or
+        # `254, use not captured`.
         unit = f" {row.unit}" if row.unit == "GiB" else ""
         if row.total is None:
             remaining = "not captured"

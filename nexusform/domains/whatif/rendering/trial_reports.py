@@ -46,10 +46,9 @@ _EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 class PlacementFeasibility(Struct, frozen=True):
     """Bindings of a simulated placement, its rejected clusters, and other bindings.
 
-    Those of other placements unable to run beside it.
-
-    `candidates` are the rejected clusters with known nodes, `missing` describes the requested
-    clusters without a binding ("" = none).
+    `others` are the bindings of other placements unable to run beside it. `candidates` are the
+    rejected clusters with known nodes. `missing` describes the requested clusters without a binding
+    ("" = none).
     """
 
     plan: Plan
@@ -71,7 +70,7 @@ class PlacementFeasibility(Struct, frozen=True):
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
     """Select the rows of a plan about the simulated placement (named NAME).
 
-    Its bindings and rejected clusters. Also select bindings of other placements unable to run.
+    They are its bindings and rejected clusters, and the bindings of other placements unable to run.
     `missing` describes requested clusters without a binding: by name if the placement lists
     clusters, by number if it has a count.
     """
@@ -184,7 +183,7 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """Build the answer as data.
 
-    Feasibility of this and other placements, changed bindings.
+    The data has the feasibility of this and other placements, and the changed bindings.
     """
     changing_actions = (PlacementAction.MOVE, PlacementAction.REMOVE)
     return {

@@ -89,9 +89,9 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 class SimulationInput(Struct, frozen=True):
     """Input of a what-if question.
 
-    `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all objects.
-    `observations`: clusters observed by data blocks. `diagnostics`:
-    warnings. `start`: start point of hypothetical plans.
+    `origin` is its source for messages. `pods` are the known pods by cluster id, and `objects` all
+    objects. `observations` are the clusters observed by data blocks. `diagnostics` are warnings.
+    `start` is the start point of hypothetical plans.
     """
 
     snapshot: Snapshot
@@ -257,8 +257,8 @@ def _build_state_input(
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     """Read the input after the saved plan at a path.
 
-    Its planned objects, and the clusters of its data blocks. Raises UnreadableInput, also if
-    variables differ from those of the plan.
+    The input has its planned objects, and the clusters of its data blocks. Raises UnreadableInput,
+    also if variables differ from those of the plan.
     """
     saved, problems = read_plan(path, location)
     if saved is None:
