@@ -6,8 +6,8 @@ that. Additional modules of a command are loaded in the parent process after its
 commands. Start it by `subprocess.run([*commands.nexusform(), "plan"])`.
 
 Differences: resource limits and the hash seed are those of the parent process, and three files are
-always open. A test of these, of imports at the start, or of a killed process starts `python -m
-nexusform`.
+always open. A test of these, of imports at the start, or of a killed process starts
+`python -m nexusform`.
 """
 
 from __future__ import annotations

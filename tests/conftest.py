@@ -1,8 +1,7 @@
 """Configuration of all tests: a recursion limit as on the command line, on request.
 
-And results of hypothesis independent of machine load and equal between runs.
-
-Runs in search of errors (many cases, a seed) are free to find new ones.
+Results of hypothesis are independent of machine load and equal between runs. Runs in search of
+errors (many cases, a seed) are free to find new ones.
 """
 
 from __future__ import annotations
@@ -196,8 +195,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def _find_required_domains(test: Path) -> set[str]:
     """Return the domains imported by a test at collection, and those that they require.
 
-    A test imports domains directly or through shared modules. The required domains are those of
-    these modules.
+    A test imports domains directly or through shared modules. The required domains are those
+    of these modules.
     """
     domains: set[str] = set()
     seen = {test}

@@ -38,7 +38,7 @@ def runs_whole_suite(config: pytest.Config) -> bool:
 def select_stories(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the first of every eight tests of each file of stories, and all other tests.
 
-    Of files or folders chosen by somebody, and if this run tries all cases, return all tests.
+    Return all tests if the user chose files or folders, or if this run tries all cases.
     """
     # tests.change_reach reads the folders without pytest.
     from tests.kill_points import select_cases, tries_all

@@ -50,8 +50,8 @@ WRONG: dict[str, Answer] = {
 
 @pytest.fixture(autouse=True)
 def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only of this module: threads of other tests would not pause, either, and keep a processor
-    # busy.
+    # Only of this module: threads of other tests would not pause, either, and keep
+    # a processor busy.
     monkeypatch.setattr(
         http, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: None)
     )

@@ -1,6 +1,6 @@
 """Tests of prediction verification after applies.
 
-Platforms with packing, random or rule-based placement.
+The platforms have packing, random or rule-based placement.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def test_packing_platform_breaks_certain_predictions_and_warns(operator: Operato
 def test_shares_are_lowered_to_measured_accuracy(operator: Operator) -> None:
     for number in range(6):
         operator.apply(number, pack_nodes)
-    # Nothing is certain after the first wrong predictions, so only those 4 add a squared error of 1
-    # each.
+    # Nothing is certain after the first wrong predictions, so only those 4 add a squared error
+    # of 1 each.
     assert operator.record()["rack_count"]["100"][:3] == [0, 24, 4.0]
     (operator.directory / "platform.nf.hcl").unlink()
     (operator.directory / "next.nf.hcl").write_text(build_cluster("next"))

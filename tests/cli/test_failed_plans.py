@@ -129,8 +129,8 @@ def test_no_file_is_older_than_the_run(
     for name, content in older.items():
         is_report = stage not in WITHOUT_REPORT
         assert Path(name).exists() == is_report, name
-        # A plan that cannot be saved is reported as planned. Without VMs, the CSV file has only
-        # headings.
+        # A plan that cannot be saved is reported as planned. Without VMs, the CSV file
+        # has only headings.
         if is_report and stage is not break_saving and name != "report.csv":
             assert Path(name).read_bytes() != content, name
 

@@ -4,8 +4,8 @@ Plans, reasons and states are as in Terraform 1.11.
 
 `moves_and_triggers/NAME.case` are configurations, planned and applied one after the other;
 NAME.terraform is the output of Terraform, with terraform_data for nexus_vm_sku. With
-NEXUSFORM_REWRITE_GOLDEN it is recorded again if Terraform is installed; otherwise Terraform is not
-needed.
+NEXUSFORM_REWRITE_GOLDEN it is recorded again if Terraform is installed; otherwise Terraform
+is not needed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def record_case(steps: Sequence[Step], tool: Tool) -> str:
 def record_step(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
     """Return one plan with actions and reasons, and the state after its apply.
 
-    Or the reason of its rejection.
+    For a rejected plan, return the reason of its rejection.
     """
     tool.write(step.files)
     lines = [" ".join(["plan", *step.options])]
@@ -82,8 +82,8 @@ def record_step(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
     plan = json.loads(tool.call("show", "-json", "p")[1])
     found = sorted(list_change_rows(plan, "-refresh-only" in step.options))
     if "-destroy" in step.options:
-        # Terraform omits the previous address of an object in this case; nexusform shows it in
-        # every plan.
+        # Terraform omits the previous address of an object in this case; nexusform shows it
+        # in every plan.
         found = [re.sub(r", was \S+", "", row) for row in found]
     lines += [f"  {row}" for row in found]
     if shows_outputs:

@@ -114,8 +114,8 @@ def test_reviewed_plan_is_completed_after_a_kill_at_any_call(nf: Shell, tmp_path
         points += 1
         code, told = nf("apply", "-resume")
         if code and "Nothing to resume" in told:
-            # Killed before the plan was in the journal (then it can still be applied), or after its
-            # last step.
+            # Killed before the plan was in the journal (then it can still be applied), or after
+            # its last step.
             code, told = nf("apply", "p.plan")
             code = 0 if "Saved plan already applied" in told else code
         assert code == 0, (call, told)

@@ -1,6 +1,6 @@
 """Tests of sensitive values in the JSON of plans and states.
 
-Hidden by default, and as in Terraform on request.
+They are hidden by default, and shown on request as in Terraform.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ output "open" {
   value = "x"
 }
 """
-# Output of Terraform 1.11.4 for the same configuration, in the planned values of the plan and in
-# the state.
+# Output of Terraform 1.11.4 for the same configuration, in the planned values of the plan and
+# in the state.
 OF_TERRAFORM: dict[str, Any] = {
     "n": {"sensitive": True, "type": "number", "value": 7},
     "o": {

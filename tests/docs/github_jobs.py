@@ -1,6 +1,7 @@
 """Emulation of a runner for GitHub's composite action, step by step.
 
-Conditions, expressions, outputs, artifacts, a `gh`, and the recipe's JavaScript with a fake API.
+It emulates conditions, expressions, outputs, artifacts, a `gh`, and the recipe's JavaScript with
+a fake API.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ MOST_MODULES = 26
 TRACED = ("web", "workers", 0)
 NAME = "web-workers-0"
 RULES = "scheduling/racks/rules/"
-# Its cluster has pods, so its node is part of pod planning. The path of the node itself is that of
-# pods.
+# Its cluster has pods, so its node is part of pod planning. The path of the node itself is
+# that of pods.
 PODS = """
 resource "fleet_hub_manifest" "shop" {
   cluster_id = nexus_kubernetes_cluster.web.id
@@ -57,8 +57,8 @@ resource "fleet_hub_manifest" "shop" {
   YAML
 }
 """
-# Modules allowed to create the record of a VM: its resource type reads it from the state, the plan
-# decides it.
+# Modules allowed to create the record of a VM: its resource type reads it from the state, the
+# plan decides it.
 MAKERS = {
     "resource_types/nexus_virtual_machine.py",
     "resource_types/nks_pools.py",

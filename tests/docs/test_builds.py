@@ -1,8 +1,8 @@
 """Tests of the files of packaging/build.py, built twice and installed.
 
-Builds install tools and all dependencies: most run in .ci/run if the change can reach them, and all
-in `.ci/crashes` and in the nightly run. The text of documents cannot change their results, so it is
-tested elsewhere.
+Builds install tools and all dependencies: most run in .ci/run if the change can reach them, and
+all in `.ci/crashes` and in the nightly run. The text of documents cannot change their results, so
+it is tested elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of encryption at rest from the user's view.
 
-Encrypted files, accepted keys, and errors without a key.
+They concern encrypted files, accepted keys, and errors without a key.
 """
 
 import base64

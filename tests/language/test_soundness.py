@@ -350,7 +350,7 @@ class _RecordingRun(ExpressionRun):
 class _KnownRun(_RecordingRun):
     """Record errors once all values are known, and expressions never known.
 
-    Example: `timestamp()`.
+    An example of the latter is `timestamp()`.
     """
 
     def __init__(self, names: _VariableScope) -> None:
@@ -425,8 +425,8 @@ def _set_may_shrink(_node: Expression, case: _EarlyCase) -> bool:
 
 
 def _is_possibly_null_splat(_node: Splat, case: _EarlyCase) -> bool:
-    # An unknown value other than a list counts as one element, here with an error; as null it has
-    # no elements.
+    # An unknown value other than a list counts as one element, here with an error; as null it
+    # has no elements.
     source = case.parts[0].value
     return (
         case.failed

@@ -97,7 +97,7 @@ class _SingleValueScope(_ConstantScope):
 def _read_rows() -> list[tuple[str, str, str, str]]:
     """Return the rows of both tables.
 
-    Expression, value and type with unknown x, then x, value and type.
+    A row is an expression, value and type with unknown x, then x, value and type.
     """
     lines = [line for file in (_PAGE, _MORE_ROWS) for line in file.read_text().splitlines()]
     rows = [line.strip("| ").split(" | ") for line in lines if " of type `" in line]

@@ -142,7 +142,7 @@ class _Tokens:
 def parse_expression_tables(text: str) -> Iterator[tuple[str, str, Value | None]]:
     """Parse the table of internal/lang/functions_test.go.
 
-    Yield function, expression and value; None for a value that is other Go code.
+    Yield the function, the expression and the value, which is None if it is other Go code.
     """
     tokens = _Tokens(_cut_between(text, "tests := map[string][]struct {", "\n\t}\n\n"))
     # The fields of a row.

@@ -135,7 +135,7 @@ def _list_actions(document: str) -> dict[str, Any]:
 def _get_reason(change: dict[str, Any]) -> str:
     """Return the reason of a change.
 
-    That of a created object is in the table of differences.
+    The reason of a created object is in the table of differences, so it is "" here.
     """
     return "" if change["change"]["actions"] == ["create"] else change.get("action_reason", "")
 

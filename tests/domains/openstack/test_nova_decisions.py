@@ -386,7 +386,7 @@ def predict(site: dict[str, Any], *, places: bool = True) -> list[tuple[str, lis
     """Return the chosen host of every request ("" = none) and all hosts tied with it.
 
     The hosts of a request with an unread fact, or rejected as not predicted, are [UNPREDICTED].
-    `places`: the server of a request runs on its host at the next request.
+    With `places`, the server of a request runs on its host at the next request.
     """
     hosts = [build_host(name, values) for name, values in site["hosts"].items()]
     flavors = [

@@ -1,13 +1,13 @@
 """Small Azure Resource Manager on this machine.
 
-The operations of provider azure over TLS, with the faults of real servers.
+It serves the operations of provider azure over TLS, with the faults of real servers.
 
 Sources: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and
 If-None-Match, 409 during another operation), the rules of Azure Resource Manager for long-running
 operations, and recordings of the Azure CLI's networkcloud extension: status of an operation in
-progress and at its end (`properties` null or an object), signed addresses, a new one with each 202,
-pages of lists. `recorded_answers.json` summarizes these recordings, and a test compares this server
-with it.
+progress and at its end (`properties` null or an object), signed addresses, a new one with each
+202, pages of lists. `recorded_answers.json` summarizes these recordings, and a test compares this
+server with it.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ resource "nexus_virtual_machine" "v" {
 def build_existing_site() -> Site:
     """Build a site with six machines in two racks and a cluster `c`.
 
-    A control plane of one, a System pool `np1` and a User pool `web` of two each.
+    The cluster has a control plane of one, and a System pool `np1` and a User pool `web`
+    of two each.
     """
     site = Site()
     add_hardware(site)

@@ -1,6 +1,6 @@
 """Comparison of request bodies with the models of azure-mgmt-networkcloud.
 
-Unknown members, wrong types, missing members.
+It finds unknown members, wrong types, and missing members.
 """
 
 from __future__ import annotations

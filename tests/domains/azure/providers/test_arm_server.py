@@ -1,7 +1,7 @@
 """Tests of the local Azure Resource Manager against recordings of the real one.
 
-Same status codes, headers, keys and shapes of bodies. Other tests of the provider are only as good
-as this server.
+Status codes, headers, keys and shapes of bodies must be the same. Other tests of the provider are
+only as good as this server.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class KilledChange:
     def run(self, where: Path, *words: str) -> tuple[int, str]:
         """Return exit code and output.
 
-        The server chooses machines freely: a complete apply with wrong certain predictions counts
-        as successful.
+        The server chooses machines freely: a complete apply with wrong certain predictions
+        counts as successful.
         """
         code, told = self.runner.run(where, *words)
         return 0 if code == 2 and words[

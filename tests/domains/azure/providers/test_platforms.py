@@ -84,9 +84,9 @@ class Platform:
 
 
 class FollowingPlatform(Platform):
-    """Choose the rack with the fewest VMs of the pool, then VMs.
+    """Choose the rack with the fewest VMs of the pool, then with the fewest VMs.
 
-    The machine with the fewest of the cluster, the pool, VMs.
+    On it, choose the machine with the fewest VMs of the cluster, then of the pool, then of all.
     """
 
     def choose(self, cluster: str, pool: str, free: list[str]) -> str:

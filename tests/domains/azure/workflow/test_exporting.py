@@ -557,8 +557,8 @@ def test_prediction_of_several_changes_equals_plan(
 
 CORE_SMF = re.compile(r'resource "nexus_kubernetes_cluster" "core-smf" \{.*?\n\}\n', re.DOTALL)
 SMF = r'(agent_pool "smf" \{\n    count +=) \d+'
-# A scale-in, a scale-out, another version and a larger control plane, each of another cluster or
-# pool.
+# A scale-in, a scale-out, another version and a larger control plane, each of another
+# cluster or pool.
 CHANGES = (
     (r'(agent_pool "amf" \{\n    count +=) 26', r"\1 19"),
     (SMF, r"\1 21"),

@@ -1,7 +1,7 @@
 """Tests of `reconcile`: it verifies open predictions on a platform.
 
-Platforms have the placement rule, a packing one, or a random one. A broken certain prediction is an
-alarm.
+Platforms have the placement rule, a packing one, or a random one. A broken certain prediction
+is an alarm.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of VNF packages as folders and zip files.
 
-The documents found in them, and rejected packages.
+They concern the documents found in them, and rejected packages.
 """
 
 from __future__ import annotations

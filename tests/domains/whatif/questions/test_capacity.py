@@ -265,8 +265,8 @@ def test_every_cell_has_one_kind_and_free_capacity_adds_up(
     taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
     assert cells.free_memory_gib == 448 * sum(machines) - taken
     assert cells.broken_memory_gib <= cells.free_memory_gib
-    # Measured in one-cell SKUs: as long as disk is no limit, the number of open cells equals the
-    # capacity.
+    # Measured in one-cell SKUs: as long as disk is no limit, the number of open cells
+    # equals the capacity.
     assert cells.open == compute_capacity(site, cells.yardstick or P46)
 
 

@@ -119,8 +119,8 @@ def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(
 
 @pytest.mark.parametrize(
     ("stated", "held"),
-    # With two pods and minAvailable 1, one may be evicted unless the controller reports one as not
-    # ready.
+    # With two pods and minAvailable 1, one may be evicted unless the controller reports one
+    # as not ready.
     [
         ({}, False),
         ({"disruptionsAllowed": 1, "expectedPods": 2}, False),

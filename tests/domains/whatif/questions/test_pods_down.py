@@ -153,8 +153,8 @@ def test_deployment_on_cluster_a_rack_by_rack() -> None:
     text = render_web(24, "40", ALONE)
     found = simulate_upgrade(build_document_state("nearly-full"), text, "lab/cluster-a")
     verdict = get_only_verdict(found.workloads)
-    # A worker has 44 CPUs for pods: no other worker has capacity for a second replica, so three
-    # stay Pending.
+    # A worker has 44 CPUs for pods: no other worker has capacity for a second replica, so
+    # three stay Pending.
     assert [
         (w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves
     ] == [(24, 21, 3)] * 8
@@ -191,8 +191,8 @@ def test_previously_pending_pods_stay_pending_during_upgrade() -> None:
 
 
 def test_no_vms_are_created_during_upgrade() -> None:
-    # One worker per rack, one replica per worker: no other worker is free although machines are
-    # empty.
+    # One worker per rack, one replica per worker: no other worker is free although
+    # machines are empty.
     found = simulate_upgrade(build_small_site(4, 4, 4), render_web(3, "1", ALONE))
     assert get_only_verdict(found.workloads).outcome is WorkloadOutcome.REDUCED
     left = found.waves[0].workloads[0]

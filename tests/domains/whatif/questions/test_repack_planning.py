@@ -224,8 +224,8 @@ def test_emptied_machines_are_empty_before_vms_arrive(seed: int, recreations: in
 def test_constraint_without_valid_order_is_named() -> None:
     """Two VMs of one pool block each other, and the pool allows one unavailable VM at a time.
 
-    The choice among equal optima depends on the version of the solver, and so does the existence of
-    an order.
+    The choice among equal optima depends on the version of the solver, and so does the existence
+    of an order.
     """
     plans = [plan_repack(*build_small_site_with_unknown_cells(seed)) for seed in (33, 59, 62, 85)]
     without_order = [made for made in plans if made.has_no_order]
@@ -263,8 +263,8 @@ def _can_settle(
 ) -> bool:
     """Return whether these VMs find machines and the demand fits in every split.
 
-    Every machine is tried for each VM. An emptied machine has known cells: VMs may return to it, to
-    either cell.
+    Every machine is tried for each VM. An emptied machine has known cells: VMs may return to it,
+    to either cell.
     """
     scheduler = site.scheduler.copy()
     for source in chosen:

@@ -47,8 +47,8 @@ def test_document_is_upgraded_by_rack_and_keeps_every_quorum() -> None:
     assert not found.has_findings
     assert found.hours == 20
     fewest = {f"{v.worst.cluster}/{v.worst.pool}": v.worst.remaining_count for v in found.pools}
-    # Each rack runs three of cluster A's 24 workers and six of B's 48; racks 1 and 4 run six of C's
-    # 12.
+    # Each rack runs three of cluster A's 24 workers and six of B's 48; racks 1 and 4 run six
+    # of C's 12.
     assert fewest["cluster-a/pool1"] == 21
     assert fewest["cluster-b/pool1"] == 42
     assert fewest["cluster-c/pool1"] == 6

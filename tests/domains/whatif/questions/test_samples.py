@@ -1,6 +1,6 @@
 """Tests of simulations with unknown NUMA cells of VMs.
 
-The number of samples with sufficient capacity.
+They count the samples with sufficient capacity.
 """
 
 from __future__ import annotations
