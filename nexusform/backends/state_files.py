@@ -252,7 +252,7 @@ class JournalFile:
 def _remove_incomplete_line(path: Path) -> None:
     """Remove the bytes after the last newline, found from the end.
 
-    The write of an interrupted process.
+    An interrupted process left them.
     """
     with os.fdopen(open_regular_file(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)

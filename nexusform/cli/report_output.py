@@ -151,7 +151,8 @@ FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
 class StateComparison(Struct, frozen=True):
     """The result of a comparison of state and reality.
 
-    The answer (None: failed), and separation violated or not.
+    `answer` is None if the comparison failed. `is_rule_violated` says whether a separation
+    rule is violated.
     """
 
     answer: Answer | None = None

@@ -189,10 +189,8 @@ def _add_constant_value(
 ) -> None:
     """Evaluate an argument without references, and add its value to `template`.
 
-    That has the values of every instance.
-
-    A missing required argument is reported here once, and becomes UNKNOWN, so that no later check
-    reports it again.
+    The template has the values of every instance. A missing required argument is reported here
+    once, and becomes UNKNOWN, so that no later check reports it again.
     """
     # A constant has no sensitive or unknown parts.
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)

@@ -204,8 +204,8 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 def _split_line_into_alignment_cells(line: _Line) -> None:
     """Split a line into the cells to align with neighboring lines.
 
-    `name`, `= value` and the comment at the end. All tokens of the line are in `lead` at first. A
-    value that continues on later lines stays in `lead`.
+    The cells are `name`, `= value` and the comment at the end. All tokens of the line are in `lead`
+    at first. A value that continues on later lines stays in `lead`.
     """
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):

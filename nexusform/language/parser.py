@@ -149,7 +149,7 @@ def check_source_length(source: SourceFile, positions: CharacterPositions) -> Di
 def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
     """Return a warning at the position where hcl2 stops parsing a file of native syntax, or None.
 
-    Only for files that `parse_file` parses without errors; it takes several times as long.
+    Use it only for files that `parse_file` parses without errors; it takes several times as long.
     docs/language-differences.md lists alternatives.
     """
     import hcl2

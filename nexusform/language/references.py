@@ -1,7 +1,7 @@
 """References of an expression or a body.
 
-Only free ones: the variables of `for` expressions and directives, and the iterators of `dynamic`
-blocks, belong to the expression itself.
+Only free references count: the variables of `for` expressions and directives, and the iterators of
+`dynamic` blocks, belong to the expression itself.
 """
 
 from collections.abc import Iterable, Iterator

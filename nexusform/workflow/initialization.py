@@ -425,7 +425,7 @@ def _copy_locked_state(
 ) -> tuple[str, list[Diagnostic]]:
     """Copy the state of a workspace, also with invalid objects.
 
-    Return a line about it; "" with errors or no state.
+    Return a line about it, or "" with errors or without a state.
     """
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)

@@ -417,7 +417,7 @@ class _ExplanationQuery(Struct, frozen=True):
     ) -> list[VmExplanation]:
         """Explain an existing VM by a plan without it in the state, so it is placed again.
 
-        [] if the VM is new.
+        Return [] if the VM is new.
         """
         if name not in current_vms:
             return []

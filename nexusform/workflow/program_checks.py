@@ -32,7 +32,8 @@ class ProgramCheckProblem(Exception):
 class ProgramCheckOutcome(Struct, frozen=True):
     """Result of a check, with the different decisions as cases of `nexusform conformance`.
 
-    `incomplete_objects`: why an object could not be sent whole, by its address and its name.
+    `incomplete_objects` are the reasons why an object could not be sent whole, by its address
+    and its name.
     """
 
     check: ProgramCheck

@@ -1,6 +1,6 @@
 """Tests of the example every-type, run as in its README.
 
-The example has one file per type, each shown on the reference page.
+One file per type, each shown on the reference page.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of the example hardware-aware, run as in its README.
 
-The example has two servers and two workers, with or without a server group.
+Two servers, two workers, with or without a server group.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of the example separation, run as in its README.
 
-Its tenants run on shared machines, and on dedicated racks.
+Tenants on shared machines, and on dedicated racks.
 """
 
 from __future__ import annotations

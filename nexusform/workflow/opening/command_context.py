@@ -271,7 +271,7 @@ def intersect_prefixes(
 ) -> tuple[str, ...]:
     """Return the address prefixes allowed by both lists: the longer of each matching pair.
 
-    Of ["https://a"] and ["https://a/b", "https://c"] this is ["https://a/b"].
+    For example, ["https://a"] and ["https://a/b", "https://c"] give ["https://a/b"].
     """
     pairs = chain(
         product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes)

@@ -22,8 +22,9 @@ from nexusform.workflow.runs.plan_origin import PlanRequirements, check_plan_age
 class PlanVerification(Struct, frozen=True):
     """The checks that an operator requires: `key_files` must all have signed the plan.
 
-    `replan`: a new plan must be equal. `is_ancestor`: its commit must be an ancestor. `max_age` is
-    the maximum age in seconds (None: as saved), `revocation_files` list withdrawn plans.
+    With `replan`, a new plan must be equal. With `is_ancestor`, the commit of the plan must be
+    an ancestor. `max_age` is the maximum age in seconds (None: as saved), `revocation_files`
+    list withdrawn plans.
     """
 
     key_files: tuple[str, ...] = ()

@@ -462,7 +462,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
     """Build the warning about `count` changes to make by hand.
 
-    An error if this apply `skipped` further steps.
+    It is an error if this apply `skipped` further steps.
     """
     changes = select_word_form(count, "this change", "these changes")
     detail = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class RemainingSteps(Struct, frozen=True):
     """The remaining steps of an apply: `plan` has only these, `saved_plan` all.
 
-    `was_interrupted`: it was killed.
+    With `was_interrupted`, the apply was killed.
     """
 
     saved_plan: SavedPlan
@@ -60,7 +60,7 @@ def find_remaining_steps(
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
     """Return the remaining steps of the last apply or None, and errors.
 
-    An unreadable plan, or a changed state.
+    An unreadable plan, or a changed state, is an error.
     """
     remaining = stored.remaining
     if remaining is None:

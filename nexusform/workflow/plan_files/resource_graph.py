@@ -40,7 +40,7 @@ class Graph(Struct, frozen=True):
 def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool = False) -> Graph:
     """Build the graph of the blocks, or of the changes in a saved plan.
 
-    `destroy` reverses the edges.
+    With `destroy`, the edges are reversed.
     """
     if plan_path:
         saved, problems = read_complete_plan(plan_path, context)

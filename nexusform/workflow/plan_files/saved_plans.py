@@ -627,7 +627,7 @@ def check_plan_path(
 def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
     """Return an error for the saved plan of a failed run or check, with its first error.
 
-    [] for a complete plan. Guard rails have an error of their own.
+    Return [] for a complete plan. Guard rails have an error of their own.
     """
     errors = select_errors(saved.plan.diagnostics)
     if not saved.plan.errored:

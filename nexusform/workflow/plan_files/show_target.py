@@ -37,7 +37,7 @@ from nexusform.workflow.plan_files.saved_plans import (
 class ShownContent(Struct, frozen=True):
     """Contents to show: a saved plan with configuration and prior state, or a state.
 
-    `is_of_address`: the state has only the objects at an address, and no outputs.
+    With `is_of_address`, the state has only the objects at an address, and no outputs.
     """
 
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -91,7 +91,7 @@ GENERATED_HEADER: Final = """\
 class ImportBlocksResult(Struct):
     """Results of import blocks.
 
-    `objects` to import, and `generated_configuration` for missing blocks.
+    `objects` are the objects to import, and `generated_configuration` is that of missing blocks.
     """
 
     objects: dict[Address, ImportedObject] = field(default_factory=dict)

@@ -29,8 +29,9 @@ _UNKNOWN_PLACE: Final = (
 class PlanRequirements(Struct, frozen=True):
     """Requirements of `apply` on a saved plan.
 
-    `is_verified`: its signature is verified. `replan`: a new plan is equal. `is_ancestor`: its
-    commit is an ancestor of the current one. `max_age` is in seconds (None: as saved).
+    With `is_verified`, its signature is verified. With `replan`, a new plan is equal. With
+    `is_ancestor`, its commit is an ancestor of the current one. `max_age` is in seconds
+    (None: as saved).
     """
 
     is_verified: bool = False

@@ -42,7 +42,7 @@ def limit_time(seconds: int) -> Iterator[None]:
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
     """Raise the failure in the main thread after the seconds, and repeatedly.
 
-    By a timer signal, until the block ends.
+    A timer signal raises it, until the block ends.
     """
     remaining_waits = _MAX_WAITS
     has_ended = False

@@ -173,7 +173,7 @@ def _build_diagnostics(
 def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider.
 
-    `skip_reason`: why it cannot be validated, "" if it can.
+    `skip_reason` is why it cannot be validated, "" if it can.
     """
     key = ObjectKey(change.address.type, change.id, change.creation)
     # None: a new object is created.

@@ -106,14 +106,14 @@ class PlanOptions(Struct, frozen=True):
     `dry_run_skip_reason` explains why a run without `refresh` has no server-side dry run; "" if
     none is expected. `generate_config_out` is the file for generated configuration of imported
     objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
-    to import besides those of import blocks. `allows_state_only`: without an answer of a provider,
-    the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
-    `allows_older_export`: an inventory may be older than that of the last apply. `assumptions` as a
-    user wrote them, or `edits` of a question, make the plan a hypothetical one. With both, the
-    assumptions are the texts of the edits. Questions share
-    the plan without edits, `before`. `after_merge` is what a merge does, for the reports.
-    `incomplete_sites` are the sites of which a source read before lacks VMs ("": any site).
-    `keeps_schedulers`: the sites of the result can still place VMs, for checks by programs.
+    to import besides those of import blocks. With `allows_state_only`, the plan starts from the
+    state if a provider does not answer. Without `verifies_certainty` every pod counts as certain.
+    With `allows_older_export`, an inventory may be older than that of the last apply.
+    `assumptions` as a user wrote them, or `edits` of a question, make the plan a hypothetical one.
+    With both, the assumptions are the texts of the edits. Questions share the plan without edits,
+    `before`. `after_merge` is what a merge does, for the reports. `incomplete_sites` are the sites
+    of which a source read before lacks VMs ("": any site). With `keeps_schedulers`, the sites of
+    the result can still place VMs, for checks by programs.
     """
 
     mode: Mode = Mode.NORMAL
@@ -145,9 +145,9 @@ class PlanOptions(Struct, frozen=True):
 class Run(Struct):
     """A run in progress.
 
-    `stored` is the state of the backend with interrupted changes resolved. `has_unfinished_apply`:
-    the last run left its journal or lock. `unreachable` is why a system behind a provider has no
-    usable answer, "" otherwise.
+    `stored` is the state of the backend with interrupted changes resolved. With
+    `has_unfinished_apply`, the last run left its journal or lock. `unreachable` is why a system
+    behind a provider has no usable answer, "" otherwise.
     """
 
     project: Project
@@ -720,7 +720,7 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
 def check_exports(plan: Plan, state: State) -> list[Diagnostic]:
     """Return an error for each inventory that is older than the one of the last apply.
 
-    [] if the plan accepts older ones.
+    Return [] if the plan accepts older ones.
     """
     if plan.basis.allows_older_export or not state.exports:
         return []

@@ -243,7 +243,7 @@ def _compare_all_parts(saved: SavedPlan, new_plan: Plan) -> CheckedPlan:
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     """Return why a new plan may differ: another version, or changed files read by functions.
 
-    "" if it may not.
+    Return "" if it may not differ.
     """
     plan = saved.plan
     if plan.nexusform_version != nexusform.__version__:
@@ -319,7 +319,7 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     """Return the visible differences of a new plan, or its first error, as text.
 
-    "" if it looks the same.
+    Return "" if the new plan looks the same.
     """
     if new_plan.errored:
         first_error = select_errors(new_plan.diagnostics)[0]

@@ -40,8 +40,8 @@ STALE_LOCK_TAKEN: Final = "stale-lock-removed"
 class LockOptions(Struct, frozen=True):
     """Whether to lock, and the seconds to wait for another process's lock.
 
-    `is_exclusive`: no other process can reach the state, so no lock is needed. `info` is recorded
-    in the lock.
+    With `is_exclusive`, no other process can reach the state, so no lock is needed. `info` is
+    recorded in the lock.
     """
 
     enabled: bool = True

@@ -97,7 +97,7 @@ StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
     """Read the state of the selected workspace; None with errors.
 
-    `checks_objects`: see read_stored_state.
+    `checks_objects` is as in `read_stored_state`.
     """
     backend, problems, sources = find_backend(context)
     if backend is None:

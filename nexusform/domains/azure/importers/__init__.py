@@ -1,4 +1,4 @@
 """Readers of Azure exports and of the plans of other tools.
 
-`az` lists, what-if results, Terraform plans.
+They read `az` lists, what-if results and Terraform plans.
 """

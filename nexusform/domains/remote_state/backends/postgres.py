@@ -347,7 +347,7 @@ class PostgresBackend(LineJournalBackend):
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
         """Yield the session of the lock held here, one user at a time.
 
-        Without a lock, a session for this call.
+        Without a lock, yield a session for this call.
         """
         lock_state = self._lock_state
         with self._convert_errors(operation):

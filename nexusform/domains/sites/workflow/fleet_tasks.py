@@ -186,8 +186,7 @@ def plan_fleet(
 
     Write the plan to `out` (if not ""), signed if a signer is given; after an error, write only the
     errors. `max_age` is its maximum age at apply in seconds, `after_merge` what a merge does.
-    `on_result` is called for each result,
-    `on_plan` for the whole plan before the write.
+    `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
     definition = fleet.definition
     context = fleet.context

@@ -66,7 +66,7 @@ Overrides = tuple[tuple[AddressPattern, Mapping[str, Any]], ...]
 class TestFileScope(Struct, frozen=True):
     """Scope outside of the configuration.
 
-    `var.` with external values, and `run.NAME` of earlier runs.
+    The scope has `var.` with external values, and `run.NAME` of earlier runs.
     """
 
     functions: Mapping[str, Any]

@@ -291,7 +291,7 @@ def _compute_remaining_cell_capacity(
 ) -> frozenset[Cells]:
     """Compute the possible free cells after one more VM took `share` of one of them.
 
-    Empty if none has capacity.
+    The result is empty if none has capacity.
     """
     results: set[Cells] = set()
     for cells in split_remains:

@@ -291,7 +291,7 @@ class _OrderSearch:
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
         """Find the machines for a VM removed from `old`.
 
-        Only the first of machines with an equal state.
+        Of several machines with an equal state, only the first one counts.
         """
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
@@ -572,9 +572,9 @@ class _OrderSearch:
         return best[-1]
 
     def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
-        """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ...
+        """Compute lower bounds of the VMs to move off the machine for some VMs of the demand.
 
-        VMs of the demand, while they fit.
+        The bounds are for 0, 1, 2 and more VMs of the demand, while they fit.
         """
         # Of VMs not re-created yet.
         skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]
@@ -610,9 +610,9 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ...
+    """Compute lower bounds of the VMs to move off a machine for 0 to `want` VMs of the demand.
 
-    `want` VMs of the demand: (0, 0, 2) if one fits now, and a second one after two departures.
+    For example, they are (0, 0, 2) if one VM fits now, and a second one after two departures.
     `cells` are (free capacity, shares of movable VMs); each VM of the demand needs `share` in
     `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so the
     sums are divided by `vm_cells`.

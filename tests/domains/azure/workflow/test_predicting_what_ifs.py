@@ -1,6 +1,6 @@
 """Tests of `predict -arm-what-if` and `-deployment-stack`.
 
-The same answers as for a Terraform plan.
+They must give the same answers as for a Terraform plan.
 """
 
 from __future__ import annotations
