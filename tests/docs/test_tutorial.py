@@ -46,6 +46,24 @@ def test_guide_works_as_documented(page: Path, tmp_path: Path) -> None:
     assert _follow_page(page, tmp_path) >= 1
 
 
+@of_documented_domains
+def test_page_of_provider_fleet_works_as_documented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.domains.hub.hub_controller import Controller, build_member
+    from tests.domains.hub.hub_server import HubServer
+
+    server = HubServer()
+    try:
+        for name in ("ams1", "fra1", "lon1", "par1"):
+            server.put(build_member(name, env="prod"), "join")
+        server.controller = Controller()
+        monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        assert _follow_page(TUTORIAL.with_name("provider-fleet.md"), tmp_path) == 1
+    finally:
+        server.close()
+
+
 def _follow_page(page: Path, directory: Path) -> int:
     """Follow the steps of a page; return the number of its command blocks.
 
