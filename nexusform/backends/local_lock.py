@@ -1,10 +1,10 @@
 """Lock next to a local state: a file with its holder.
 
-Two mechanisms: the file exists (completed under another name and linked, so that only one process
-can create it), and its holder has a flock on it, released by the system when the process ends. A
-process that finds the file and gets the flock knows that the holder on this host is dead; under
-that flock it renames a file of its own over it. Of two competing processes, one gets the flock; the
-other one gets it later and detects that the file at the path is another one.
+The lock has two mechanisms: the file exists (completed under another name and linked, so that only
+one process can create it), and its holder has a flock on it, released by the system when the
+process ends. A process that finds the file and gets the flock knows that the holder on this host is
+dead; under that flock it renames a file of its own over it. Of two competing processes, one gets
+the flock; the other one gets it later and detects that the file at the path is another one.
 """
 
 import errno

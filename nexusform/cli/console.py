@@ -130,7 +130,7 @@ def _print_expression_value(screen: Screen, session: ExpressionConsole, expressi
 def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
     """Read and evaluate expressions until the end of input.
 
-    Unfinished ones continue on the next line. Return 0.
+    An unfinished expression continues on the next line. Return 0.
     """
     _enable_line_editing(session)
     # lines of an unfinished expression.

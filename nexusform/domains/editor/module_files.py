@@ -68,7 +68,7 @@ class Symbol(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """Occurrence of a symbol; `is_declaration`: it is the declaration."""
+    """Occurrence of a symbol; with `is_declaration` it is the declaration."""
 
     symbol: Symbol
     range: FileRange

@@ -129,11 +129,11 @@ class AzAction(StrEnum):
 class ToolChange(Struct, frozen=True):
     """Change of one object by another tool.
 
-    `names`: parent and own name. `id`: ARM id, "" if only names identify the object. `body`:
-    requested values without the `unknown` ones (reason by path, () = all). `previous_body`: values
-    that the other tool read before its change, {} if unknown. `address`: the object in the other
-    tool, `file` its document with its `content`, `place` the path of the body in it;
-    `dependencies`: addresses of objects created earlier.
+    `names` are the parent and the own name. `id` is the ARM id, "" if only names identify the
+    object. `body` has the requested values without the `unknown` ones, which have a reason by path
+    (() is all). `previous_body` has the values that the other tool read before its change, {} if
+    unknown. `address` is the object in the other tool, `file` its document with its `content`, and
+    `place` the path of the body in it. `dependencies` are the addresses of objects created earlier.
     """
 
     kind: str

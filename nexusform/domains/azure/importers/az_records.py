@@ -195,12 +195,13 @@ class AzFailure(Struct, frozen=True):
 class AzInventory(Struct, frozen=True):
     """One site, everything sorted by name.
 
-    `vm_skus`: SKUs of nodes absent in the catalogue, with the largest observed size. `exported_at`
-    (RFC 3339): None if the age is unknown; `is_age_certain`: the export itself has the time.
-    `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`: clusters
-    with captured agent pools only, by name. `failures`: reported by the platform. `lacks_machines`:
-    other resources show more machines than the list. `unread`: facts of the site that are not read.
-    `status`: detailed status of the Nexus cluster, "" if unknown.
+    `vm_skus` are SKUs of nodes absent in the catalogue, with the largest observed size.
+    `exported_at` (RFC 3339) is None if the age is unknown. With `is_age_certain`, the export itself
+    has the time. `listed_kinds` are kinds (StandardFile.kind) with a complete list.
+    `unlisted_clusters` are clusters with captured agent pools only, by name. `failures` are
+    reported by the platform. With `lacks_machines`, other resources show more machines than the
+    list. `unread` are facts of the site that are not read. `status` is the detailed status of the
+    Nexus cluster, "" if unknown.
     """
 
     racks: tuple[AzRack, ...] = ()

@@ -262,14 +262,14 @@ class VerifiedPredictions(Struct, frozen=True):
 class ReconcileResult(Struct, frozen=True):
     """Result of a reconciliation.
 
-    `checks`: compared objects. `absent`: objects missing in a complete export. `uncaptured`:
-    objects the export does not cover. `unfinished`: changes of applies in progress or failed.
-    `rules`: separation rules on observed VMs. `replays`: only on request. `spreads`: recorded
-    `rack_spread` by site. `warnings`: kinds not captured, and findings of the source.
-    `is_read_completely`: no list is missing. `predictions`: results of predictions of applied
-    plans. `listed`: sites with other hardware or roles than configured, or in maintenance. Without
-    a configuration there are only replays (`is_compared_with_state` is False). `inventory` is the
-    age of the export, "" for a site that is read now.
+    `checks` are compared objects, `absent` objects missing in a complete export, and `uncaptured`
+    objects that the export does not cover. `unfinished` are changes of applies in progress or
+    failed. `rules` are separation rules on observed VMs. `replays` exist only on request. `spreads`
+    has the recorded `rack_spread` by site. `warnings` are kinds not captured, and findings of the
+    source. With `is_read_completely`, no list is missing. `predictions` are results of predictions
+    of applied plans. `listed` are sites with other hardware or roles than configured, or in
+    maintenance. Without a configuration there are only replays (`is_compared_with_state` is False).
+    `inventory` is the age of the export, "" for a site that is read now.
     """
 
     checks: tuple[ClusterLocationCheck, ...] = ()

@@ -101,10 +101,11 @@ class ResourceAction(StrEnum):
 class AzureResource(Struct, frozen=True):
     """One resource with its parent's and its own name.
 
-    `properties`: body, complete for a new resource. `update_properties` and `update_tags`: part
-    sent by an update. `address`: address of the block. `tags` and `group` ("" if unset) are from
-    its azure block. `unknown_properties`: properties in Azure absent in arguments and azure block;
-    writing the whole body would drop them. `is_early`: an update to send before anything is placed.
+    `properties` is the body, complete for a new resource. `update_properties` and `update_tags` are
+    the part sent by an update. `address` is the address of the block. `tags` and `group` ("" if
+    unset) are from its azure block. `unknown_properties` are properties in Azure absent in
+    arguments and azure block; writing the whole body would drop them. With `is_early`, it is an
+    update to send before anything is placed.
     """
 
     type: str
@@ -190,11 +191,11 @@ class MachineAction(Struct, frozen=True):
 class PlannedAzureResources(Struct, frozen=True):
     """Resources of a plan.
 
-    `ordered`: created and updated resources and re-created nodes. Early updates come first: lower
-    counts, and the upgrade settings of an upgrade. The others follow in the order of VM placement,
-    since locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of
-    kinds unknown to Azure. `cordons`, `machine_actions`: actions on machines, the latter in order
-    of their windows.
+    `ordered` are created and updated resources and re-created nodes. Early updates come first:
+    lower counts, and the upgrade settings of an upgrade. The others follow in the order of VM
+    placement, since locations depend on it. `deleted` are the deleted resources, and `skipped` the
+    addresses of objects of kinds unknown to Azure. `cordons` and `machine_actions` are actions on
+    machines, the latter in order of their windows.
     """
 
     ordered: tuple[AzureResource | RecreatedNode, ...] = ()

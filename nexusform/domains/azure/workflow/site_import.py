@@ -90,9 +90,9 @@ _HEADING: Final = """\
 class Source(Struct, frozen=True):
     """Source of sites.
 
-    `name`: display name. `read`: returns sites and findings. `provider`: key of the provider for
-    later plans. `settings`: those of its block, None if configured already. `alias`: set if other
-    blocks of its kind exist. `verify_absence`: as of ObservedSites.
+    `name` is its display name. `read` returns sites and findings. `provider` is the key of the
+    provider for later plans. `settings` are those of its block, None if configured already. `alias`
+    is set if other blocks of its kind exist. `verify_absence` is as in ObservedSites.
     """
 
     name: str

@@ -125,13 +125,14 @@ class UndeclaredSite(Struct, frozen=True):
 class FleetPlan(Struct, frozen=True):
     """Planned sites in order, and their waves.
 
-    `now`: current time of all plans. `is_confined` and `allow_remote`: trust in the configuration,
-    also on apply. `undeclared`: sites with a state but no longer declared; they are not changed and
-    not part of the approval. `definition_digest`: digest of nexusform.sites.hcl and the files it
-    reads; `digest`: the approved digest; `errors`: diagnostics of a failed run. `origin` is the
-    place of nexusform.sites.hcl, without a backend (None: an earlier version made the plan),
-    `max_age` the maximum age at apply in seconds, 0 for none. `after_merge` is what a merge does:
-    `apply`, `wave:N`, `none`, or "" if the pipeline does not say.
+    `now` is the current time of all plans. `is_confined` and `allow_remote` are the trust in the
+    configuration, also on apply. `undeclared` are sites with a state but no longer declared; they
+    are not changed and not part of the approval. `definition_digest` is the digest of
+    nexusform.sites.hcl and the files it reads, and `digest` the approved digest. `errors` are
+    diagnostics of a failed run. `origin` is the place of nexusform.sites.hcl, without a backend
+    (None: an earlier version made the plan), `max_age` the maximum age at apply in seconds, 0 for
+    none. `after_merge` is what a merge does: `apply`, `wave:N`, `none`, or "" if the pipeline
+    does not say.
     """
 
     sites: tuple[PlannedSite, ...]

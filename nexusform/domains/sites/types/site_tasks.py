@@ -168,14 +168,14 @@ def describe_diagnostic(problem: SiteDiagnostic) -> str:
 class SiteResult(Struct, frozen=True):
     """Result of a task.
 
-    `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan with SITE
-    as name, equal for equal changes. `redundancy_lost`: pools on several racks before and one
-    after. `disruptions`: counts of interrupted objects; `impact`: its severity;
-    `availability_losses`: lost quorums, last replicas and ended separation rules. `lost` and
-    `forgotten` are included in `moved` and `removed`. `state_location`: its state; `read_states`:
-    states of other sites read. `plan_digest`: digest of the plan file. `is_locked`: the lock is
-    kept. `wrong_certain`: wrong predictions reported as certain. `findings`: answers of a
-    question. `lock`: the lock of its state.
+    `reason` explains a rejected, failed or skipped site. `rows` are the changes of its plan with
+    SITE as name, equal for equal changes. `redundancy_lost` are pools on several racks before and
+    one after. `disruptions` are counts of interrupted objects, and `impact` is their severity.
+    `availability_losses` are lost quorums, last replicas and ended separation rules. `lost` and
+    `forgotten` are included in `moved` and `removed`. `state_location` is the place of its state,
+    and `read_states` are the states of other sites read. `plan_digest` is the digest of the plan
+    file. With `is_locked`, the lock is kept. `wrong_certain` are wrong predictions reported as
+    certain. `findings` are the answers of a question. `lock` is the lock of its state.
     """
 
     site: str

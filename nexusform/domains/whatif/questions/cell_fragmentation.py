@@ -25,12 +25,12 @@ class FragmentingPool(Struct, frozen=True):
 class FragmentationCounts(Struct, frozen=True):
     """NUMA cells classified by the `yardstick` SKU.
 
-    Every cell counts once. `open`: fits its share now. `taken`: holds a VM of at least that share.
-    `broken`: holds only smaller VMs and cannot fit it. `spoiled`: has capacity but the machine
-    lacks disk. `small`: cannot hold it when empty, or its hardware is not supported. `closed`: on a
-    machine closed to new VMs. `unknown`: on a machine with VMs in unknown cells. `broken_*` is free
-    in fragmented cells, `stranded_*` is free in cells of open machines without a fitting SKU,
-    `free_*` is free on all open machines.
+    Every cell counts once. An `open` cell fits its share now. A `taken` one holds a VM of at least
+    that share. A `broken` one holds only smaller VMs and cannot fit it. A `spoiled` one has
+    capacity, but the machine lacks disk. A `small` one cannot hold it when empty, or its hardware
+    is not supported. A `closed` one is on a machine closed to new VMs. An `unknown` one is on a
+    machine with VMs in unknown cells. `broken_*` is free in fragmented cells, `stranded_*` is free
+    in cells of open machines without a fitting SKU, `free_*` is free on all open machines.
     """
 
     yardstick: VmSku | None
