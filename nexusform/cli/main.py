@@ -225,9 +225,9 @@ def main() -> NoReturn:
 def raise_recursion_limit() -> None:
     """Raise the recursion limit for deeply nested documents.
 
-    512 levels with several calls each; Python's default is 1,000. A call from C takes up to 2.7 KB
-    of stack (a key of `sort`), so 8 MB suffice. With a smaller stack Python's limit stays, and
-    deeper documents are rejected.
+    The limit is for 512 levels with several calls each; Python's default is 1,000. A call from C
+    takes up to 2.7 KB of stack (a key of `sort`), so 8 MB suffice. With a smaller stack Python's
+    limit stays, and deeper documents are rejected.
     """
     if sys.platform == "win32":
         return

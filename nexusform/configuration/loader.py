@@ -706,7 +706,7 @@ _MAX_LINES: Final = 5
 def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     """Return one warning, at the first invisible character of a file.
 
-    Nothing for a file without any.
+    Without such a character, there is no warning.
     """
     text = source.text
     if text.isascii():

@@ -389,9 +389,7 @@ class ConstantVariableScope:
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the value of a constant `var.NAME` or `local.NAME`, 1, and the problems.
 
-        1 is the number of steps read (NAME).
-
-        For any other reference return an unknown value, the number of all its steps, and a problem.
+        The number 1 counts the steps read (NAME).
         """
         root = traversal.root.name
         name = traversal.first_name

@@ -117,8 +117,8 @@ def get_json_prefix(value_type: Type) -> str:
 def determine_json_type(text: str) -> Type:
     """Return the type of a JSON value by the known start of its text.
 
-    DYNAMIC for an object, an array or null, and for an empty start. Raises FunctionProblem for
-    an invalid start.
+    The type is DYNAMIC for an object, an array or null, and for an empty start. Raises
+    FunctionProblem for an invalid start.
     """
     prefix = text.lstrip(" \t\r\n")
     if not prefix:

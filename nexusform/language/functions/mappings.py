@@ -77,7 +77,7 @@ def _find_values_result_type(arguments: Sequence[Value]) -> Type:
 def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of a map's elements, or of an object's attribute.
 
-    DYNAMIC if it is unknown or missing.
+    The type is DYNAMIC if it is unknown or missing.
     """
     mapping_type = arguments[0].type
     key = arguments[1].raw
@@ -201,7 +201,7 @@ def _compute_transpose(mapping: Value) -> Value:
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     """Return a map type for a list of values, an object type for a tuple.
 
-    DYNAMIC if its keys are not known.
+    The type is DYNAMIC if the keys are not known.
     """
     keys, values = arguments
     if isinstance(values.type, ListType):

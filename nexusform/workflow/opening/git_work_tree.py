@@ -66,8 +66,8 @@ def find_repository(
 ) -> str:
     """Return host and path of the repository, without credentials, such as `github.com/o/r`.
 
-    LOCAL without a remote, NONE outside of a work tree, "" if it cannot be read. The CI environment
-    counts only without .git.
+    Return LOCAL without a remote, NONE outside of a work tree, and "" if it cannot be read. The CI
+    environment counts only without .git.
     """
     top = find_top(directory)
     if top is None:

@@ -654,7 +654,7 @@ def _read_object_argument(
 ) -> Mapping[str, Any]:
     """Read an argument with an object as its value.
 
-    {} if it is absent, unknown, or of another type (reported).
+    Return {} if it is absent, unknown, or of another type (reported).
     """
     value = values.get(name)
     if value is None or value is UNKNOWN:

@@ -174,7 +174,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
     """Compute a signature of files, changed by each write, addition or deletion.
 
-    () if one is unreadable.
+    Return () if a file is unreadable.
     """
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings

@@ -487,7 +487,7 @@ def _list_unmet_problems(
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of a prior object: its VNFCs with a known machine.
 
-    () if its documents are unknown.
+    Return () if its documents are unknown.
     """
     vnfcs = get_known_blocks(attributes, "vnfcs")
     ids = get_known_blocks(attributes, "vnfc_ids")

@@ -451,7 +451,7 @@ def _compute_cell_splits(
 ) -> tuple[tuple[FreeCell, ...], ...]:
     """Compute free capacity by cell for every layout of VMs in unknown cells.
 
-    () if no layout is legal or known.
+    Return () if no layout is legal or known.
     """
     free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)  # overfull: 0
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)

@@ -119,8 +119,8 @@ def plan_repack(
 ) -> RepackResult:
     """Plan the fewest re-creations of VMs to make the demand fit.
 
-    OPTIMAL if fewer are proved impossible, else GAP. Without a solution, find the constraints in
-    the way. A limited `time_budget` may change the answer.
+    The status is OPTIMAL if fewer are proved impossible, else GAP. Without a solution, find the
+    constraints in the way. A limited `time_budget` may change the answer.
     """
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
