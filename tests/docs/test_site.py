@@ -92,6 +92,19 @@ def has_target(link: str, path: Path, pages: dict[Path, BuiltPage]) -> bool:
     )
 
 
+# Words that users look for in the index of pages.
+INDEX_WORDS = (
+    *("alert", "ARM64", "CSV", "Government", "history", "last month"),
+    *("NotReady", "PersistentVolume", "PVC", "quota", "reimage"),
+)
+
+
+@pytest.mark.parametrize("word", INDEX_WORDS)
+def test_index_has_the_word_of_a_user(word: str) -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    assert word.lower() in index.lower()
+
+
 def test_every_page_is_in_the_navigation(built_site: Path) -> None:
     settings = tomllib.loads((built_site / "zensical.toml").read_text(encoding="utf-8"))
     linked = [
