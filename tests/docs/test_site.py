@@ -181,6 +181,11 @@ SEARCHES = {
     ): "docs/how-to/guard-rails.html#protect-racks-and-machines-from-deletion",
     "pod pending": "docs/fidelity-pods.html",
     "machine died": "docs/how-to/failed-server.html",
+    "PersistentVolume VM re-created": "docs/how-to/persistent-volumes.html",
+    "where was this VM": "docs/how-to/where-was-a-vm.html",
+    "nightly alert": "docs/how-to/capacity-alert.html",
+    "CSV columns": "docs/reference/csv.html#csv-report-columns",
+    "install": "docs/installation.html",
 }
 # The search box is in a separate shadow tree.
 SEARCH_BOX = (
