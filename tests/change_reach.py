@@ -9,19 +9,22 @@ all). The change is `git diff $NEXUSFORM_BASE..HEAD`.
 Without that variable it is every commit of the 24 hours before HEAD; without history, everything.
 
 A file is a node of the graph. A test reaches the files that it imports, at any depth and also
-inside functions, and the examples and documents that it or these name. Two edges are no imports: a
-test reaches the conftest.py files above it; and whatever loads the table of domains reaches every
-domain, because the table names them as text. Tests of a domain are the exception: they reach the
-domains that they or their domain import.
+inside functions, and the examples and documents that it or these name. Three edges are no imports:
+a test reaches the conftest.py files above it. Whatever loads the table of domains reaches every
+domain, because the table names them as text; tests of a domain are the exception. And a test
+reaches the domains with names that it uses: types, providers, backends, commands and values of
+flags (NAME_FORMS). It uses those in its text, in the test modules that it imports, in the data
+files of their folders, and in the examples that they name.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +41,7 @@ PROGRAM_VARIABLE = re.compile(
 # What ruff, mypy and the import contracts read.
 LINTED = (".py", ".pyi", ".toml", "/py.typed")
 DOMAIN_TABLE = "nexusform/domain_table.py"
+DOMAINS = "nexusform/domains"
 # A change of these may change any test.
 GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
 DAY = 24 * 60 * 60
@@ -45,6 +49,25 @@ DAY = 24 * 60 * 60
 MODULES = re.compile(r"""^\s*import ([\w.]+)|["']((?:nexusform|tests)\.[\w.]+)["']""", re.MULTILINE)
 IMPORTS = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 NAMES = re.compile(r"\w+")
+# How tests and configurations write the names of a domain, by field of its entry in the table. The
+# group is the name.
+NAME_FORMS = {
+    "resource_types": re.compile(r"\b([a-z]+_\w+)"),
+    "data_sources": re.compile(r"\b([a-z]+_\w+)"),
+    "providers": re.compile(r"\bprovider\b\W+(\w+)"),
+    "backends": re.compile(r"\bbackend\b\W+(\w+)"),
+    # As the first word of a text, or after the program.
+    "commands": re.compile(r"""(?:["'`]|\bnexusform )([a-z]+)(?=["'` ])"""),
+    "simulates": re.compile(r"\bsimulate\b\W+(\w+)"),
+    "exports": re.compile(r"-format=([\w-]+)"),
+    "export_scripts": re.compile(r"-for=([\w-]+)"),
+    "imports": re.compile(r"-from=([\w-]*)"),
+    "reconcilers": re.compile(r"-from=([\w-]*)"),
+    "checkers": re.compile(r"-check-with=([\w-]+)"),
+    "losses": re.compile(r"\blost:([\w-]+)"),
+}
+# The name of any directory in `imports`.
+ANY_DIRECTORY = "DIR"
 
 
 def run_git(*words: str) -> str | None:
@@ -76,6 +99,12 @@ def list_changed_paths(base: str) -> list[str] | None:
 
 
 @cache
+def read_text(file: str) -> str:
+    """Return the text of a file, relative to the root."""
+    return (ROOT / file).read_text(errors="replace")
+
+
+@cache
 def list_files() -> frozenset[str]:
     """Return the Python files of the product and the tests, relative to the root."""
     return frozenset(
@@ -96,7 +125,7 @@ def find_module_file(module: str) -> str | None:
 @cache
 def read_imports(file: str) -> frozenset[str]:
     """Return the files that a file imports, also inside functions."""
-    text = (ROOT / file).read_text()
+    text = read_text(file)
     # The module of a command in a child process is a text: "tests.cli.killed_commands".
     names = {module for found in MODULES.findall(text) for module in found if module}
     for package, imported in IMPORTS.findall(text):
@@ -111,21 +140,19 @@ def find_domain(file: str) -> str:
     return parts[2] if len(parts) > 3 and parts[1] == "domains" else ""
 
 
-def list_folders(file: str) -> list[str]:
+@cache
+def list_folders(file: str) -> tuple[str, ...]:
     """Return the folders above a file, without the root."""
     parts = file.split("/")
-    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+    return tuple("/".join(parts[:length]) for length in range(1, len(parts)))
 
 
-@cache
-def find_reach(test: str) -> frozenset[str]:
-    """Return the files that a test file reaches."""
-    to_visit = [test, *(f"{folder}/conftest.py" for folder in list_folders(test))]
-    domain = find_domain(test)
-    if domain:
-        to_visit.extend(
-            file for file in list_files() if file.startswith(f"nexusform/domains/{domain}/")
-        )
+def follow_imports(files: Iterable[str], follows_table: bool) -> frozenset[str]:
+    """Return files, and the files that they import at any depth.
+
+    `follows_table`: the table of domains imports every domain.
+    """
+    to_visit = [*files]
     reached: set[str] = set()
     while to_visit:
         file = to_visit.pop()
@@ -135,9 +162,110 @@ def find_reach(test: str) -> frozenset[str]:
         to_visit.extend(read_imports(file))
         # An import of a module runs the __init__.py files of the packages above it.
         to_visit.extend(f"{folder}/__init__.py" for folder in list_folders(file))
-        if file == DOMAIN_TABLE and not domain:
-            to_visit.extend(file for file in list_files() if file.startswith("nexusform/domains/"))
+        if file == DOMAIN_TABLE and follows_table:
+            to_visit.extend(file for file in list_files() if file.startswith(f"{DOMAINS}/"))
     return frozenset(reached)
+
+
+@cache
+def find_domain_reach(domain: str) -> frozenset[str]:
+    """Return the files of a domain, and the files that they import."""
+    folder = f"{DOMAINS}/{domain}/"
+    files = [file for file in list_files() if file.startswith(folder)]
+    return follow_imports(files, follows_table=False)
+
+
+@cache
+def read_domain_names() -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Return the domains of each name that users write, by field of the entries.
+
+    The table is read as text: its packages may not be installed yet.
+    """
+    names: dict[str, dict[str, frozenset[str]]] = {field: {} for field in NAME_FORMS}
+    for call in ast.walk(ast.parse((ROOT / DOMAIN_TABLE).read_text())):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "DomainDeclaration":
+            continue
+        fields = {keyword.arg: keyword.value for keyword in call.keywords}
+        domain = ast.literal_eval(fields["name"])
+        for field in NAME_FORMS.keys() & fields.keys():
+            for key in fields[field].keys:
+                name = ast.literal_eval(key)
+                names[field][name] = names[field].get(name, frozenset()) | {domain}
+    return names
+
+
+@cache
+def read_text_without_tests(file: str) -> str:
+    """Return the text of a module that tests import: the tests in it run elsewhere."""
+    text = read_text(file)
+    if not Path(file).name.startswith("test_"):
+        return text
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            first = min([node, *node.decorator_list], key=lambda part: part.lineno).lineno
+            last = node.end_lineno or first
+            lines[first - 1 : last] = [""] * (last - first + 1)
+    return "\n".join(lines)
+
+
+@cache
+def find_named_domains(text: str) -> frozenset[str]:
+    """Return the domains with names that a text uses."""
+    domains: set[str] = set()
+    for field, form in NAME_FORMS.items():
+        names = read_domain_names()[field]
+        any_name = names.get(ANY_DIRECTORY, frozenset())
+        # Most texts have no name of most fields, which a search for a plain text tells quickly.
+        if any_name or any(name in text for name in names):
+            for name in {*form.findall(text)}:
+                domains |= names.get(name, any_name)
+    return frozenset(domains)
+
+
+@cache
+def list_data_files() -> Mapping[str, tuple[str, ...]]:
+    """Return the files that tests read, by their nearest folder with Python files.
+
+    Examples have none: "".
+    """
+    files: dict[str, list[str]] = {}
+    for folder in ("tests", "examples"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.suffix not in {".py", ".pyc"}:
+                file = str(path.relative_to(ROOT))
+                files.setdefault(find_package_folder(file), []).append(file)
+    return {folder: tuple(sorted(paths)) for folder, paths in files.items()}
+
+
+@cache
+def find_domains_of_data(folder: str) -> frozenset[str]:
+    """Return the domains that the data files of a folder of tests name."""
+    texts = map(read_text, list_data_files().get(folder, ()))
+    return frozenset[str]().union(*map(find_named_domains, texts))
+
+
+@cache
+def find_domains_of_examples(file: str) -> frozenset[str]:
+    """Return the domains that the examples name that a file of the tests reads."""
+    texts = [read_text(path) for path in list_data_files()[""] if names_file(file, path)]
+    return frozenset[str]().union(*map(find_named_domains, texts))
+
+
+@cache
+def find_reach(test: str) -> frozenset[str]:
+    """Return the files that a test file reaches."""
+    starts = [test, *(f"{folder}/conftest.py" for folder in list_folders(test))]
+    domain = find_domain(test)
+    reached = follow_imports(starts, follows_table=not domain)
+    domains = {*find_named_domains(read_text(test)), *([domain] if domain else [])}
+    for file in reached:
+        if file.startswith("tests/"):
+            if file != test:
+                domains |= find_named_domains(read_text_without_tests(file))
+            domains |= find_domains_of_data(file.rpartition("/")[0])
+            domains |= find_domains_of_examples(file)
+    return reached.union(*map(find_domain_reach, domains))
 
 
 @cache
@@ -171,7 +299,7 @@ def list_long_tests() -> list[str]:
 def list_program_variables(tests: Iterable[str]) -> list[str]:
     """Return the environment variables with the paths of programs that test files run."""
     files = {file for test in tests for file in find_reach(test) if file.startswith("tests/")}
-    texts = [(ROOT / file).read_text() for file in files]
+    texts = map(read_text, files)
     return sorted({name for text in texts for name in PROGRAM_VARIABLE.findall(text)})
 
 
@@ -183,9 +311,15 @@ def list_linted_paths(changed: Iterable[str] | None) -> list[str]:
 
 
 @cache
+def list_package_folders() -> frozenset[str]:
+    """Return the folders with Python files."""
+    return frozenset(file.rpartition("/")[0] for file in list_files())
+
+
+@cache
 def find_package_folder(path: str) -> str:
     """Return the nearest folder above a path that has Python files."""
-    folders = {file.rpartition("/")[0] for file in list_files()}
+    folders = list_package_folders()
     return next((folder for folder in reversed(list_folders(path)) if folder in folders), "")
 
 
@@ -207,20 +341,30 @@ def is_reached(test: str, changed: Iterable[str]) -> bool:
 
 
 @cache
+def list_lines_about(file: str, folder: str) -> tuple[str, ...]:
+    """Return the lines of a file of the tests that name a folder of the root, such as docs."""
+    text = read_text(file)
+    if f'"{folder}"' not in text and f"{folder}/" not in text:
+        return ()
+    lines = text.splitlines()
+    return tuple(line for line in lines if f'"{folder}"' in line or f"{folder}/" in line)
+
+
+@cache
 def names_file(file: str, path: str) -> bool:
     """Return whether a file of the tests names a path, or reads a folder such as docs whole."""
-    text = (ROOT / file).read_text()
+    text = read_text(file)
     top, _, rest = path.partition("/")
     if not rest:
         return path in text
-    if f'"{top}"' not in text and f"{top}/" not in text:
+    lines = list_lines_about(file, top)
+    if not lines:
         return False
-    lines = [line for line in text.splitlines() if f'"{top}"' in line or f"{top}/" in line]
     # Alone in a list of folders, or with a pattern.
     if any(f'"{top}",' in line or "glob(" in line for line in lines):
         return True
     parts = Path(rest).parts
-    return bool(lines) and any(f'"{part}"' in text or f"/{part}" in text for part in parts)
+    return any(f'"{part}"' in text or f"/{part}" in text for part in parts)
 
 
 def main() -> None:
