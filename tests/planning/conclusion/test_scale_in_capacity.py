@@ -16,6 +16,7 @@ from tests.planning.harness import (
     build_all_types,
     build_state,
     cluster,
+    list_warnings,
     plan,
     pool,
     require_success,
@@ -154,22 +155,7 @@ def pin_control_plane(name: str, zones: str, pools: str = "") -> str:
     return cluster(name, pools=pools).replace("control_plane {", f"control_plane {{\n    {zones}")
 
 
-@pytest.mark.parametrize(
-    ("count", "other", "satisfied"),
-    [
-        # One of the pool's VMs shares the machine of b: it may stay or go.
-        (1, "b", "unknown"),
-        # Without a choice there is no doubt.
-        (0, "b", "always"),
-        # No VM of the pool is, or was, on the machine of c.
-        (1, "c", "always"),
-    ],
-)
-def test_rule_depends_on_the_vms_that_stay(count: int, other: str, satisfied: str) -> None:
-    racks = RACKS.replace("count         = 2", "count         = 1").replace(
-        "machine_count = 2", "machine_count = 3"
-    )
-    far_rack = """
+FAR_RACK = """
 resource "nexus_rack" "far" {
   name              = "far"
   site_id           = nexus_site.s.id
@@ -177,10 +163,51 @@ resource "nexus_rack" "far" {
   machine_count     = 1
 }
 """
-    near = "availability_zones = [nexus_rack.r[0].availability_zone]"
-    text = racks + far_rack + cluster("b") + pin_control_plane("c", 'availability_zones = ["9"]')
-    state = build_state(text + pin_control_plane("a", near, pool("p", 4, "NC_P46_224_v1", near)))
-    fewer = text + pin_control_plane("a", near, pool("p", count, "NC_P46_224_v1", near))
-    result = require_success(plan(fewer + RULE.replace("OTHER", other), state))
+CHOICE_REASON = "Azure chooses which VMs of smaller pools stay, and one of them may share a machine"
+NEAR = "availability_zones = [nexus_rack.r[0].availability_zone]"
+
+
+def build_far_and_near_clusters(near_count: int) -> str:
+    """Return clusters a and b in a rack near each other, and c far from them.
+
+    Cluster a has a pool with this number of VMs.
+    """
+    racks = RACKS.replace("count         = 2", "count         = 1").replace(
+        "machine_count = 2", "machine_count = 3"
+    )
+    far = pin_control_plane("c", 'availability_zones = ["9"]')
+    near = pin_control_plane("a", NEAR, pool("p", near_count, "NC_P46_224_v1", NEAR))
+    return racks + FAR_RACK + cluster("b") + far + near
+
+
+@pytest.mark.parametrize(
+    ("count", "other", "satisfied", "unchecked"),
+    [
+        # One of the pool's VMs shares the machine of b: it may stay or go.
+        (1, "b", "unknown", (CHOICE_REASON,)),
+        # Without a choice there is no doubt.
+        (0, "b", "always", ()),
+        # No VM of the pool is, or was, on the machine of c.
+        (1, "c", "always", ()),
+    ],
+)
+def test_rule_depends_on_the_vms_that_stay(
+    count: int, other: str, satisfied: str, unchecked: tuple[str, ...]
+) -> None:
+    state = build_state(build_far_and_near_clusters(4))
+    text = build_far_and_near_clusters(count) + RULE.replace("OTHER", other)
+    result = require_success(plan(text, state))
     (verdict,) = result.plan.separation_verdicts
     assert verdict.satisfied == satisfied
+    assert verdict.unchecked == unchecked
+
+
+def test_rule_of_new_vms_depends_on_the_vms_that_stay() -> None:
+    state = build_state(build_far_and_near_clusters(4))
+    rule = RULE.replace("cluster.a.", "cluster.c.").replace("OTHER", "d")
+    text = build_far_and_near_clusters(1) + pin_control_plane("d", NEAR) + rule
+    result = require_success(plan(text, state))
+    (verdict,) = result.plan.separation_verdicts
+    reason = "the machines of 1 new member depend on the VMs that Azure removes"
+    assert (verdict.satisfied, verdict.unchecked) == ("unknown", (reason,))
+    assert any(f"holds: {reason}." in warning.detail for warning in list_warnings(result))

@@ -105,6 +105,7 @@ def test_rule_of_an_uncertain_vm_is_unknown(capsys: pytest.CaptureFixture[str]) 
         reason = "nexusform did not read nodes.powerState of cluster c"
         assert ("It is unknown whether nexus_separation_rule.apart holds" in out) != is_known, out
         assert (reason in out) != is_known, out
+        assert ("so the machines of 4 members are uncertain" in out) != is_known, out
         out = run(capsys, "reconcile", "-from=export")[1]
         verdict = "holds" if is_known else "unknown"
         assert f"nexus_separation_rule.apart rack {verdict}" in out, out
