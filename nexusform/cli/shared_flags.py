@@ -202,7 +202,9 @@ class AfterReviewFlags(Struct, frozen=True, kw_only=True):
     def parse_step(self) -> str:
         """Return what a merge does, "" without -next; raises a usage error."""
         if self.next and not _MERGE_STEP.fullmatch(self.next):
-            raise click.UsageError(f'-next: "{self.next}" is no step. Use apply, wave:N or none.')
+            raise click.UsageError(
+                f'-next: "{self.next}" is not a step. Use apply, wave:N or none.'
+            )
         return self.next
 
 

@@ -384,7 +384,7 @@ def parse_duration(source: str) -> float | str:
     """
     if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", source, re.ASCII):
         return (
-            f'{source!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) '
+            f'{source!r} is not a duration such as "1h30m": hours (h), minutes (m) and seconds (s) '
             "only"
         )
     parts = re.findall(r"([0-9.]+)([smh])", source)

@@ -66,7 +66,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     machine_id = attributes.get("machine_id")
     if isinstance(machine_id, str) and machine_id.count("/") != 2:
         detail = (
-            f'"{machine_id}" is no machine id. Write it as "SITE/RACK/MACHINE", or refer to a '
+            f'"{machine_id}" is not a machine id. Write it as "SITE/RACK/MACHINE", or refer to a '
             "machine."
         )
         problems.append(Problem(("machine_id",), "unknown-machine", detail))

@@ -8,16 +8,20 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from nexusform.advice import registry
 from nexusform.advice.lint_input import (
     LintInput,
     LintPool,
     LintSite,
+    build_finding,
     build_fit_counter,
     measure_usage,
 )
-from nexusform.advice.registry import RULE_IDS, RULES, run_rules
+from nexusform.advice.registry import RULE_IDS, RULES, LintRule, run_rules
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, Span
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
+from nexusform.planning.plan_request import ArgumentAdjustment
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Usage
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -447,6 +451,49 @@ class TestSurge:
         assert not select_by_rule(
             "no-surge-capacity", run_rules(build_plan_facts(build_machines(2, 2), [easy]))
         )
+
+
+def check_smaller_counts(facts: LintInput) -> list[Diagnostic]:
+    """Rule with a trial about counts: each pool without its last VM."""
+    edits = [
+        ArgumentAdjustment(parse_address(pool.address), (*pool.path, "count"), pool.count - 1)
+        for pool in facts.pools
+    ]
+    usage = facts.plan_trial(edits) if facts.plan_trial is not None else None
+    detail = "does not fit" if usage is None else str(sum(usage["lab"].vms.values()))
+    return [build_finding("smaller-counts", detail, facts.pools[0], summary="a: b")]
+
+
+class TestTrialsAboutCounts:
+    @pytest.fixture(autouse=True)
+    def add_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Add a rule with such a trial to those of the product."""
+        rule = LintRule("smaller-counts", check_smaller_counts, literal=False, help="")
+        monkeypatch.setattr(registry, "RULES", (*RULES, rule))
+
+    @pytest.mark.parametrize("stood", [(), ("cluster-a",)])
+    def test_trial_has_fewer_vms(self, stood: Sequence[str]) -> None:
+        pools = [
+            build_pool("cluster-a", "p", "NC_P46_224_v1", 3),
+            build_pool("cluster-a", "q", "NC_P46_224_v1", 2),
+        ]
+        findings = run_rules(build_plan_facts(build_machines(1, 3), pools, stood))
+        assert [d.detail for d in select_by_rule("smaller-counts", findings)] == ["3"]
+
+    def test_higher_count_adds_new_vms(self) -> None:
+        machines = build_machines(1, 2)
+        for count, fits in ((4, True), (5, False)):
+            pool = build_pool("cluster-a", "p", "NC_P46_224_v1", 3)
+            facts = build_plan_facts(machines, [pool], ["cluster-a"])
+            assert facts.plan_trial is not None
+            address = parse_address(pool.address)
+            edit = ArgumentAdjustment(address, ("agent_pool", "p", "count"), count)
+            usage = facts.plan_trial([edit])
+            assert (usage is not None) is fits
+            assert usage is None or usage["lab"].vms == {"lab/cluster-a": 4}
+
+    def test_such_a_rule_changes_no_other_findings(self) -> None:
+        TestSurge().test_full_site_has_no_surge_capacity()
 
 
 class TestSilencedRules:

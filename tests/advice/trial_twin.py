@@ -6,6 +6,7 @@ It knows no planner: VMs that exist stay where they are, and only pools have VMs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,15 +24,25 @@ def build_trial(site_id: str, before: RackScheduler, pools: Sequence[LintPool]) 
         edited = list(pools)
         for edit in edits:
             edited = _apply_edit(edit, edited)
-        scheduler = before.copy()
+        scheduler = _copy_without_removed_vms(before, edited)
         for pool in edited:
             demands = [pool.build_demand(number) for number in pool.new_numbers]
             if any(isinstance(answer, NoFitReason) for answer in scheduler.place_all(demands)):
                 return None
-        usage = measure_usage(scheduler, pools)
+        usage = measure_usage(scheduler, edited)
         return {} if usage is None else {site_id: usage}
 
     return plan_edits
+
+
+def _copy_without_removed_vms(before: RackScheduler, pools: Sequence[LintPool]) -> RackScheduler:
+    """Return a copy with the existing VMs that their pools still have."""
+    numbers = {(pool.owner, pool.pool): pool.numbers for pool in pools}
+    scheduler = RackScheduler(before.machines)
+    for record in before.list_vms():
+        if record.vm.number in numbers[record.vm.owner, record.vm.pool]:
+            scheduler.add_existing(record.vm, record.sku, record.placement)
+    return scheduler
 
 
 def _apply_edit(edit: Edit, pools: list[LintPool]) -> list[LintPool]:
@@ -44,15 +55,28 @@ def _apply_edit(edit: Edit, pools: list[LintPool]) -> list[LintPool]:
         names = list(edit.value)
         changed = sorted(of_block, key=lambda pool: pool.pool in names and names.index(pool.pool))
     else:
-        zones = frozenset(edit.value) if edit.value else None
         changed = [
-            replace(pool, constraints=replace(pool.constraints, zones=zones))
-            if (*pool.path, "availability_zones") == edit.path
+            _change_argument(pool, edit.path[-1], edit.value)
+            if edit.path[:-1] == pool.path
             else pool
             for pool in of_block
         ]
     queue = iter(changed)
     return [next(queue) if pool.address == str(edit.address) else pool for pool in pools]
+
+
+def _change_argument(pool: LintPool, name: object, value: Any) -> LintPool:
+    """Return a pool with another value of an argument, as a plan places it."""
+    if name == "availability_zones":
+        zones = frozenset(value) if value else None
+        return replace(pool, constraints=replace(pool.constraints, zones=zones))
+    # A lower count removes the highest numbers, a higher one adds numbers after them.
+    if name == "count":
+        numbers = tuple(range(value))
+        existing = set(pool.numbers) - set(pool.new_numbers)
+        new_numbers = tuple(number for number in numbers if number not in existing)
+        return replace(pool, numbers=numbers, new_numbers=new_numbers)
+    raise AssertionError(f"The twin of trials does not know the argument {name}. Repeat it here.")
 
 
 def _find(order: Sequence[str], pool: LintPool) -> int:

@@ -265,8 +265,8 @@ def remove_plans(document: dict[str, object]) -> None:
     ("change", "message"),
     [
         (remove_plans, "has no valid signature of ../../team.pub."),
-        (lambda document: document.pop("signature"), "is no revocation file"),
-        (lambda document: document.update(version=2), "is no revocation file of this version"),
+        (lambda document: document.pop("signature"), "is not a revocation file"),
+        (lambda document: document.update(version=2), "is not a revocation file of this version"),
         (None, "There is no file"),
     ],
 )
@@ -305,7 +305,7 @@ def test_ancestor_is_required_only_on_request(run: Run) -> None:
     path = save_signed_plan(run)
     run_git(".", "checkout", "-q", "main")
     text = expect_rejection(run, VERIFY, "-verify=ancestor", path)
-    assert "is no ancestor of the current commit" in text
+    assert "is not an ancestor of the current commit" in text
     run_git(".", "merge", "-q", "--no-ff", "side")
     code, text = run("apply", VERIFY, "-verify=ancestor", path)
     assert code == 0, text
@@ -479,7 +479,7 @@ def test_ancestor_that_is_no_commit_does_not_reach_git(
     run_git(".", "init", "-q")
     monkeypatch.setattr("subprocess.run", None)
     reason = explain_not_ancestor("--all", "b" * 40, ".")
-    assert reason == "The commit of the plan or of this directory is no commit ID."
+    assert reason == "The commit of the plan or of this directory is not a commit ID."
 
 
 FAULT = """

@@ -253,7 +253,7 @@ class PlanExploration:
             if count
         ]
         unwritable += [
-            f"{self._racks[key].name} is lost: a loss is no change of the configuration."
+            f"{self._racks[key].name} is lost: a loss is not a change of the configuration."
             for key in request.lost
         ]
         for adjustment in self._list_requested_adjustments(request):

@@ -88,7 +88,7 @@ def _parse_argument(
     """Return the edit of an argument, `ADDR:PATH=VALUE`."""
     match = _ARGUMENT.fullmatch(text)
     if match is None:
-        raise _reject(text, f"this is no assumption. {_FORMS}")
+        raise _reject(text, f"this is not an assumption. {_FORMS}")
     address_text, path_text, value_text = match.groups()
     try:
         address = parse_address(address_text)

@@ -107,7 +107,7 @@ def explain_not_ancestor(ancestor: str, commit: str, directory: str) -> str:
     import subprocess  # most runs start no program
 
     if not _COMMIT_PATTERN.fullmatch(ancestor) or not _COMMIT_PATTERN.fullmatch(commit):
-        return "The commit of the plan or of this directory is no commit ID."
+        return "The commit of the plan or of this directory is not a commit ID."
     top = find_top(directory)
     if top is None:
         return "This directory is in no Git work tree, so the history is unknown."
@@ -150,7 +150,7 @@ def explain_not_ancestor(ancestor: str, commit: str, directory: str) -> str:
     if result.returncode == 0:
         return ""
     if result.returncode == 1:
-        return f"Commit {ancestor[:12]} is no ancestor of the current commit {commit[:12]}."
+        return f"Commit {ancestor[:12]} is not an ancestor of the current commit {commit[:12]}."
     reason = result.stderr.strip().partition("\n")[0] or f"exit code {result.returncode}"
     return f"The program git cannot compare the commits: {reason}."
 

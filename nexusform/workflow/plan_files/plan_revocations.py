@@ -141,10 +141,10 @@ def _read_revocations(path: str) -> RevocationList:
         revocations = convert(json_codec.parse_json(content), RevocationList)
     except (json_codec.JsonProblem, ValidationError):
         raise FileProblem(
-            f'"{path}" is no revocation file of `nexusform sign -withdraw`.'
+            f'"{path}" is not a revocation file of `nexusform sign -withdraw`.'
         ) from None
     if (revocations.format, revocations.kind, revocations.version) != (_FORMAT, _KIND, _VERSION):
-        raise FileProblem(f'"{path}" is no revocation file of this version of nexusform.')
+        raise FileProblem(f'"{path}" is not a revocation file of this version of nexusform.')
     return revocations
 
 

@@ -212,7 +212,7 @@ sleep 60
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (None, "./python is no program."),
+        (None, "./python is not a program."),
         (
             "echo \"ModuleNotFoundError: No module named 'nova'\" >&2; exit 1",
             "No module named 'nova'",

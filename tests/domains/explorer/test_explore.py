@@ -175,7 +175,7 @@ def test_only_literals_of_the_shown_diff_are_written(exploration: PlanExploratio
     assert "-    count       = 2\n+    count       = 5\n" in change.difference
     assert "machine_count" not in change.difference
     [loss, shared_value] = change.left_out
-    assert loss == "right is lost: a loss is no change of the configuration."
+    assert loss == "right is lost: a loss is not a change of the configuration."
     assert "agent_pool.workers.count is not a literal value" in shared_value
     with pytest.raises(ExplorationRequestError, match="differs from the one shown"):
         exploration.write_files(ExplorationRequest(counts={LARGE: 6}), change.digest)

@@ -1248,8 +1248,8 @@ LITERAL = """{
             'hosts["h1"]: numa_cells[0].memory_mib must be a whole number of at least 0',
         ),
         ("CELL", "used_vcpus = -1", "must be a whole number of at least 0"),
-        ("CELL", 'dedicated = "3-0"', 'hosts["h1"]: 3-0 are no CPUs'),
-        ("CELL", 'dedicated = "0-99999999999"', "0-99999999999 are no CPUs"),
+        ("CELL", 'dedicated = "3-0"', 'hosts["h1"]: 3-0 are not CPUs'),
+        ("CELL", 'dedicated = "0-99999999999"', "0-99999999999 are not CPUs"),
         ("PAGES", "size_kib = 0", "must be a whole number of at least 1"),
         (
             "FLAVOR",

@@ -186,7 +186,7 @@ class ArmClient:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             # The SDK cannot parse the answer.
             raise ServiceResponseError(
-                f"the answer about {target.title} is no resource of Azure"
+                f"the answer about {target.title} is not a resource of Azure"
             ) from None
         return body
 

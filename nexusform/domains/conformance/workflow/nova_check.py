@@ -84,7 +84,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     replays = [replay for replay in replays if replay.total]
     program = shutil.which(python)
     if program is None:
-        raise ProgramCheckProblem(f"{python} is no program.")
+        raise ProgramCheckProblem(f"{python} is not a program.")
     try:
         with open_programs(str(Path(program).parent)) as running:
             answers, has_timed_out = _run_driver(running, Path(program).name, replays, seconds)

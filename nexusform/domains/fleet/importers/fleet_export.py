@@ -595,15 +595,15 @@ def check_separate_lists(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 
 def build_unlisted_warnings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
-    """Yield a warning for the first fleet object that is no item of a list.
+    """Yield a warning for the first fleet object that is not an item of a list.
 
     Only a list has all objects of a kind, and only those of one hub.
     """
     for manifest in manifests:
         if is_fleet_group(manifest.group) and not manifest.is_listed:
             text = (
-                f"{manifest.title} is no item of a list, so the files may be of several hubs, or "
-                "lack objects. No change of a binding is certain. Capture the hub with "
+                f"{manifest.title} is not an item of a list, so the files may be of several hubs, "
+                "or lack objects. No change of a binding is certain. Capture the hub with "
                 "`nexusform inventory script -for=fleet`."
             )
             yield build_problem(

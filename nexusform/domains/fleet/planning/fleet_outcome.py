@@ -575,8 +575,8 @@ def _warn_unscheduled_placement(
         if placement_type is PlacementType.PICK_ALL and not placement.bindings:
             members = format_count(len(iterations.member_list.members), "member cluster")
             text = (
-                f"The policy of {placement.key} selects none of {members}. For the hub this is no "
-                "error."
+                f"The policy of {placement.key} selects none of {members}. For the hub this is not "
+                "an error."
             )
             yield _build_warning(
                 placement, "no-selected-cluster", text, summary=f"selects none of {members}"

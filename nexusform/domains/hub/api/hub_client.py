@@ -409,7 +409,7 @@ class HubClient:
             page = document.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(
-                    f"{self.server} answers {path} with something that is no list of objects."
+                    f"{self.server} answers {path} with something that is not a list of objects."
                 )
             kind = get_text(document, "kind").removesuffix("List")
             # Any, unless it is a fleet kind.
@@ -451,7 +451,8 @@ class HubClient:
                 kind = get_text(event, "type")
                 if not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
                     raise HubProblem(
-                        f"{self.server} answers a watch of {path} with something that is no event."
+                        f"{self.server} answers a watch of {path} with something that is not an "
+                        "event."
                     )
                 if kind == "ERROR":
                     code = body.get("code")
@@ -488,7 +489,7 @@ class HubClient:
                     return {}
                 if not isinstance(response.get("resources"), list):
                     raise HubProblem(
-                        f"{self.server} answers {path} with something that is no list of kinds."
+                        f"{self.server} answers {path} with something that is not a list of kinds."
                     )
                 kinds: dict[str, tuple[str, bool]] = {}
                 for resource in list_mappings(response, "resources"):
@@ -653,11 +654,11 @@ class HubClient:
             document = parse_json(answer.content)
         except ValueError as problem:
             raise HubProblem(
-                f"{self.server} answers {path} with something that is no object: {problem}."
+                f"{self.server} answers {path} with something that is not an object: {problem}."
             ) from None
         if not _is_kubernetes_object(document):
             raise HubProblem(
-                f"{self.server} answers {path} with something that is no object of Kubernetes."
+                f"{self.server} answers {path} with something that is not an object of Kubernetes."
             )
         return answer, document
 

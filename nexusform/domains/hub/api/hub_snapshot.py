@@ -194,9 +194,8 @@ def _list_kind(
             raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None
         if api_error.status == 404:
             detail = (
-                f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older "
-                "version. "
-                f"Name the context of the hub. {_SETTINGS_ADVICE}"
+                f"{hub.server} serves no {kind.plural}: it is not a hub of KubeFleet, or of an "
+                f"older version. Name the context of the hub. {_SETTINGS_ADVICE}"
             )
         elif api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = (

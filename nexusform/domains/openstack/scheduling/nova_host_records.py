@@ -218,5 +218,5 @@ def parse_cpus(text: str | None) -> Iterator[int]:
         first, _, last = part.partition("-")
         numbers = range(int(first), int(last or first) + 1)
         if not numbers or numbers[-1] > MAX_CPU:
-            raise ValueError(f"{part} are no CPUs")
+            raise ValueError(f"{part} are not CPUs")
         yield from numbers

@@ -102,7 +102,7 @@ _SCHEMA: Final = BlockSchema(
             "Server groups by name.",
         ),
         "other_resource_classes": _create_computed(
-            ListType(STRING), "Resource classes of resource providers that are no listed hosts."
+            ListType(STRING), "Resource classes of resource providers that are not listed hosts."
         ),
     },
     description="Compute hosts, flavors and servers of an OpenStack, from `openstack ... -f json`.",

@@ -169,7 +169,7 @@ def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)
         policy = fields.get("numa_policy")
         if policy not in (*POLICIES, None, UNKNOWN):
-            detail = f'"{policy}" is no NUMA policy. Use one of {", ".join(POLICIES)}.'
+            detail = f'"{policy}" is not a NUMA policy. Use one of {", ".join(POLICIES)}.'
             yield Problem(("pci_aliases", name, "numa_policy"), "invalid-pci-alias", detail)
 
 

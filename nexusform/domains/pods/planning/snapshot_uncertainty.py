@@ -108,8 +108,9 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
     if snapshot.unlisted:
         detail = (
-            f"{snapshot.unlisted} is no item of a list, so the files may be of several clusters, "
-            "or lack objects. Create them with `nexusform inventory script -for=kubernetes`."
+            f"{snapshot.unlisted} is not an item of a list, so the files may be of several "
+            "clusters, or lack objects. Create them with "
+            "`nexusform inventory script -for=kubernetes`."
         )
         yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail)
     if snapshot.duplicates:

@@ -241,7 +241,7 @@ def parse_device_quantity(text: str) -> int:
     """
     quantity = read_quantity(text)
     if quantity is None:
-        raise ValueError(f"{text} is no quantity")
+        raise ValueError(f"{text} is not a quantity")
     amount = quantity.round_to_milli()
     if abs(amount) >= _MAX_INT64:
         raise ValueError(f"{text} is too large")
@@ -251,7 +251,7 @@ def parse_device_quantity(text: str) -> int:
 def _convert_to_integer(amount: int) -> int:
     """Return an amount in thousandths as a whole number; a fraction is a ValueError."""
     if amount % _MILLI:
-        raise ValueError("the quantity is no integer")
+        raise ValueError("the quantity is not an integer")
     return amount // _MILLI
 
 
@@ -267,7 +267,7 @@ def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
     """Return major, minor and patch number of a version; any other text is a ValueError."""
     match = _SEMVER.match(version[_VERSION_KEY])
     if match is None:
-        raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
+        raise ValueError(f"{version[_VERSION_KEY]} is not a version of three numbers")
     return tuple(map(int, match.groups()))
 
 

@@ -371,7 +371,7 @@ def compute_group_repetition(
         description = f'the number of servers of "{name}" needs a value for {value.description}'
         unknown_count = UnknownCount(description, value.advice, sizes.node, template.notes)
     elif not (sizes.is_explicit or sizes.node.is_absent):
-        description = f'the number of servers of "{name}" is no whole number'
+        description = f'the number of servers of "{name}" is not a whole number'
         unknown_count = UnknownCount(description, "correct it", sizes.node, template.notes)
     return ResourceRepetition(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),

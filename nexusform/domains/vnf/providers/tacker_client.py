@@ -255,7 +255,9 @@ class TackerClient:
             # A gateway without Tacker behind it also answers 404: the object may exist.
             if reason and get_value_at_path(document, "status") == _NOT_FOUND:
                 return answer
-            reason = "this is no answer of Tacker. Check its endpoint and the proxies before it."
+            reason = (
+                "this is not an answer of Tacker. Check its endpoint and the proxies before it."
+            )
         detail = reason or "it gave no reason."
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
         # Such as 503; 500 is an answer of Tacker.
@@ -351,7 +353,7 @@ def fetch_token(credentials: Credentials) -> str:
             f"Keystone at {address} rejected the credentials (status {answer.status})."
         )
     detail = (
-        f"{address} is no Keystone v3, or it failed: status {answer.status} in place of a token"
+        f"{address} is not Keystone v3, or it failed: status {answer.status} in place of a token"
     )
     raise ProviderProblem(
         f"{detail}. Check auth_url.", is_unreachable=answer.status >= _SERVER_ERROR

@@ -99,9 +99,9 @@ def _read_instantiate_request(
         if requested is None:
             # Not in the request.
             continue
-        kind, noun = (dict, "object") if name == PARAMETERS else (str, "text")
+        kind, noun = (dict, "an object") if name == PARAMETERS else (str, "a text")
         if not isinstance(requested, kind):
-            problems.append(_build_request_problem(f"{field} is no {noun}."))
+            problems.append(_build_request_problem(f"{field} is not {noun}."))
         elif isinstance(configured, dict):
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):

@@ -579,7 +579,7 @@ def test_lists_of_two_hubs_in_one_block_are_rejected(capsys: pytest.CaptureFixtu
     # Kinds in different files are one dump.
     write_objects_in_files(items, blocks, is_list=True)
     code, out = run_command(capsys, "plan")
-    assert (code, "is no item of a list" in " ".join(out.split())) == (0, False), out
+    assert (code, "is not an item of a list" in " ".join(out.split())) == (0, False), out
     # One file per object may be of several hubs: nothing shows that these are all objects of one.
     two = r"\"numberOfClusters\": 2"
     edited = f'replace(each.value, "{two}", "{two.replace("2", "3")}")'

@@ -92,9 +92,13 @@ def test_missing_object_is_an_answer_of_tacker_only(
     answers = [ApiResponse(404, {}, content)]
     monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answers[0])
     client = TackerClient("http://tacker", Credentials(), PollTiming())
-    with pytest.raises(TackerProblem, match=r"\(status 404\): this is no answer of Tacker. Check"):
+    with pytest.raises(
+        TackerProblem, match=r"\(status 404\): this is not an answer of Tacker. Check"
+    ):
         client.read("/vnf_instances/i")
-    with pytest.raises(TackerProblem, match=r"\(status 404\): this is no answer of Tacker. Check"):
+    with pytest.raises(
+        TackerProblem, match=r"\(status 404\): this is not an answer of Tacker. Check"
+    ):
         client.write("DELETE", "/vnf_instances/i")
     answers[0] = ApiResponse(404, {}, b'{"status": 404, "detail": "VnfInstance i not found."}')
     assert client.read("/vnf_instances/i") is None

@@ -183,7 +183,7 @@ def test_application_credential_needs_no_password(
         ({"OS_USERNAME": "admin"}, "or an application credential with its secret"),
         (
             {**PASSWORD, "OS_AUTH_URL": "URL/v2.0"},
-            "/v2.0/v3 is no Keystone v3, or it failed: status 404",
+            "/v2.0/v3 is not Keystone v3, or it failed: status 404",
         ),
     ],
 )

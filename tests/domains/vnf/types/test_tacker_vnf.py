@@ -550,8 +550,11 @@ class TestRequest:
             ({"instantiate_request": "{\n a"}, "line 2, column 2"),
             ({"instantiate_request": "[]"}, "not a JSON object"),
             ({"instantiate_request": '{"a": NaN}'}, "NaN"),
-            ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is no text"),
-            ({"instantiate_request": '{"additionalParams": []}'}, "additionalParams is no object"),
+            ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is not a text"),
+            (
+                {"instantiate_request": '{"additionalParams": []}'},
+                "additionalParams is not an object",
+            ),
             (
                 {"instantiate_request": REQUEST, "flavour_id": "x"},
                 'flavourId of the request is "podaffinity"',
