@@ -293,7 +293,7 @@ def _render_entry_text(entry: FindingEntry) -> str:
         "", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": "
     )
     # From long to short.
-    texts = list_shortened_texts(entry.text)
+    texts = list_shortened_texts(entry)
     short_texts = [text for text in texts if len(text) <= _MAX_TEXT_LENGTH]
     text = short_texts[0] if short_texts else texts[-1]
     return f"{subject_prefix}{escape_prose(text.rstrip())}"

@@ -21,6 +21,7 @@ PREEXISTING_NOTE: Final = "Not caused by this plan."
 _LIST_START: Final = re.compile(r"\n\n|\n\s*- ")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
 _CLAUSE_END: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
+_QUOTED_NAME: Final = re.compile(r'"[^"]+"')
 # Of a meaningful clause, unlike `On cluster a:`.
 _MIN_CLAUSE_WORDS: Final = 4
 
@@ -208,16 +209,28 @@ def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
     return warning.address, paragraph.removeprefix(f"{warning.address} ") or warning.summary
 
 
-def list_shortened_texts(text: str) -> list[str]:
-    """Return the text and ever shorter versions of it.
+def list_shortened_texts(entry: FindingEntry) -> list[str]:
+    """Return the text of an entry and ever shorter versions of it.
 
-    Cut at the end of a sentence, and finally of a clause.
+    Cut at the end of a sentence, and finally of a clause, but never before the name of its object.
     """
+    text = entry.text
     sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
     first = sentences[0] if sentences else text
     clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]
     long_clauses = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
-    return [text, *reversed(sentences), *reversed(long_clauses)]
+    versions = [text, *reversed(sentences), *reversed(long_clauses)]
+    name_length = len(get_naming_part(entry))
+    return [version for version in versions if len(version) >= name_length]
+
+
+def get_naming_part(entry: FindingEntry) -> str:
+    """Return the beginning of an entry's text up to the first name in it.
+
+    "" if the entry has subjects, which are the names of its objects, or no name in quotes.
+    """
+    name = None if entry.subjects else _QUOTED_NAME.search(entry.text)
+    return entry.text[: name.end()] if name is not None else ""
 
 
 def format_location(span: Span | None) -> str:

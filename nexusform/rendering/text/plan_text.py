@@ -27,6 +27,7 @@ from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     FindingEntry,
+    get_naming_part,
     limit_findings_per_id,
     list_destructive_renames,
     list_finding_subjects,
@@ -613,12 +614,13 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     is_short_label = count_columns(label) + 2 <= _ID_COLUMNS
     # start of the text.
     column = _ID_COLUMNS if is_short_label else _BELOW_ID_INDENT
-    # The subjects of a warning, all of them listed, may need further lines.
-    max_lines = _MAX_ENTRY_LINES + (
-        count_columns(subjects) // (width - column) if is_warning else 0
-    )
+    # Long subjects need further lines, and so does a name late in a text without subjects: the name
+    # of the object is never cut. Of the line after it the end may be cut.
+    naming_part = f"{subjects}:" if subjects else escape_name(get_naming_part(entry))
+    naming_lines = render_labelled_text("", naming_part, column, width)
+    max_lines = max(_MAX_ENTRY_LINES, len(naming_lines) + (1 if is_short_label else 2))
     lines: list[str] = []
-    for text in list_shortened_texts(escape_name(entry.text)):
+    for text in map(escape_name, list_shortened_texts(entry)):
         # Subjects and text are next to a short label; next to a long one are the subjects at most,
         # if they fit.
         statement = f"{subjects}: {text}" if subjects else text
