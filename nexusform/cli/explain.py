@@ -105,9 +105,9 @@ def _list_plain_answers(answer: Explanations, arguments: ExplainArguments) -> It
     if not (answer.pools or answer.reasons or answer.removals):
         return
     from nexusform.rendering.answers.explanation_text import (
-        REMOVAL_FORM,
         build_pools_document,
         build_pools_report,
+        build_removal_document,
         build_removal_report,
     )
 
@@ -117,7 +117,7 @@ def _list_plain_answers(answer: Explanations, arguments: ExplainArguments) -> It
     for vm in answer.reasons:
         yield _build_vm_answer(vm, add_age, is_long=arguments.every)
     for row in answer.removals:
-        yield Answer("", "", add_age(build_removal_report(row)), REMOVAL_FORM(row))
+        yield Answer("", "", add_age(build_removal_report(row)), build_removal_document(row))
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
@@ -239,7 +239,7 @@ def _build_vm_document(vm: VmExplanation) -> dict[str, Any]:
     """
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import (
-        ALTERNATIVE_FORM,
+        build_alternative_document,
         build_explanation_document,
     )
 
@@ -257,6 +257,6 @@ def _build_vm_document(vm: VmExplanation) -> dict[str, Any]:
             vm.object, vm.explained_vm.explanation, vm.certainty, vm.samples
         ),
         **({"uncertainty": vm.uncertainty} if vm.uncertainty else {}),
-        "elsewhere": list(map(ALTERNATIVE_FORM, vm.alternatives)),
+        "elsewhere": list(map(build_alternative_document, vm.alternatives)),
         "suggested_fixes": list(vm.remedies),
     }

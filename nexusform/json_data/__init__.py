@@ -1,4 +1,4 @@
-"""Plain JSON data: conversion from and to values, and records as JSON documents."""
+"""Plain JSON data: conversion from and to values."""
 
 # Public names of the package, by module.
 PUBLIC = {
@@ -15,5 +15,4 @@ PUBLIC = {
         "SECRET_FIELDS"
     ),
     "wrong_values": "describe_wrong_value",
-    "record_forms": "build_row_form RecordForm round_to_six_places",
 }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parents[2] / "nexusform"
 # Words and phrases that a reader of Terraform and Kubernetes cannot guess, with the term to use.
@@ -65,20 +63,6 @@ EARLIER = {
 _LITERAL = re.compile(rf""""\w*?(?:{"|".join(DIALECT)})\w*"\s*:""")
 
 
-def list_form_keys(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the keys of the record forms of a module, with their lines."""
-    source = path.read_text(encoding="utf-8")
-    if "RecordForm(" not in source:
-        return
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "RecordForm":
-            continue
-        for argument in node.args[1:2]:
-            if isinstance(argument, ast.Constant):
-                for field in str(argument.value).split():
-                    yield re.sub(r"[\[\]*?]", "", field.partition("=")[0]), node.lineno
-
-
 def list_literal_keys(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the keys of the dict literals of a module that may be dialect, with their lines."""
     source = path.read_text(encoding="utf-8")
@@ -90,12 +74,9 @@ def list_literal_keys(path: Path) -> Iterator[tuple[str, int]]:
                 yield key.value, key.lineno
 
 
-@pytest.mark.parametrize("list_keys", [list_form_keys, list_literal_keys])
-def test_keys_of_json_documents_are_terms_of_the_field(
-    list_keys: Callable[[Path], Iterator[tuple[str, int]]],
-) -> None:
+def test_keys_of_json_documents_are_terms_of_the_field() -> None:
     paths = sorted(path for path in PACKAGE.rglob("*.py") if path not in EARLIER)
-    keys = [(path, *found) for path in paths for found in list_keys(path)]
+    keys = [(path, *found) for path in paths for found in list_literal_keys(path)]
     assert keys
     dialect = [
         f"{path.relative_to(PACKAGE)}:{line}: {key}: use {DIALECT[word]}"

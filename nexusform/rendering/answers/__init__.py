@@ -5,10 +5,12 @@ PUBLIC = {
     "advice_findings": "build_advice_report render_advice",
     "console_text": "render_type render_value build_trace_document render_trace",
     "explanation_text": (
-        "format_vm_certainty ALTERNATIVE_FORM describe_alternatives build_explanation_document "
-        "build_explanation_report REMOVAL_FORM build_removal_report DomainAnswer "
+        "format_vm_certainty build_alternative_document describe_alternatives "
+        "build_explanation_document "
+        "build_explanation_report build_removal_document build_removal_report DomainAnswer "
         "format_short_location "
-        "REPLACEMENT_FORM format_spans build_pools_document build_pools_report PoolPlacement "
+        "build_replacement_document format_spans build_pools_document build_pools_report "
+        "PoolPlacement "
         "VmCountByTrigger"
     ),
     "graph_text": "render_dot render_mermaid",

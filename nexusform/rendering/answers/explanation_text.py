@@ -22,13 +22,11 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells, join_location_parts
 from nexusform.placements.recreations import RecreatedVm
 from nexusform.plans.plan import InventoryRead, PlacementChange, PlacementTable
-from nexusform.rendering.json.json_placements import REJECTION_FORM, TABLE_FORM
-from nexusform.rendering.notation.sample_text import INTERVAL_FORM
+from nexusform.rendering.json.json_placements import build_rejection_document, build_table_document
 from nexusform.rendering.report.placement_rows import build_table_row
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.resources.address import Address
@@ -185,18 +183,43 @@ def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> s
     return f"{text}as many VMs of its pool on the rack in {rack_count}."
 
 
-_RANKED_FORM: Final = RecordForm(RankedCandidate, "name keys tie_break=digest?")
-_EXPLANATION_FORM: Final = RecordForm(
-    DecisionExplanation,
-    "vm_sku_name=demand.sku.name availability_zones=demand.zones to=placement seed "
-    "machines_in_all=total_machines filters racks machines fitting_cells rejected=rejections",
-    availability_zones=sorted,
-    to=build_location_document,
-    filters=RecordForm(Struct, "rule machines *over_all_layouts=interval", whichever=INTERVAL_FORM),
-    racks=_RANKED_FORM,
-    machines=_RANKED_FORM,
-    rejected=REJECTION_FORM,
-)
+def _build_ranked_document(candidate: RankedCandidate) -> dict[str, Any]:
+    """Build the JSON object of a ranked candidate."""
+    return {
+        "name": candidate.name,
+        "keys": [
+            {"rule": key.rule, "value": key.value, "text": key.text} for key in candidate.keys
+        ],
+        "tie_break": candidate.digest or None,
+    }
+
+
+def _build_decision_document(explanation: DecisionExplanation) -> dict[str, Any]:
+    """Build the JSON object of a decision explanation."""
+    return {
+        "vm_sku_name": explanation.demand.sku.name,
+        "availability_zones": None
+        if explanation.demand.zones is None
+        else sorted(explanation.demand.zones),
+        "to": None
+        if explanation.placement is None
+        else build_location_document(explanation.placement),
+        "seed": explanation.seed,
+        "machines_in_all": explanation.total_machines,
+        "filters": [
+            {
+                "rule": count.rule,
+                "machines": count.machines,
+                "minimum": count.interval.minimum,
+                "maximum": count.interval.maximum,
+            }
+            for count in explanation.filters
+        ],
+        "racks": [_build_ranked_document(rack) for rack in explanation.racks],
+        "machines": [_build_ranked_document(machine) for machine in explanation.machines],
+        "fitting_cells": list(explanation.fitting_cells),
+        "rejected": [build_rejection_document(rejection) for rejection in explanation.rejections],
+    }
 
 
 def build_explanation_document(
@@ -212,7 +235,7 @@ def build_explanation_document(
     return {
         "object": name,
         # Its fields as JSON.
-        **_EXPLANATION_FORM(explanation),
+        **_build_decision_document(explanation),
         "certainty": None if certainty is None else certainty.get_shares_by_name(),
         "samples": samples,
     }
@@ -270,12 +293,17 @@ def build_removal_report(row: PlacementChange) -> Report:
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
 
-# The removal as data.
-REMOVAL_FORM: Final = RecordForm(
-    PlacementChange,
-    "address object action trigger reason current=source provenance?",
-    current=build_location_document,
-)
+def build_removal_document(row: PlacementChange) -> dict[str, Any]:
+    """Build a removal as JSON data."""
+    return {
+        "address": str(row.address),
+        "object": row.object,
+        "action": row.action.value,
+        "trigger": row.trigger,
+        "reason": row.reason,
+        "current": None if row.source is None else build_location_document(row.source),
+        "provenance": row.provenance or None,
+    }
 
 
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
@@ -410,12 +438,18 @@ def _describe_needed_change(
     )
 
 
-# Changes needed for another location as data.
-ALTERNATIVE_FORM: Final = RecordForm(
-    MachineAlternative,
-    "machine rack availability_zone=zone needs=requirements removed_vms",
-    needs=lambda need: {"kind": need.value, "text": _NEED_TEXTS[need]},
-)
+def build_alternative_document(alternative: MachineAlternative) -> dict[str, Any]:
+    """Build the changes needed for another location as JSON data."""
+    return {
+        "machine": alternative.machine,
+        "rack": alternative.rack,
+        "availability_zone": alternative.zone,
+        "needs": [
+            {"kind": requirement.value, "text": _NEED_TEXTS[requirement]}
+            for requirement in alternative.requirements
+        ],
+        "removed_vms": list(alternative.removed_vms),
+    }
 
 
 class DomainAnswer(Struct, frozen=True):
@@ -444,12 +478,14 @@ def format_short_location(placement: Placement) -> str:
     return join_location_parts(rack, placement.machine, format_cells(placement))
 
 
-# A re-created node as data: old and new location, null without capacity.
-REPLACEMENT_FORM: Final = RecordForm(
-    RecreatedVm,
-    "node=vm.name from=vm.placement to=placement",
-    {"from": build_location_document, "to": build_location_document},
-)
+def build_replacement_document(vm: RecreatedVm) -> dict[str, Any]:
+    """Build a re-created node as JSON data: old and new location, null without capacity."""
+    return {
+        "node": vm.vm.name,
+        "from": build_location_document(vm.vm.placement),
+        "to": None if vm.placement is None else build_location_document(vm.placement),
+    }
+
 
 _POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _SPREAD_RULE = (
@@ -537,14 +573,20 @@ def _format_placement_cause(cause: VmCountByTrigger) -> str:
     return f"{cause.trigger} ({format_count(cause.count, 'VM')} {time_text})"
 
 
-_POOL_FORM: Final = RecordForm(
-    PoolPlacement,
-    "address *table availability_zones=zones origins objects",
-    table=TABLE_FORM,
-    came="trigger serial count",
-)
+def _build_pool_document(pool: PoolPlacement) -> dict[str, Any]:
+    """Build the JSON object of a pool placement."""
+    return {
+        "address": str(pool.address),
+        **build_table_document(pool.table),
+        "availability_zones": None if pool.zones is None else list(pool.zones),
+        "origins": [
+            {"trigger": origin.trigger, "serial": origin.serial, "count": origin.count}
+            for origin in pool.origins
+        ],
+        "objects": list(pool.objects),
+    }
 
 
 def build_pools_document(address: str, pools: Sequence[PoolPlacement]) -> dict[str, Any]:
     """Build the pools of an object as JSON data."""
-    return {"address": address, "kind": "pools", "pools": list(map(_POOL_FORM, pools))}
+    return {"address": address, "kind": "pools", "pools": list(map(_build_pool_document, pools))}

@@ -6,7 +6,8 @@ PUBLIC = {
     "json_document": "encode_document build_plan_document build_state_document write_json",
     "json_diagnostics": "TERRAFORM_VERSION build_diagnostic_documents build_validation_document",
     "json_placements": (
-        "REJECTION_FORM OTHER_CAPACITY_FORM FEASIBILITY_FORM LISTED_FORM RISK_FORM "
+        "build_rejection_document build_other_capacity_document build_feasibility_document "
+        "build_listed_site_document build_risk_document "
         "build_inventory_documents"
     ),
     "json_stream": (

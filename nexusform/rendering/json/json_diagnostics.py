@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, select_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.finding_entries import Finding
@@ -76,7 +75,10 @@ def build_diagnostic_document(
     document |= omit_empty({"address": diagnostic.address})
     if diagnostic.subject is not None:
         document |= omit_empty(
-            {"range": SPAN(diagnostic.subject), "snippet": _build_snippet(diagnostic, files)}
+            {
+                "range": build_span_document(diagnostic.subject),
+                "snippet": _build_snippet(diagnostic, files),
+            }
         )
     for name, data in diagnostic.extra.items():
         # Never in place of a key above.
@@ -114,7 +116,13 @@ def build_validation_document(
     }
 
 
-SPAN: Final = RecordForm(Span, "filename start end")
+def build_span_document(span: Span) -> dict[str, Any]:
+    """Build the JSON object of a span."""
+    return {
+        "filename": span.filename,
+        "start": {"line": span.start.line, "column": span.start.column, "byte": span.start.byte},
+        "end": {"line": span.end.line, "column": span.end.column, "byte": span.end.byte},
+    }
 
 
 def _build_snippet(

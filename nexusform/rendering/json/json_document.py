@@ -26,9 +26,9 @@ from nexusform.rendering.json.json_diagnostics import (
     format_provider_name,
 )
 from nexusform.rendering.json.json_placements import (
-    PLAN_FORM,
     build_decision_document,
     build_placement_changes,
+    build_plan_figures,
 )
 from nexusform.rendering.json.json_relevance import collect_relevant_attributes
 from nexusform.rendering.notation.hcl_text import build_path_trie
@@ -122,7 +122,7 @@ def build_plan_document(
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
         # keys without a counterpart in Terraform: rollouts, capacity and others.
-        **PLAN_FORM(plan),
+        **build_plan_figures(plan),
         **omit_empty({"providers": dict(plan.providers), "dry_runs": list(plan.dry_run_messages)}),
         diagnostics=[
             build_finding_document(finding, known_files) for finding in collect_findings(plan)

@@ -4,13 +4,11 @@ The decision block has the key `decision`.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from nexusform.documents.unread_facts import UnreadFact
-from nexusform.json_data.record_forms import RecordForm, round_to_six_places
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
@@ -39,7 +37,6 @@ from nexusform.plans.plan import (
     Feasibility,
     InventoryRead,
     LossEffect,
-    MissingObject,
     PlacementChange,
     PlacementTable,
     Plan,
@@ -49,12 +46,7 @@ from nexusform.plans.plan import (
     SeparationViolation,
     SitePredictionAccuracy,
 )
-from nexusform.plans.plan_checks import (
-    DecisionDifference,
-    GuardRailResult,
-    PreviousPlanDifferences,
-    ProgramCheck,
-)
+from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import (
     OutOfService,
     SiteSkuCapacity,
@@ -66,7 +58,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     SiteResourceKind,
 )
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
-from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
+from nexusform.rendering.notation.sample_text import build_interval_document, build_samples_document
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.listing.site_listing import ListedDifference, ListedSite
@@ -109,11 +101,13 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
             "waits_for": row.waits_for or None,
         }
     if detail is ShownPlacements.ALL:
-        document["rejected"] = list(map(REJECTION_FORM, row.rejections))
+        document["rejected"] = list(map(build_rejection_document, row.rejections))
     return document
 
 
-REJECTION_FORM: Final = RecordForm(Rejection, "candidate rule reason")
+def build_rejection_document(rejection: Rejection) -> dict[str, Any]:
+    """Build the JSON object of a rejection."""
+    return {"candidate": rejection.candidate, "rule": rejection.rule, "reason": rejection.reason}
 
 
 def _build_placement_totals(plan: Plan) -> dict[str, dict[str, int]]:
@@ -125,191 +119,442 @@ def _build_placement_totals(plan: Plan) -> dict[str, dict[str, int]]:
     return documents
 
 
-TABLE_FORM: Final = RecordForm(
-    PlacementTable,
-    (
-        "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack "
-        "actual_vms_per_rack [possible_vms_per_rack]"
-    ),
-)
+def build_table_document(table: PlacementTable) -> dict[str, Any]:
+    """Build the JSON object of a placement table."""
+    return {
+        "cluster": table.cluster,
+        "pool": table.pool,
+        "vm_sku_name": table.vm_sku_name,
+        "total_count": table.total_count,
+        "expected_racks": table.expected_racks,
+        "actual_racks": table.actual_racks,
+        "expected_vms_per_rack": list(table.expected_vms_per_rack),
+        "actual_vms_per_rack": dict(table.actual_vms_per_rack),
+        **omit_empty(
+            {
+                "possible_vms_per_rack": {
+                    name: list(value) for name, value in table.possible_vms_per_rack.items()
+                }
+            }
+        ),
+    }
 
-_POOL_UPGRADE_FORM: Final = RecordForm(
-    PoolNodeRecreation,
-    "pool vm_sku_name=sku vms batches concurrent_vms surges minimum_up "
-    "stops_at_batch=failed_batch? reason? scale_in_pools",
-)
-_UPGRADE_FORM: Final = RecordForm(
-    Upgrade,
-    "address cluster site_id trigger from=before? to=after? feasible=is_feasible "
-    "blocking_budgets=budgets single_replicas drain_hours lost=lost_pools runbook=. pools",
-    drain_hours=lambda hours: round(hours, 3),
-    runbook=lambda upgrade: list(build_upgrade_runbook(upgrade)),
-    pools=_POOL_UPGRADE_FORM,
-)
 
-_STEP_FORM: Final = RecordForm(
-    RolloutStep, "kind stage? group? clusters start_seconds wait_seconds waits_for? status"
-)
-_ROLLOUT_FORM: Final = RecordForm(
-    Rollout, "address cause resource_snapshot [previous_snapshot] steps", steps=_STEP_FORM
-)
+def _build_pool_upgrade(pool: PoolNodeRecreation) -> dict[str, Any]:
+    """Build the JSON object of the re-created nodes of a pool."""
+    return {
+        "pool": pool.pool,
+        "vm_sku_name": pool.sku,
+        "vms": pool.vms,
+        "batches": pool.batches,
+        "concurrent_vms": pool.concurrent_vms,
+        "surges": pool.surges,
+        "minimum_up": pool.minimum_up,
+        "stops_at_batch": pool.failed_batch or None,
+        "reason": pool.reason or None,
+        "scale_in_pools": list(pool.scale_in_pools),
+    }
 
-_VIOLATION_FORM: Final = RecordForm(
-    SeparationViolation, "site=site_id [rack] [machine] members violating_member trigger [reason]"
-)
+
+def _build_upgrade(upgrade: Upgrade) -> dict[str, Any]:
+    """Build the JSON object of an upgrade."""
+    return {
+        "address": str(upgrade.address),
+        "cluster": upgrade.cluster,
+        "site_id": upgrade.site_id,
+        "trigger": upgrade.trigger,
+        "from": upgrade.before or None,
+        "to": upgrade.after or None,
+        "feasible": upgrade.is_feasible,
+        "blocking_budgets": list(upgrade.budgets),
+        "single_replicas": list(upgrade.single_replicas),
+        "drain_hours": round(upgrade.drain_hours, 3),
+        "lost": list(upgrade.lost_pools),
+        "runbook": list(build_upgrade_runbook(upgrade)),
+        "pools": [_build_pool_upgrade(pool) for pool in upgrade.pools],
+    }
+
+
+def _build_rollout_step(step: RolloutStep) -> dict[str, Any]:
+    """Build the JSON object of a rollout step."""
+    return {
+        "kind": step.kind,
+        "stage": step.stage or None,
+        "group": step.group or None,
+        "clusters": list(step.clusters),
+        "start_seconds": step.start_seconds,
+        "wait_seconds": step.wait_seconds,
+        "waits_for": step.waits_for or None,
+        "status": step.status,
+    }
+
+
+def _build_rollout(rollout: Rollout) -> dict[str, Any]:
+    """Build the JSON object of a rollout."""
+    return {
+        "address": str(rollout.address),
+        "cause": rollout.cause,
+        "resource_snapshot": rollout.resource_snapshot,
+        **omit_empty({"previous_snapshot": rollout.previous_snapshot}),
+        "steps": [_build_rollout_step(step) for step in rollout.steps],
+    }
+
+
+def _build_violation_members(violation: SeparationViolation) -> dict[str, Any]:
+    """Build the JSON object of a separation violation."""
+    return {
+        "site": violation.site_id,
+        **omit_empty({"rack": violation.rack, "machine": violation.machine}),
+        "members": list(violation.members),
+        "violating_member": violation.violating_member,
+        "trigger": violation.trigger,
+        **omit_empty({"reason": violation.reason}),
+    }
 
 
 def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
     """Build a violation as JSON data, with its sample if the plan itself has none."""
     # The seed of a repeated run.
     sample = {} if violation.sample is None else {"sample": violation.sample}
-    return _VIOLATION_FORM(violation) | sample
+    return _build_violation_members(violation) | sample
 
 
-_VERDICT_FORM: Final = RecordForm(
-    SeparationVerdict,
-    (
-        "address enforcement holds=satisfied violations scope samples=sample_count "
-        "satisfied_count [unchecked]"
-    ),
-    violations=_build_violation,
-)
-
-_CAPACITY_FORM: Final = RecordForm(
-    SpareCapacity,
-    "free with_any_rack_lost=free_after_rack_loss worst_rack? surge=. *fitting=free_interval "
-    "rack_lost=free_interval_after_rack_loss",
-    surge="clusters insufficient=no_surge_clusters uncertain=uncertain_surge_clusters",
-    fitting=INTERVAL_FORM,
-    rack_lost=INTERVAL_FORM,
-)
-_SITE_CAPACITY_FORM: Final = RecordForm(
-    SiteSkuCapacity,
-    "site_id site vm_sku_name=sku numa_cells=cells before after",
-    before=_CAPACITY_FORM,
-    after=_CAPACITY_FORM,
-)
+def _build_verdict(verdict: SeparationVerdict) -> dict[str, Any]:
+    """Build the JSON object of a separation verdict."""
+    return {
+        "address": str(verdict.address),
+        "enforcement": verdict.enforcement,
+        "holds": verdict.satisfied,
+        "violations": [_build_violation(violation) for violation in verdict.violations],
+        "scope": verdict.scope,
+        "samples": verdict.sample_count,
+        "satisfied_count": verdict.satisfied_count,
+        **omit_empty({"unchecked": list(verdict.unchecked)}),
+    }
 
 
-OTHER_CAPACITY_FORM: Final = RecordForm(
-    SiteResourceCapacity,
-    "site_id site kind name? unit captured=. total used_before used_after=used "
-    "maximum_free_before=free_before maximum_free_after=free surge lacks=is_insufficient",
-    captured=lambda row: (
-        row.total is not None and (row.used is not None or row.kind is not SiteResourceKind.CLAIMS)
-    ),
-)
+def _build_sku_capacity(capacity: SpareCapacity) -> dict[str, Any]:
+    """Build the JSON object of the spare capacity for a VM SKU."""
+    return {
+        "free": capacity.free,
+        "with_any_rack_lost": capacity.free_after_rack_loss,
+        "worst_rack": capacity.worst_rack or None,
+        "surge": {
+            "clusters": list(capacity.clusters),
+            "insufficient": list(capacity.no_surge_clusters),
+            "uncertain": list(capacity.uncertain_surge_clusters),
+        },
+        **build_interval_document(capacity.free_interval),
+        "rack_lost": build_interval_document(capacity.free_interval_after_rack_loss),
+    }
 
-_REASON_FORM: Final = RecordForm(UnschedulableReason, "fact value text")
-_OUT_OF_SERVICE_FORM: Final = RecordForm(
-    OutOfService,
-    "site machine [reasons] power_state=status.power_state ready_state=status.ready_state "
-    "detailed_status=status.detailed_status "
-    "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message "
-    "since=status.since",
-    reasons=_REASON_FORM,
-)
 
-_LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
-_MACHINE_ACTION_FORM: Final = RecordForm(
-    PlannedMachineAction,
-    "address site machine rack action window time_limit_minutes=minutes leaves_off "
-    "evacuated_vms=leaving_vms "
-    "stopped_vms",
-    address=str,
-    evacuated_vms=_LEAVING_FORM,
-)
+def _build_site_capacity(row: SiteSkuCapacity) -> dict[str, Any]:
+    """Build the JSON object of the capacity of a site for a VM SKU."""
+    return {
+        "site_id": row.site_id,
+        "site": row.site,
+        "vm_sku_name": row.sku,
+        "numa_cells": row.cells,
+        "before": None if row.before is None else _build_sku_capacity(row.before),
+        "after": None if row.after is None else _build_sku_capacity(row.after),
+    }
 
-_LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
-FEASIBILITY_FORM: Final = RecordForm(
-    Feasibility,
-    "placement cluster result missing_nodes pool [missing_by_pool] site_capacity reason "
-    "replicas_requested "
-    "replicas_max certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected "
-    "[suggested_fixes] [missing] [by]",
-    placement=str,
-    missing=RecordForm(MissingObject),
-    one_machine_down=_LOSS_FORM,
-    one_rack_down=_LOSS_FORM,
-)
 
-_CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDifference))
-_PREDICTIONS_FORM: Final = RecordForm(
-    PredictionRecordScore,
-    "verified correct certain certain_correct brier_score=brier brier_score_by_chance=chance",
-    brier_score=round_to_six_places,
-    brier_score_by_chance=round_to_six_places,
-)
-_ACCURACY_FORM: Final = RecordForm(
-    SitePredictionAccuracy,
-    "site hits certain_hits verified=verified_count unverified=unverified_count "
-    "hits_by_chance=random_hits "
-    "predictions [not_verified] [date]",
-    predictions=_PREDICTIONS_FORM,
-)
+def build_other_capacity_document(row: SiteResourceCapacity) -> dict[str, Any]:
+    """Build the JSON object of the capacity of a site for a resource other than VMs."""
+    return {
+        "site_id": row.site_id,
+        "site": row.site,
+        "kind": row.kind.value,
+        "name": row.name or None,
+        "unit": row.unit,
+        "captured": row.total is not None
+        and (row.used is not None or row.kind is not SiteResourceKind.CLAIMS),
+        "total": row.total,
+        "used_before": row.used_before,
+        "used_after": row.used,
+        "maximum_free_before": row.free_before,
+        "maximum_free_after": row.free,
+        "surge": row.surge,
+        "lacks": row.is_insufficient,
+    }
 
-_CONTENT_CHANGE_FORM: Final = RecordForm(
-    ContentChange, "address cluster object effect pods [override] [path]", address=str, effect=str
-)
 
-# Top-level members of a plan document about its placements and sites.
-_UNREAD_FORM: Final = RecordForm(
-    UnreadFact, "subject field file line may_change [address] [reason]"
-)
+def _build_unschedulable_reason(reason: UnschedulableReason) -> dict[str, Any]:
+    """Build the JSON object of an unschedulable reason."""
+    return {"fact": reason.fact, "value": reason.value, "text": reason.text}
+
+
+def _build_out_of_service(machine: OutOfService) -> dict[str, Any]:
+    """Build the JSON object of a machine out of service."""
+    return {
+        "site": machine.site,
+        "machine": machine.machine,
+        **omit_empty(
+            {"reasons": [_build_unschedulable_reason(reason) for reason in machine.reasons]}
+        ),
+        "power_state": machine.status.power_state,
+        "ready_state": machine.status.ready_state,
+        "detailed_status": machine.status.detailed_status,
+        "cordon_status": machine.status.cordon_status,
+        "cordoned_by": machine.status.cordoned_by,
+        "message": machine.status.message,
+        "since": machine.status.since,
+    }
+
+
+def _build_evacuated_vm(vm: EvacuatedVm) -> dict[str, Any]:
+    """Build the JSON object of an evacuated VM."""
+    return {"name": vm.name, "to": vm.machine}
+
+
+def _build_machine_action(action: PlannedMachineAction) -> dict[str, Any]:
+    """Build the JSON object of a planned machine action."""
+    return {
+        "address": str(action.address),
+        "site": action.site,
+        "machine": action.machine,
+        "rack": action.rack,
+        "action": action.action,
+        "window": action.window,
+        "time_limit_minutes": action.minutes,
+        "leaves_off": action.leaves_off,
+        "evacuated_vms": [_build_evacuated_vm(leaving_vm) for leaving_vm in action.leaving_vms],
+        "stopped_vms": list(action.stopped_vms),
+    }
+
+
+def _build_loss_effect(effect: LossEffect) -> dict[str, Any]:
+    """Build the JSON object of a loss effect."""
+    return {"lost": effect.lost, "waiting_pods": effect.waiting_pods}
+
+
+def build_feasibility_document(feasibility: Feasibility) -> dict[str, Any]:
+    """Build the JSON object of the feasibility of a placement on a cluster."""
+    return {
+        "placement": str(feasibility.placement),
+        "cluster": feasibility.cluster,
+        "result": feasibility.result.value,
+        "missing_nodes": feasibility.missing_nodes,
+        "pool": feasibility.pool,
+        **omit_empty({"missing_by_pool": dict(feasibility.missing_by_pool)}),
+        "site_capacity": feasibility.site_capacity,
+        "reason": feasibility.reason,
+        "replicas_requested": feasibility.replicas_requested,
+        "replicas_max": feasibility.replicas_max,
+        "certain": feasibility.is_certain,
+        **omit_empty(
+            {
+                "one_machine_down": None
+                if feasibility.one_machine_down is None
+                else _build_loss_effect(feasibility.one_machine_down),
+                "one_rack_down": None
+                if feasibility.one_rack_down is None
+                else _build_loss_effect(feasibility.one_rack_down),
+            }
+        ),
+        "selected": feasibility.is_selected,
+        **omit_empty(
+            {
+                "suggested_fixes": list(map(dict, feasibility.suggested_fixes)),
+                "missing": [
+                    {
+                        "kind": item.kind,
+                        "namespace": item.namespace,
+                        "name": item.name,
+                        "key": item.key,
+                    }
+                    for item in feasibility.missing
+                ],
+                "by": feasibility.by,
+            }
+        ),
+    }
+
+
+def _build_program_check(check: ProgramCheck) -> dict[str, Any]:
+    """Build the JSON object of a program check."""
+    return {
+        "program": check.program,
+        "version": check.version,
+        "checked": check.checked,
+        "total": check.total,
+        "noun": check.noun,
+        "differences": [
+            {
+                "address": difference.address,
+                "object": difference.object,
+                "predicted": difference.predicted,
+                "actual": difference.actual,
+            }
+            for difference in check.differences
+        ],
+    }
+
+
+def _build_prediction_score(score: PredictionRecordScore) -> dict[str, Any]:
+    """Build the JSON object of the score of a prediction record."""
+    return {
+        "verified": score.verified,
+        "correct": score.correct,
+        "certain": score.certain,
+        "certain_correct": score.certain_correct,
+        "brier_score": round(score.brier, 6),
+        "brier_score_by_chance": round(score.chance, 6),
+    }
+
+
+def _build_accuracy(accuracy: SitePredictionAccuracy) -> dict[str, Any]:
+    """Build the JSON object of the accuracy of predictions on a site."""
+    return {
+        "site": accuracy.site,
+        "hits": accuracy.hits,
+        "certain_hits": accuracy.certain_hits,
+        "verified": accuracy.verified_count,
+        "unverified": accuracy.unverified_count,
+        "hits_by_chance": accuracy.random_hits,
+        "predictions": None
+        if accuracy.predictions is None
+        else _build_prediction_score(accuracy.predictions),
+        **omit_empty({"not_verified": accuracy.not_verified, "date": accuracy.date}),
+    }
+
+
+def _build_content_change(change: ContentChange) -> dict[str, Any]:
+    """Build the JSON object of a content change."""
+    return {
+        "address": str(change.address),
+        "cluster": change.cluster,
+        "object": change.object,
+        "effect": str(change.effect),
+        "pods": change.pods,
+        **omit_empty({"override": change.override, "path": change.path}),
+    }
 
 
 def _build_unread_documents(plan: Plan) -> dict[str, Any]:
     """Build a row per unread field of a subject, with everything that it may change."""
     rows = [
-        {**_UNREAD_FORM(fact), "may_change": influences}
+        {
+            "subject": fact.subject,
+            "field": fact.field,
+            "file": fact.file,
+            "line": fact.line,
+            "may_change": influences,
+            **omit_empty({"address": fact.address, "reason": fact.reason}),
+        }
         for fact, influences in merge_influences(plan.unread)
     ]
     return omit_empty({"unread": rows})
 
 
-_DIFFERENCE_FORM: Final = RecordForm(ListedDifference, "kind text [racks] [machines]", kind=str)
-LISTED_FORM: Final = RecordForm(
-    ListedSite, "site differences [capacity]", differences=_DIFFERENCE_FORM
-)
+def _build_listed_difference(difference: ListedDifference) -> dict[str, Any]:
+    """Build the JSON object of a listed difference."""
+    return {
+        "kind": str(difference.kind),
+        "text": difference.text,
+        **omit_empty({"racks": list(difference.racks), "machines": list(difference.machines)}),
+    }
 
-PLAN_FORM: Final = RecordForm(
-    Plan,
-    "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades "
-    "capacity "
-    "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] "
-    "[content_changes] [untested_bindings] "
-    "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] "
-    "[rejected] *unread=. [listed]",
-    placement_totals=_build_placement_totals,
-    placement_tables=TABLE_FORM,
-    separation_rules=_VERDICT_FORM,
-    rollouts=_ROLLOUT_FORM,
-    upgrades=_UPGRADE_FORM,
-    capacity=_SITE_CAPACITY_FORM,
-    capacity_other=OTHER_CAPACITY_FORM,
-    out_of_service=lambda plan: list(map(_OUT_OF_SERVICE_FORM, list_out_of_service(plan.sites))),
-    machine_actions=_MACHINE_ACTION_FORM,
-    content_changes=_CONTENT_CHANGE_FORM,
-    feasibility=FEASIBILITY_FORM,
-    samples=SAMPLES_FORM,
-    prediction_scores=_ACCURACY_FORM,
-    evaluation=to_builtins,
-    checks_by=_CHECK_FORM,
-    unread=_build_unread_documents,
-    listed=LISTED_FORM,
-)
 
-_IMPACT_FORM: Final = RecordForm(
-    ImpactSummary,
-    "recreated moved removed host_lost max_down minutes=drains [stopped] [max_stopped]",
-    minutes="min=minimum_minutes max=maximum_minutes cluster_max=cluster_minutes "
-    "concurrent_clusters",
-)
-_CONFIDENCE_FORM: Final = RecordForm(
-    PlacementConfidenceSummary,
-    "vms exact_rack_counts exact_machines pods certain_pods [uncertainty_reasons=doubts] "
-    "[uncertain_rollouts]",
-)
+def build_listed_site_document(site: ListedSite) -> dict[str, Any]:
+    """Build the JSON object of a site compared with its export."""
+    return {
+        "site": site.site,
+        "differences": [_build_listed_difference(difference) for difference in site.differences],
+        **omit_empty({"capacity": list(site.capacity)}),
+    }
+
+
+def build_plan_figures(plan: Plan) -> dict[str, Any]:
+    """Build the top-level members of a plan document about its placements and sites."""
+    return {
+        "placement_totals": _build_placement_totals(plan),
+        "placement_tables": [
+            build_table_document(placement_table) for placement_table in plan.placement_tables
+        ],
+        "separation_rules": [
+            _build_verdict(separation_verdict) for separation_verdict in plan.separation_verdicts
+        ],
+        "rollouts": [_build_rollout(rollout) for rollout in plan.rollouts],
+        "upgrades": [_build_upgrade(upgrade) for upgrade in plan.upgrades],
+        "capacity": [_build_site_capacity(item) for item in plan.capacity],
+        **omit_empty(
+            {
+                "capacity_other": [
+                    build_other_capacity_document(item) for item in plan.other_capacity
+                ]
+            }
+        ),
+        "out_of_service": list(map(_build_out_of_service, list_out_of_service(plan.sites))),
+        **omit_empty(
+            {
+                "machine_actions": [
+                    _build_machine_action(machine_action) for machine_action in plan.machine_actions
+                ],
+                "feasibility": [build_feasibility_document(item) for item in plan.feasibility],
+                "content_changes": [
+                    _build_content_change(content_change) for content_change in plan.content_changes
+                ],
+                "untested_bindings": plan.untested_bindings,
+            }
+        ),
+        "samples": None
+        if plan.numa_sampling is None
+        else build_samples_document(plan.numa_sampling),
+        **omit_empty(
+            {
+                "prediction_scores": [
+                    _build_accuracy(prediction_score) for prediction_score in plan.prediction_scores
+                ],
+                "evaluation": None
+                if plan.basis.evaluation is None
+                else to_builtins(plan.basis.evaluation),
+                "checks_by": [_build_program_check(item) for item in plan.checks_by],
+                "rejected": list(plan.rejected),
+            }
+        ),
+        **_build_unread_documents(plan),
+        **omit_empty({"listed": [build_listed_site_document(item) for item in plan.listed]}),
+    }
+
+
+def _build_impact(impact: ImpactSummary) -> dict[str, Any]:
+    """Build the JSON object of the impact of a plan."""
+    return {
+        "recreated": impact.recreated,
+        "moved": impact.moved,
+        "removed": impact.removed,
+        "host_lost": impact.host_lost,
+        "max_down": impact.max_down,
+        "minutes": None
+        if impact.drains is None
+        else {
+            "min": impact.drains.minimum_minutes,
+            "max": impact.drains.maximum_minutes,
+            "cluster_max": impact.drains.cluster_minutes,
+            "concurrent_clusters": impact.drains.concurrent_clusters,
+        },
+        **omit_empty({"stopped": impact.stopped, "max_stopped": impact.max_stopped}),
+    }
+
+
+def _build_confidence(confidence: PlacementConfidenceSummary) -> dict[str, Any]:
+    """Build the JSON object of the confidence of a plan."""
+    return {
+        "vms": confidence.vms,
+        "exact_rack_counts": confidence.exact_rack_counts,
+        "exact_machines": confidence.exact_machines,
+        "pods": confidence.pods,
+        "certain_pods": confidence.certain_pods,
+        **omit_empty(
+            {
+                "uncertainty_reasons": dict(confidence.doubts),
+                "uncertain_rollouts": list(confidence.uncertain_rollouts),
+            }
+        ),
+    }
 
 
 def _convert_number(number: float) -> float:
@@ -317,16 +562,58 @@ def _convert_number(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
-_GUARD_RAIL_FORM: Final = RecordForm(
-    GuardRailResult,
-    "name limit value result [reason]",
-    limit=_convert_number,
-    value=_convert_number,
-)
-_SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
-RISK_FORM: Final = RecordForm(RiskFinding, "risk severity subject address before after since text")
-_ENDED_OBJECT_FORM: Final = RecordForm(EndedObject, "name address vms pods")
-_SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
+def _build_guard_rail(result: GuardRailResult) -> dict[str, Any]:
+    """Build the JSON object of a guard rail result."""
+    return {
+        "name": result.name,
+        "limit": _convert_number(result.limit),
+        "value": None if result.value is None else _convert_number(result.value),
+        "result": result.result.value,
+        **omit_empty({"reason": result.reason}),
+    }
+
+
+def _build_plan_differences(differences: PreviousPlanDifferences) -> dict[str, Any]:
+    """Build the JSON object of the differences from the previous plan."""
+    return {
+        "ref": differences.ref,
+        "moved": differences.moved,
+        "removed": differences.removed,
+        "capacity": differences.capacity,
+        "clusters_no_longer_affected": list(differences.clusters_no_longer_affected),
+        "objects": list(differences.objects),
+        "resources": list(differences.resources),
+        "has_other_differences": differences.has_other_differences,
+    }
+
+
+def build_risk_document(risk: RiskFinding) -> dict[str, Any]:
+    """Build the JSON object of a risk finding."""
+    return {
+        "risk": risk.risk,
+        "severity": risk.severity.value,
+        "subject": risk.subject,
+        "address": risk.address,
+        "before": risk.before,
+        "after": risk.after,
+        "since": risk.since.value,
+        "text": risk.text,
+    }
+
+
+def _build_ended_object(ended_object: EndedObject) -> dict[str, Any]:
+    """Build the JSON object of an ended object."""
+    return {
+        "name": ended_object.name,
+        "address": ended_object.address,
+        "vms": ended_object.vms,
+        "pods": ended_object.pods,
+    }
+
+
+def _build_surge_verdict(verdict: SurgeVerdict) -> dict[str, Any]:
+    """Build the JSON object of a surge verdict."""
+    return {"site": verdict.site, "cluster": verdict.cluster, "result": verdict.result}
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:
@@ -338,16 +625,16 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     max_age = plan.basis.max_age if plan.basis.after_merge else 0
     return {
         # A form converts a record to JSON.
-        "impact": _IMPACT_FORM(decision.impact),
+        "impact": _build_impact(decision.impact),
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
-        "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
-        "confidence": _CONFIDENCE_FORM(decision.confidence),
-        "destroys": list(map(_ENDED_OBJECT_FORM, list_destroyed_objects(plan))),
-        "replaces": list(map(_ENDED_OBJECT_FORM, list_replaced_objects(plan))),
+        "upgrades": list(map(_build_surge_verdict, decision.upgrades)),
+        "confidence": _build_confidence(decision.confidence),
+        "destroys": list(map(_build_ended_object, list_destroyed_objects(plan))),
+        "replaces": list(map(_build_ended_object, list_replaced_objects(plan))),
         **omit_empty({"overrides": list(map(asdict, list_overridden_values(plan)))}),
-        "risks": list(map(RISK_FORM, assess_plan(plan))),
-        "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
-        "since": None if plan.since is None else _SINCE_FORM(plan.since),
+        "risks": list(map(build_risk_document, assess_plan(plan))),
+        "guard_rails": list(map(_build_guard_rail, decision.guard_rails)),
+        "since": None if plan.since is None else _build_plan_differences(plan.since),
         **omit_empty({"inventories": build_inventory_documents(plan.inventories)}),
         **omit_empty({"after_merge": plan.basis.after_merge, "max_age_seconds": max_age}),
     }
@@ -355,10 +642,16 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
 def build_inventory_documents(inventories: Iterable[InventoryRead]) -> list[dict[str, Any]]:
     """Build the times of the inventories behind a plan or an answer, null if unknown."""
-    return list(map(_INVENTORY_FORM, inventories))
+    return list(map(_build_inventory_read, inventories))
 
 
-_INVENTORY_FORM: Final = RecordForm(InventoryRead, "address exported_at? stale=is_stale")
+def _build_inventory_read(inventory: InventoryRead) -> dict[str, Any]:
+    """Build the JSON object of an inventory that was read."""
+    return {
+        "address": inventory.address,
+        "exported_at": inventory.exported_at or None,
+        "stale": inventory.is_stale,
+    }
 
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:

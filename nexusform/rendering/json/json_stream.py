@@ -11,7 +11,6 @@ from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import enclose
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Mode, Plan, StepKind
 from nexusform.rendering.json.json_diagnostics import (
     TERRAFORM_VERSION,
@@ -242,13 +241,21 @@ def create_placement_summary_event(plan: Plan, time: str) -> Event:
     by_kind = build_placement_summaries(plan)
     # The first one is for all kinds.
     message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."
-    counts = {summary.kind or "all": _COUNTS_FORM(summary) for summary in by_kind}
+    counts = {summary.kind or "all": _build_counts(summary) for summary in by_kind}
     return create_event("placement_summary", message, time, placements=counts)
 
 
-_COUNTS_FORM: Final = RecordForm(
-    PlacementSummary, "place move remove keep update host_lost=lose forget"
-)
+def _build_counts(summary: PlacementSummary) -> dict[str, Any]:
+    """Build the JSON object of the numbers of placements."""
+    return {
+        "place": summary.place,
+        "move": summary.move,
+        "remove": summary.remove,
+        "keep": summary.keep,
+        "update": summary.update,
+        "host_lost": summary.lose,
+        "forget": summary.forget,
+    }
 
 
 def create_apply_summary_event(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
@@ -60,13 +59,21 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     return f"{sample_text} VMs without capacity {scope}: {missing_count}."
 
 
-INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
-SAMPLES_FORM: Final = RecordForm(
-    NumaSampling,
-    "machines_with_unknown_cells=machines displayed_sample fitting=fitting_count "
-    "runs=sample_count "
-    "packed=fits_packed spread=fits_spread",
-)
+def build_interval_document(interval: Interval) -> dict[str, Any]:
+    """Build the JSON object of an interval."""
+    return {"min": interval.minimum, "max": interval.maximum}
+
+
+def build_samples_document(sampling: NumaSampling) -> dict[str, Any]:
+    """Build the JSON object of the samples of unknown cells."""
+    return {
+        "machines_with_unknown_cells": sampling.machines,
+        "displayed_sample": sampling.displayed_sample,
+        "fitting": sampling.fitting_count,
+        "runs": sampling.sample_count,
+        "packed": sampling.fits_packed,
+        "spread": sampling.fits_spread,
+    }
 
 
 def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
@@ -78,15 +85,15 @@ def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str
         return None
     pools = [
         # samples in which the whole pool fits.
-        {**INTERVAL_FORM(missing_count), "fitting": fitting_count}
+        {**build_interval_document(missing_count), "fitting": fitting_count}
         for missing_count, fitting_count in zip(
             sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True
         )
     ]
     return {
-        **SAMPLES_FORM(sampled_capacity.numa_sampling),
+        **build_samples_document(sampled_capacity.numa_sampling),
         "vms_without_capacity": {
-            **INTERVAL_FORM(sampled_capacity.missing_count),
+            **build_interval_document(sampled_capacity.missing_count),
             # For every layout of VMs, not only for the samples.
             "certain_bounds": sampled_capacity.is_exact,
         },

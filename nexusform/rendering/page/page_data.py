@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 from msgspec import json
 
 from nexusform.diagnostics.phrases import join_texts
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
 from nexusform.plans.plan import Change, PlacementChange
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
@@ -192,11 +191,11 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         "id": site.id,
         "name": site.name,
         # The fields as JSON.
-        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),
+        "clusters": list(map(_build_cluster_style, build_cluster_styles(site.clusters).values())),
         "addresses": list(addresses),
         "pools": list(pools),
         "skus": list(map(list, skus)),
-        "racks": list(map(_RACK_FORM, site.racks)),
+        "racks": list(map(_build_rack, site.racks)),
         # Only a simulation has some.
         "steps": [],
         "vms": vms,
@@ -205,7 +204,15 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
 
 _Sku: TypeAlias = tuple[str, int, float, int, float]
 
-_CLUSTER_FORM: Final = RecordForm(ClusterStyle, "name=cluster key colour pattern=pattern_name")
+
+def _build_cluster_style(style: ClusterStyle) -> dict[str, Any]:
+    """Build the JSON object of a cluster style."""
+    return {
+        "name": style.cluster,
+        "key": style.key,
+        "colour": style.colour,
+        "pattern": style.pattern_name,
+    }
 
 
 def _build_machine(machine: MapMachine) -> list[Any]:
@@ -225,7 +232,14 @@ def _build_machine(machine: MapMachine) -> list[Any]:
     ]
 
 
-_RACK_FORM: Final = RecordForm(MapRack, "name zone planned machines", machines=_build_machine)
+def _build_rack(rack: MapRack) -> dict[str, Any]:
+    """Build the JSON object of a rack of the map."""
+    return {
+        "name": rack.name,
+        "zone": rack.zone,
+        "planned": rack.planned,
+        "machines": [_build_machine(machine) for machine in rack.machines],
+    }
 
 
 def _encode_location(placement: Placement | None) -> list[Any] | None:

@@ -8,7 +8,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.verdicts.separation_rules import format_verdict
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.plans.saved import plan_file
-from nexusform.rendering.json.json_placements import PLAN_FORM
+from nexusform.rendering.json.json_placements import build_plan_figures
 from nexusform.resources.address import parse_address
 from tests.planning.harness import (
     RACKS,
@@ -330,7 +330,7 @@ def test_verdict_is_in_plan_file_but_not_in_state() -> None:
     saved, _ = plan_file.read_plan_file(plan_file.write_plan_file(result.plan, {}))
     assert saved is not None
     assert saved.plan.separation_verdicts == result.plan.separation_verdicts
-    (shown,) = PLAN_FORM(result.plan)["separation_rules"]
+    (shown,) = build_plan_figures(result.plan)["separation_rules"]
     assert shown["address"] == "nexus_separation_rule.apart"
     assert {"enforcement", "holds", "violations"} <= shown.keys()
 

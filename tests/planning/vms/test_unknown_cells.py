@@ -13,7 +13,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.verification.state_consistency import check_consistency
 from nexusform.plans.plan import NumaSampling
-from nexusform.rendering.notation.sample_text import SAMPLES_FORM, describe_numa_samples
+from nexusform.rendering.notation.sample_text import build_samples_document, describe_numa_samples
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.scheduling.racks.vms import Placement, build_standalone_demand
@@ -413,7 +413,7 @@ def test_roomiest_layout_is_shown_if_packed_and_spread_do_not_fit() -> None:
 def test_layouts_are_part_of_plan_data() -> None:
     result = require_success(plan(EIGHT + build_large_cluster(8), samples=20))
     assert result.plan.numa_sampling is not None
-    assert SAMPLES_FORM(result.plan.numa_sampling) == {
+    assert build_samples_document(result.plan.numa_sampling) == {
         "machines_with_unknown_cells": 8,
         "displayed_sample": "packed",
         "fitting": 0,

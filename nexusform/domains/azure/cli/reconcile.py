@@ -86,11 +86,11 @@ def reconcile_(arguments: ReconcileArguments) -> int:
         screen.print_diagnostics(result.diagnostics, result.sources)
         return 1
     from nexusform.domains.azure.rendering.reconciliation_report import (
-        RECONCILIATION_FORM,
+        build_reconciliation_document,
         build_reconciliation_report,
     )
 
     report = build_reconciliation_report(arguments.source, result)
-    answer = Answer("reconcile", arguments.source, report, RECONCILIATION_FORM(result))
+    answer = Answer("reconcile", arguments.source, report, build_reconciliation_document(result))
     code = write_answer(answer, arguments.answer, screen)
     return EXIT_RULE_VIOLATED if result.violated_rules else code

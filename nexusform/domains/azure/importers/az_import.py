@@ -46,7 +46,6 @@ from nexusform.domains.azure.importers.az_site_listing import UnmanagedAzVm, bui
 from nexusform.domains.azure.importers.azure_request_bodies import omit_members
 from nexusform.interfaces.plugins import SiteCapture
 from nexusform.json_data.plain_data import Path, get_mapping
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.occupancy import build_unread_note
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.rendering.notation.json_values import omit_empty
@@ -202,7 +201,9 @@ class _SiteImport:
                 "nexus_site", self.name, site_attributes, note=build_site_note(self.azure_site)
             ),
             *(
-                ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
+                ImportedSiteObject(
+                    "nexus_vm_sku", name, _build_vm_sku_attributes(self.custom_skus[name])
+                )
                 for name in sorted(self.declared_skus)
             ),
             *(self._build_rack(rack) for rack in self.site.racks),
@@ -268,7 +269,7 @@ class _SiteImport:
                 "machine_sku": None
                 if machine.hardware
                 else machine.machine_sku or DEFAULT_MACHINE_SKU,
-                "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
+                "machine": machine.hardware and _build_machine_sku_argument(machine.hardware),
                 # roles and states, by attribute.
                 **machine.facts,
                 # An argument; cordon_status is observed.
@@ -556,12 +557,28 @@ class _SiteImport:
         self.findings.append(Problem((), kind, f"{self.name}: {detail}", Severity.WARNING))
 
 
-_HARDWARE_FORM: Final = RecordForm(
-    MachineSku, "numa_cells=cells cpus_per_cell memory_gib_per_cell ephemeral_disk_gib=disk_gib"
-)
-_VM_SKU_FORM: Final = RecordForm(
-    VmSku, "id=name name vcpus emulator_vcpus memory_gib disk_gib numa_cells extra_large"
-)
+def _build_machine_sku_argument(machine_sku: MachineSku) -> dict[str, Any]:
+    """Build the JSON object of a machine SKU."""
+    return {
+        "numa_cells": machine_sku.cells,
+        "cpus_per_cell": machine_sku.cpus_per_cell,
+        "memory_gib_per_cell": machine_sku.memory_gib_per_cell,
+        "ephemeral_disk_gib": machine_sku.disk_gib,
+    }
+
+
+def _build_vm_sku_attributes(sku: VmSku) -> dict[str, Any]:
+    """Build the JSON object of a VM SKU."""
+    return {
+        "id": sku.name,
+        "name": sku.name,
+        "vcpus": sku.vcpus,
+        "emulator_vcpus": sku.emulator_vcpus,
+        "memory_gib": sku.memory_gib,
+        "disk_gib": sku.disk_gib,
+        "numa_cells": sku.numa_cells,
+        "extra_large": sku.extra_large,
+    }
 
 
 def build_pool_arguments(pool: AzPool) -> dict[str, Any]:

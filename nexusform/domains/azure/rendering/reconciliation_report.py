@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct
-
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_records import format_names
@@ -18,7 +16,6 @@ from nexusform.domains.azure.questions.reconciliation import (
     VerifiedPredictions,
     VmCheck,
 )
-from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
@@ -29,7 +26,8 @@ from nexusform.placements.prediction_scores import (
     compute_score,
 )
 from nexusform.plans.plan import SeparationVerdict
-from nexusform.rendering.json.json_placements import LISTED_FORM
+from nexusform.rendering.json.json_placements import build_listed_site_document
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.plan_verdict import format_current_verdict
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -267,55 +265,87 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 }
 
 
-_WRONG_VM_FORM: Final = RecordForm(
-    VmCheck,
-    "vm=name recorded observed cause?",
-    recorded=build_location_document,
-    observed=build_location_document,
-)
-_CLUSTER_FORM: Final = RecordForm(
-    ClusterLocationCheck,
-    "address id=name vms=. rack_hits machine_hits=. wrong_predictions=misses not_read=unread?",
-    vms=lambda check: len(check.vms),
-    machine_hits=lambda check: len(check.vms) - len(check.misses),
-    wrong_predictions=_WRONG_VM_FORM,
-)
-_RULE_FORM: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
-_REPLAY_FORM: Final = RecordForm(
-    SiteReplay,
-    (
-        "site rack_spread=spread hits certain_hits=sure hits_by_chance=chance verified=judged "
-        "unverified=. wrong_predictions=misses"
-    ),
-    hits_by_chance=lambda chance: round(chance, 3),
-    unverified=lambda replay: dict(sorted(replay.unjudged.items())),
-    wrong_predictions="vm=vm.name machine=vm.placement.machine best",
-)
-_PREDICTION_FORM: Final = RecordForm(
-    Struct, "correct incorrect sum_of_squares=squares sum_of_squares_by_chance=chance_squares"
-)
+def _build_wrong_vm_document(check: VmCheck) -> dict[str, Any]:
+    """Build the JSON object of a VM on another machine than recorded."""
+    return {
+        "vm": check.name,
+        "recorded": build_location_document(check.recorded),
+        "observed": None if check.observed is None else build_location_document(check.observed),
+        "cause": check.cause or None,
+    }
+
+
+def _build_cluster_document(check: ClusterLocationCheck) -> dict[str, Any]:
+    """Build the JSON object of a cluster location check."""
+    return {
+        "address": check.address,
+        "id": check.name,
+        "vms": len(check.vms),
+        "rack_hits": check.rack_hits,
+        "machine_hits": len(check.vms) - len(check.misses),
+        "wrong_predictions": [_build_wrong_vm_document(miss) for miss in check.misses],
+        "not_read": list(check.unread) or None,
+    }
+
+
+def _build_rule_document(verdict: SeparationVerdict) -> dict[str, Any]:
+    """Build the JSON object of a separation verdict."""
+    return {
+        "address": str(verdict.address),
+        "enforcement": verdict.enforcement,
+        "holds": verdict.satisfied,
+    }
+
+
+def _build_replay_document(replay: SiteReplay) -> dict[str, Any]:
+    """Build the JSON object of a replayed site."""
+    return {
+        "site": replay.site,
+        "rack_spread": replay.spread.value,
+        "hits": replay.hits,
+        "certain_hits": replay.sure,
+        "hits_by_chance": round(replay.chance, 3),
+        "verified": replay.judged,
+        "unverified": dict(sorted(replay.unjudged.items())),
+        "wrong_predictions": [
+            {"vm": miss.vm.name, "machine": miss.vm.placement.machine, "best": list(miss.best)}
+            for miss in replay.misses
+        ],
+    }
 
 
 def _build_prediction_documents(predictions: VerifiedPredictions) -> list[dict[str, Any]]:
     """Build a row per site, prediction and certainty class (100: certain)."""
     return [
-        {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
+        {
+            "site": site,
+            "prediction": subject,
+            "share_class": number,
+            "correct": score.correct,
+            "incorrect": score.incorrect,
+            "sum_of_squares": score.squares,
+            "sum_of_squares_by_chance": score.chance_squares,
+        }
         for site, record in predictions.records.items()
         for (subject, number), score in sorted(record.items())
     ]
 
 
-RECONCILIATION_FORM: Final = RecordForm(
-    ReconcileResult,
-    "clusters=checks absent not_captured=uncaptured unfinished warnings separation_rules=rules "
-    "[listed] replays predictions verified_now=predictions.new_count "
-    "wrong_certain_predictions=predictions.wrong_certain",
-    clusters=_CLUSTER_FORM,
-    separation_rules=_RULE_FORM,
-    listed=LISTED_FORM,
-    replays=_REPLAY_FORM,
-    predictions=_build_prediction_documents,
-)
+def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
+    """Build the JSON object of the comparison of a site with its state."""
+    return {
+        "clusters": [_build_cluster_document(check) for check in result.checks],
+        "absent": list(result.absent),
+        "not_captured": list(result.uncaptured),
+        "unfinished": list(result.unfinished),
+        "warnings": list(result.warnings),
+        "separation_rules": [_build_rule_document(rule) for rule in result.rules],
+        **omit_empty({"listed": [build_listed_site_document(item) for item in result.listed]}),
+        "replays": [_build_replay_document(replay) for replay in result.replays],
+        "predictions": _build_prediction_documents(result.predictions),
+        "verified_now": result.predictions.new_count,
+        "wrong_certain_predictions": list(result.predictions.wrong_certain),
+    }
 
 
 def build_inventory_report(
@@ -373,19 +403,35 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         yield Section(f"Machines closed to new VMs on {site.name}", table=table, is_finding=True)
 
 
-_SITE: Final = RecordForm(
-    CapturedSite,
-    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed "
-    "machine_skus=skus "
-    "without_machine=unplaced exported_at",
-    closed=build_row_form("machine reason"),
-    machine_skus=build_row_form("machine_sku_id machine_sku machines"),
-)
-_FINDING: Final = RecordForm(Diagnostic, "severity id detail")
+def _build_site_document(site: CapturedSite) -> dict[str, Any]:
+    """Build the JSON object of a captured site."""
+    return {
+        "name": site.name,
+        "racks": site.racks,
+        "machines": site.machines,
+        "compute_machines": site.compute,
+        "kubernetes_clusters": site.clusters,
+        "vms": site.vms,
+        "closed": [{"machine": machine, "reason": reason} for machine, reason in site.closed],
+        "machine_skus": [
+            {"machine_sku_id": machine_sku_id, "machine_sku": machine_sku, "machines": machines}
+            for machine_sku_id, machine_sku, machines in site.skus
+        ],
+        "without_machine": list(site.unplaced),
+        "exported_at": site.exported_at,
+    }
+
+
+def _build_finding_document(finding: Diagnostic) -> dict[str, Any]:
+    """Build the JSON object of a diagnostic."""
+    return {"severity": finding.severity.value, "id": finding.id, "detail": finding.detail}
 
 
 def build_inventory_document(
     sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]
 ) -> dict[str, Any]:
     """Build the contents of an export as JSON data."""
-    return {"sites": list(map(_SITE, sites)), "findings": list(map(_FINDING, findings))}
+    return {
+        "sites": list(map(_build_site_document, sites)),
+        "findings": list(map(_build_finding_document, findings)),
+    }

@@ -20,7 +20,6 @@ from nexusform.domains.azure.importers.az_records import (
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, Files, ReadContext, ResourceType
 from nexusform.json_data.plain_data import get_list, get_text
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, list_machine_sku_names
 from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -117,34 +116,93 @@ _PLACEMENT_FIELDS: Final = (
     "cpu_cores=shape.cpu_cores memory_gib=shape.memory_gib disk_gib=shape.disk_gib "
     "machine=placement.machine rack=placement.rack availability_zone=placement.availability_zone"
 )
-_RACK_FORM: Final = RecordForm(AzRack, "availability_zone machine_sku rack_sku_id arm_id=id")
-_MACHINE_FORM: Final = RecordForm(AzMachine, "rack slot machine_sku machine_sku_id machine_name")
-_SHAPE_FORM: Final = RecordForm(AzVmSize)
-_VM_FORM: Final = RecordForm(
-    AzVirtualMachine,
-    f"{_PLACEMENT_FIELDS} numa_cells=shape.numa_cells cells=.",
-    cells=lambda _: None,
-)
-_NODE_FORM: Final = RecordForm(
-    AzNode,
-    f"{_PLACEMENT_FIELDS} role pool vm_sku_name numa_cells=. detailed_status",
-    numa_cells=lambda _: None,
-)
-_POOL_FORM: Final = RecordForm(
-    AzPool,
-    "count vm_sku_name mode availability_zones labels=.",
-    labels=lambda pool: dict(pool.labels),
-)
-_CLUSTER_FORM: Final = RecordForm(
-    AzCluster,
-    "kubernetes_version control_plane=. agent_pools=. nodes=.",
-    control_plane=(
-        "count=control_plane_count vm_sku_name=control_plane_sku "
-        "availability_zones=control_plane_zones"
-    ),
-    agent_pools=lambda cluster: {pool.name: _POOL_FORM(pool) for pool in cluster.pools},
-    nodes=lambda cluster: {node.name: _NODE_FORM(node) for node in cluster.nodes},
-)
+
+
+def _build_rack(rack: AzRack) -> dict[str, Any]:
+    """Build the JSON object of a captured rack."""
+    return {
+        "availability_zone": rack.availability_zone,
+        "machine_sku": rack.machine_sku,
+        "rack_sku_id": rack.rack_sku_id,
+        "arm_id": rack.id,
+    }
+
+
+def _build_machine_values(machine: AzMachine) -> dict[str, Any]:
+    """Build the JSON object of a captured machine."""
+    return {
+        "rack": machine.rack,
+        "slot": machine.slot,
+        "machine_sku": machine.machine_sku,
+        "machine_sku_id": machine.machine_sku_id,
+        "machine_name": machine.machine_name,
+    }
+
+
+def _build_shape(shape: AzVmSize) -> dict[str, Any]:
+    """Build the JSON object of the size of a VM."""
+    return {
+        "cpu_cores": shape.cpu_cores,
+        "memory_gib": shape.memory_gib,
+        "disk_gib": shape.disk_gib,
+        "numa_cells": shape.numa_cells,
+    }
+
+
+def _build_vm(vm: AzVirtualMachine) -> dict[str, Any]:
+    """Build the JSON object of a captured VM."""
+    return {
+        "cpu_cores": vm.shape.cpu_cores,
+        "memory_gib": vm.shape.memory_gib,
+        "disk_gib": vm.shape.disk_gib,
+        "machine": None if vm.placement is None else vm.placement.machine,
+        "rack": None if vm.placement is None else vm.placement.rack,
+        "availability_zone": None if vm.placement is None else vm.placement.availability_zone,
+        "numa_cells": vm.shape.numa_cells,
+        "cells": None,
+    }
+
+
+def _build_node(node: AzNode) -> dict[str, Any]:
+    """Build the JSON object of a captured node."""
+    return {
+        "cpu_cores": node.shape.cpu_cores,
+        "memory_gib": node.shape.memory_gib,
+        "disk_gib": node.shape.disk_gib,
+        "machine": None if node.placement is None else node.placement.machine,
+        "rack": None if node.placement is None else node.placement.rack,
+        "availability_zone": None if node.placement is None else node.placement.availability_zone,
+        "role": node.role,
+        "pool": node.pool,
+        "vm_sku_name": node.vm_sku_name,
+        "numa_cells": None,
+        "detailed_status": node.detailed_status,
+    }
+
+
+def _build_pool(pool: AzPool) -> dict[str, Any]:
+    """Build the JSON object of a captured pool."""
+    return {
+        "count": pool.count,
+        "vm_sku_name": pool.vm_sku_name,
+        "mode": pool.mode,
+        "availability_zones": list(pool.availability_zones),
+        "labels": dict(pool.labels),
+    }
+
+
+def _build_cluster(cluster: AzCluster) -> dict[str, Any]:
+    """Build the JSON object of a captured cluster."""
+    return {
+        "kubernetes_version": cluster.kubernetes_version,
+        "control_plane": {
+            "count": cluster.control_plane_count,
+            "vm_sku_name": cluster.control_plane_sku,
+            "availability_zones": list(cluster.control_plane_zones),
+        },
+        "agent_pools": {pool.name: _build_pool(pool) for pool in cluster.pools},
+        "nodes": {node.name: _build_node(node) for node in cluster.nodes},
+    }
 
 
 def build_inventory_attributes(
@@ -159,17 +217,17 @@ def build_inventory_attributes(
     return {
         "exported_at": inventory.exported_at,
         "has_export_time": inventory.is_age_certain,
-        "racks": {rack.name: _RACK_FORM(rack) for rack in inventory.racks},
+        "racks": {rack.name: _build_rack(rack) for rack in inventory.racks},
         "machines": {
             m.name: _build_machine(m, occupied.get(m.name, [])) for m in inventory.machines
         },
         "virtual_machines": {
-            vm.name: {**_VM_FORM(vm), "managed": (vm.name in managed), "arm_id": vm.id}
+            vm.name: {**_build_vm(vm), "managed": (vm.name in managed), "arm_id": vm.id}
             for vm in inventory.virtual_machines
         },
         "kubernetes_clusters": {
             cluster.name: {
-                **_CLUSTER_FORM(cluster),
+                **_build_cluster(cluster),
                 "managed": cluster.name in managed,
                 "arm_id": cluster.id,
             }
@@ -181,7 +239,7 @@ def build_inventory_attributes(
 def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the inventory entry of a machine; `occupied` are the blocks of its used capacity."""
     return {
-        **_MACHINE_FORM(machine),
+        **_build_machine_values(machine),
         **{fact.name: machine.facts[fact.name] for fact in EXPORTED_FACTS},
         "occupied": occupied,
         "arm_id": machine.id,
@@ -216,7 +274,7 @@ def _collect_occupied_capacity(
         while name in used_names:
             name = f"{vm.name} ({number})"
             number = number + 1
-        entries.append({"name": name, **_SHAPE_FORM(vm.shape), "cells": None})
+        entries.append({"name": name, **_build_shape(vm.shape), "cells": None})
     return by_machine
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -47,7 +47,6 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.prediction_scores import (
     TIE_PREDICTION,
     PredictionRecord,
@@ -95,13 +94,19 @@ _DATE_LENGTH: Final = len("2026-11-20")
 _UNPLACED_NODE: Final = dict.fromkeys(
     ("machine", "rack", "availability_zone", "numa_cells", "platform_name")
 )
-# Prediction scores by rack_spread, as stored in state.
-_SCORE_FORM: Final = RecordForm(
-    SiteReplay,
-    "hits certain_hits=sure verified=judged unverified=. chance",
-    unverified=lambda replay: sum(replay.unjudged.values()),
-    chance=lambda chance: round(chance, 3),
-)
+
+
+def _build_score_record(replay: SiteReplay) -> dict[str, Any]:
+    """Build the prediction scores of a replay, as stored in state by rack_spread."""
+    return {
+        "hits": replay.hits,
+        "certain_hits": replay.sure,
+        "verified": replay.judged,
+        "unverified": sum(replay.unjudged.values()),
+        "chance": round(replay.chance, 3),
+    }
+
+
 # Plan errors that do not concern current placement.
 _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 
@@ -524,7 +529,7 @@ class _Reconciler:
                 continue
             name = str(current.attributes.get("name"))
             scores = {
-                replay.spread.value: {**_SCORE_FORM(replay), "date": self._read_date()}
+                replay.spread.value: {**_build_score_record(replay), "date": self._read_date()}
                 for replay in replays
                 if replay.site == name
             }

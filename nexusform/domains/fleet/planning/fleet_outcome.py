@@ -44,7 +44,7 @@ from nexusform.domains.fleet.planning.placement_records import (
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
-from nexusform.domains.fleet.planning.resource_selection import SELECTED_FORM
+from nexusform.domains.fleet.planning.resource_selection import build_selected_object
 from nexusform.domains.fleet.planning.uncleared_members import (
     UNREACHABLE,
     find_unreachable_in_state,
@@ -212,7 +212,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         "bindings": write_bindings(placement.bindings, provenance),
         "policy_snapshot": asdict(placement.spec.policy_snapshot),
         "selected_resources": list(
-            map(SELECTED_FORM, sort_selected_objects(_find_reported_objects(placement)))
+            map(build_selected_object, sort_selected_objects(_find_reported_objects(placement)))
         ),
         "evictions": [
             *get_list(prior, "evictions"),

@@ -52,7 +52,6 @@ from nexusform.domains.pods.importers.manifest_parser import (
     remove_namespace,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
-from nexusform.json_data.record_forms import RecordForm
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT = "content"
@@ -481,13 +480,16 @@ def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...
     return tuple(_build_text_record(Condition, condition) for condition in values)
 
 
-# The status of a cluster as an attribute.
-STATUS_FORM: Final = RecordForm(
-    ClusterStatus,
-    "cluster_name=cluster observed_resource_index conditions [failed_placements=failed_objects]",
-    conditions=asdict,
-    failed_placements=asdict,
-)
+def build_status_attribute(status: ClusterStatus) -> dict[str, Any]:
+    """Build the status of a cluster as an attribute."""
+    attribute = {
+        "cluster_name": status.cluster,
+        "observed_resource_index": status.observed_resource_index,
+        "conditions": list(map(asdict, status.conditions)),
+    }
+    if status.failed_objects:
+        attribute["failed_placements"] = list(map(asdict, status.failed_objects))
+    return attribute
 
 
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:

@@ -10,7 +10,7 @@ from nexusform.domains.fleet.planning.override_rendering import RenderedResource
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     REJECTIONS,
-    STATUS_FORM,
+    build_status_attribute,
     hash_rejections,
     hash_unselected_decisions,
     is_availability_tracked,
@@ -67,7 +67,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         status_namespace=status_namespace,
     )
     conditions = list(map(asdict, status.conditions))
-    statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
+    statuses = list(map(build_status_attribute, _sort_status_clusters(placement, status)))
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
     is_reconciled = bool(placement.rollout.clusters) or has_new_decisions(placement)

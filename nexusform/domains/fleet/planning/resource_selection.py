@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, product
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -39,7 +39,6 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_reserved_namespace,
     list_services,
 )
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.matching import is_selected
 
 T = TypeVar("T")
@@ -290,8 +289,15 @@ def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
     return selector.labels is None or is_selected(selector.labels, manifest.labels)
 
 
-# A selected object as an item of the attribute `selected_resources`.
-SELECTED_FORM: Final = RecordForm(Manifest, "group version kind namespace name")
+def build_selected_object(manifest: Manifest) -> dict[str, Any]:
+    """Build the item of a selected object in the attribute `selected_resources`."""
+    return {
+        "group": manifest.group,
+        "version": manifest.version,
+        "kind": manifest.kind,
+        "namespace": manifest.namespace,
+        "name": manifest.name,
+    }
 
 
 class ResourceSelection(Struct, frozen=True):

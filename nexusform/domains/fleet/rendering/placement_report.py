@@ -21,9 +21,8 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.pod_rows import REASONS
 from nexusform.domains.pods.scheduling.cluster_records import PodState
 from nexusform.domains.pods.scheduling.pod_explanation import NodeVerdict
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import PlacementAction
-from nexusform.rendering.json.json_placements import REJECTION_FORM
+from nexusform.rendering.json.json_placements import build_rejection_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _ACTION_TEXTS = {
@@ -400,31 +399,67 @@ def _build_override_sections(
     return sections
 
 
-_PLACEMENT_FORM: Final = RecordForm(
-    PlacementReason,
-    "address policy_snapshot=explanation.snapshot.index number_of_clusters=explanation.number "
-    "last_picked=explanation.last_pick batches=explanation.batches clusters=. fresh_schedule=drift "
-    "override_failures=failures fulfilled=is_fulfilled unscheduled",
-    clusters=lambda reason: [
-        _build_cluster_document(cluster, reason) for cluster in _select_clusters_of_reason(reason)
-    ],
-    fresh_schedule="gained=gained_clusters lost=lost_clusters",
-)
-_BINDING_FORM: Final = RecordForm(
-    ClusterExplanation, "cluster state=binding.state picked=is_picked bound=is_bound batch"
-)
-_CLUSTER_FORM: Final = RecordForm(
-    ClusterExplanation,
-    "rank topology_spread_score affinity_score margin reported=reported_reason rejected=rejections "
-    "observed=details preferences",
-    margin="topology_spread affinity obsolete decided_by=deciding_part",
-    rejected=REJECTION_FORM,
-    preferences=RecordForm(
-        PreferredTermScore,
-        "weight points share=. property? value?",
-        share=lambda preference: preference.format_share() or None,
-    ),
-)
+def _build_explanation_document(reason: PlacementReason) -> dict[str, Any]:
+    """Build the JSON object of the reasons of a placement."""
+    return {
+        "address": str(reason.address),
+        "policy_snapshot": reason.explanation.snapshot.index,
+        "number_of_clusters": reason.explanation.number,
+        "last_picked": reason.explanation.last_pick,
+        "batches": list(map(list, reason.explanation.batches)),
+        "clusters": [
+            _build_cluster_document(cluster, reason)
+            for cluster in _select_clusters_of_reason(reason)
+        ],
+        "fresh_schedule": {
+            "gained": list(reason.drift.gained_clusters),
+            "lost": list(reason.drift.lost_clusters),
+        },
+        "override_failures": dict(reason.failures),
+        "fulfilled": reason.is_fulfilled,
+        "unscheduled": list(reason.unscheduled),
+    }
+
+
+def _build_binding_document(cluster: ClusterExplanation) -> dict[str, Any]:
+    """Build the JSON object of a cluster explanation."""
+    return {
+        "cluster": cluster.cluster,
+        "state": None if cluster.binding is None else cluster.binding.state.value,
+        "picked": cluster.is_picked,
+        "bound": cluster.is_bound,
+        "batch": cluster.batch,
+    }
+
+
+def _build_score_document(cluster: ClusterExplanation) -> dict[str, Any]:
+    """Build the JSON object of a cluster explanation."""
+    return {
+        "rank": cluster.rank,
+        "topology_spread_score": cluster.topology_spread_score,
+        "affinity_score": cluster.affinity_score,
+        "margin": None
+        if cluster.margin is None
+        else {
+            "topology_spread": cluster.margin.topology_spread,
+            "affinity": cluster.margin.affinity,
+            "obsolete": cluster.margin.obsolete,
+            "decided_by": cluster.margin.deciding_part,
+        },
+        "reported": cluster.reported_reason,
+        "rejected": [build_rejection_document(rejection) for rejection in cluster.rejections],
+        "observed": list(cluster.details),
+        "preferences": [
+            {
+                "weight": preference.weight,
+                "points": preference.points,
+                "share": preference.format_share() or None,
+                "property": preference.property or None,
+                "value": preference.value or None,
+            }
+            for preference in cluster.preferences
+        ],
+    }
 
 
 def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
@@ -432,7 +467,7 @@ def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
 
     If it is about one cluster, add the cluster's objects.
     """
-    document = _PLACEMENT_FORM(reason)
+    document = _build_explanation_document(reason)
     if reason.cluster:
         document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
         document["overrides_fail"] = reason.failures.get(reason.cluster)
@@ -448,10 +483,10 @@ def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason
     # None: not in state.
     recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
     return {
-        **_BINDING_FORM(cluster),
+        **_build_binding_document(cluster),
         "trigger": (row.trigger if row is not None else "") or recorded_trigger,
         "serial": serial,
-        **_CLUSTER_FORM(cluster),
+        **_build_score_document(cluster),
     }
 
 
@@ -633,14 +668,20 @@ def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
     }
 
 
-# The answer about a pod's node, as JSON data.
-POD_FORM: Final = RecordForm(
-    PodPlacementReason,
-    "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? "
-    "machine? "
-    "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason "
-    "today=is_current nodes",
-    kind=lambda _: "pod",
-    certain=lambda reason: None if reason.is_current else reason.outcome.is_certain,
-    nodes=_build_node_document,
-)
+def build_pod_document(reason: PodPlacementReason) -> dict[str, Any]:
+    """Build the answer about a pod's node as JSON data."""
+    return {
+        "address": reason.address,
+        "object": reason.outcome.name,
+        "kind": "pod",
+        "workload": reason.outcome.workload,
+        "cluster": reason.cluster,
+        "node": reason.outcome.node or None,
+        "machine": reason.machine or None,
+        "availability_zone": reason.zone or None,
+        "trigger": reason.outcome.trigger,
+        "certain": None if reason.is_current else reason.outcome.is_certain,
+        "reason": reason.outcome.reason,
+        "today": reason.is_current,
+        "nodes": [_build_node_document(node) for node in reason.nodes],
+    }

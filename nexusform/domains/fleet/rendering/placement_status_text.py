@@ -28,7 +28,6 @@ from nexusform.domains.fleet.scheduling.policy_snapshots import (
     build_selector_document,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import wrap_line
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -58,7 +57,7 @@ def render_placement(
         status = convert_to_status_2023(status, placement.bindings)
     indices = [cluster.observed_resource_index for cluster in status.clusters]
     known_indices = [index for index in indices if index is not None]
-    document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
+    document: dict[str, Any] = {"conditions": list(map(_build_condition, status.conditions))}
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = list(map(_build_cluster_status, status.clusters))
@@ -88,12 +87,9 @@ def render_placement(
 
 
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
-    """Return the spec of a placement as in the API.
-
-    _SELECTOR and _APPLY convert records to the fields of the API.
-    """
+    """Return the spec of a placement as in the API."""
     document: dict[str, Any] = {
-        "resourceSelectors": list(map(_SELECTOR, configuration.selectors)),
+        "resourceSelectors": list(map(_build_selector, configuration.selectors)),
         "revisionHistoryLimit": configuration.revision_history_limit,
     }
     if configuration.policy is not None:
@@ -105,36 +101,51 @@ def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
             "maxUnavailable": str(configuration.rolling_update.max_unavailable),
             "unavailablePeriodSeconds": configuration.rolling_update.unavailable_period_seconds,
         }
-    strategy["applyStrategy"] = _APPLY(configuration.apply)
+    strategy["applyStrategy"] = _build_apply_strategy(configuration.apply)
     return document | {"strategy": strategy}
 
 
-_APPLY: Final = RecordForm(
-    ApplyStrategy,
-    "type comparisonOption=comparison_option whenToApply=when_to_apply "
-    "whenToTakeOver=when_to_take_over "
-    "[allowCoOwnership=allow_co_ownership]",
-)
+def _build_apply_strategy(strategy: ApplyStrategy) -> dict[str, Any]:
+    """Build the JSON object of an apply strategy, as in the API."""
+    return {
+        "type": strategy.type,
+        "comparisonOption": strategy.comparison_option,
+        "whenToApply": strategy.when_to_apply,
+        "whenToTakeOver": strategy.when_to_take_over,
+        **omit_empty({"allowCoOwnership": strategy.allow_co_ownership}),
+    }
 
 
-_SELECTOR: Final = RecordForm(
-    ObjectSelector,
-    "group kind version selectionScope=scope [name] [labelSelector=labels]",
-    labelSelector=build_selector_document,
-)
+def _build_selector(selector: ObjectSelector) -> dict[str, Any]:
+    """Build the JSON object of an object selector, as in the API."""
+    document: dict[str, Any] = {
+        "group": selector.group,
+        "kind": selector.kind,
+        "version": selector.version,
+        "selectionScope": selector.scope,
+    }
+    if selector.name:
+        document["name"] = selector.name
+    if selector.labels is not None:
+        document["labelSelector"] = build_selector_document(selector.labels)
+    return document
 
 
-_CONDITION: Final = RecordForm(Condition, "message reason status type")
+def _build_condition(condition: Condition) -> dict[str, Any]:
+    """Build the JSON object of a condition."""
+    return {
+        "message": condition.message,
+        "reason": condition.reason,
+        "status": condition.status,
+        "type": condition.type,
+    }
 
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
-    """Return an entry of placementStatuses as in the API.
-
-    _CONDITION and _FAILED_OBJECT convert records.
-    """
-    document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
+    """Return an entry of placementStatuses as in the API."""
+    document: dict[str, Any] = {"conditions": list(map(_build_condition, status.conditions))}
     if status.failed_objects:
-        document["failedPlacements"] = list(map(_FAILED_OBJECT, status.failed_objects))
+        document["failedPlacements"] = list(map(_build_failed_object, status.failed_objects))
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
@@ -142,16 +153,24 @@ def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     return document
 
 
-_FAILED_OBJECT: Final = RecordForm(
-    FailedObject,
-    "[group] [kind] [namespace] [name] condition=.",
-    condition=lambda item: {
-        "message": item.message,
-        "reason": item.reason,
-        "status": "False",
-        "type": "Applied",
-    },
-)
+def _build_failed_object(failed_object: FailedObject) -> dict[str, Any]:
+    """Build the JSON object of a failed object."""
+    return {
+        **omit_empty(
+            {
+                "group": failed_object.group,
+                "kind": failed_object.kind,
+                "namespace": failed_object.namespace,
+                "name": failed_object.name,
+            }
+        ),
+        "condition": {
+            "message": failed_object.message,
+            "reason": failed_object.reason,
+            "status": "False",
+            "type": "Applied",
+        },
+    }
 
 
 def _list_describe_rows(

@@ -6,7 +6,7 @@ an added toleration or another order, creates a new snapshot; only the latest is
 
 import json
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 from nexusform.domains.fleet.scheduling.bindings import (
     ClusterSelectorTerm,
@@ -18,7 +18,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     TopologySpreadConstraint,
 )
 from nexusform.json_data.plain_data import escape_html
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.matching import LabelSelector, Requirement, Toleration
 
 
@@ -65,55 +64,82 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
     affinity = _omit_empty(
         requiredDuringSchedulingIgnoredDuringExecution=required,
         preferredDuringSchedulingIgnoredDuringExecution=list(
-            map(_PREFERRED, policy.preferred_terms)
+            map(_build_preferred_term, policy.preferred_terms)
         ),
     )
     return _omit_empty(
         placementType=str(policy.placement_type),
         clusterNames=list(policy.cluster_names),
         affinity={"clusterAffinity": affinity} if affinity else None,
-        topologySpreadConstraints=list(map(_SPREAD_CONSTRAINT, policy.spread_constraints)),
-        # _TOLERATION and the like convert records.
-        tolerations=list(map(_TOLERATION, policy.tolerations)),
+        topologySpreadConstraints=list(map(_build_spread_constraint, policy.spread_constraints)),
+        tolerations=list(map(_build_toleration, policy.tolerations)),
     )
 
 
 def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
-    """Return a term as in a KubeFleet manifest.
-
-    _PROPERTY and _SORTER convert records.
-    """
+    """Return a term as in a KubeFleet manifest."""
     document: dict[str, Any] = {}
     if term.label_selector is not None:
         document["labelSelector"] = build_selector_document(term.label_selector)
     if term.property_selector is not None:
         document["propertySelector"] = {
-            "matchExpressions": list(map(_PROPERTY, term.property_selector))
+            "matchExpressions": list(map(_build_property_requirement, term.property_selector))
         }
     if term.property_sorter is not None:
-        document["propertySorter"] = _SORTER(term.property_sorter)
+        document["propertySorter"] = _build_property_sorter(term.property_sorter)
     return document
 
 
-_PREFERRED: Final = RecordForm(PreferredTerm, "weight preference", preference=_build_term)
-_SPREAD_CONSTRAINT: Final = RecordForm(
-    TopologySpreadConstraint,
-    "maxSkew=max_skew topologyKey=topology_key whenUnsatisfiable=when_unsatisfiable",
-)
-_TOLERATION: Final = RecordForm(Toleration, "[key] [operator] [value] [effect]")
-_PROPERTY: Final = RecordForm(PropertyRequirement, "name operator values")
-_SORTER: Final = RecordForm(PropertySorter, "name sortOrder=sort_order")
-_LABEL_EXPRESSION: Final = RecordForm(Requirement, "[key] [operator] [values]")
+def _build_preferred_term(preferred: PreferredTerm) -> dict[str, Any]:
+    """Build the JSON object of a preferred term."""
+    return {"weight": preferred.weight, "preference": _build_term(preferred.preference)}
+
+
+def _build_spread_constraint(constraint: TopologySpreadConstraint) -> dict[str, Any]:
+    """Build the JSON object of a topology spread constraint."""
+    return {
+        "maxSkew": constraint.max_skew,
+        "topologyKey": constraint.topology_key,
+        "whenUnsatisfiable": constraint.when_unsatisfiable,
+    }
+
+
+def _build_toleration(toleration: Toleration) -> dict[str, Any]:
+    """Build the JSON object of a toleration."""
+    return _omit_empty(
+        key=toleration.key,
+        operator=toleration.operator,
+        value=toleration.value,
+        effect=toleration.effect,
+    )
+
+
+def _build_property_requirement(requirement: PropertyRequirement) -> dict[str, Any]:
+    """Build the JSON object of a property requirement."""
+    return {
+        "name": requirement.name,
+        "operator": requirement.operator,
+        "values": list(requirement.values),
+    }
+
+
+def _build_property_sorter(sorter: PropertySorter) -> dict[str, Any]:
+    """Build the JSON object of a property sorter."""
+    return {"name": sorter.name, "sortOrder": sorter.sort_order}
+
+
+def _build_label_expression(requirement: Requirement) -> dict[str, Any]:
+    """Build the JSON object of a requirement on a label."""
+    return _omit_empty(
+        key=requirement.key, operator=requirement.operator, values=list(requirement.values)
+    )
 
 
 def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
-    """Return a label selector as in the API, without empty fields.
-
-    _LABEL_EXPRESSION converts a record.
-    """
+    """Return a label selector as in the API, without empty fields."""
     return _omit_empty(
         matchLabels=dict(selector.match_labels),
-        matchExpressions=list(map(_LABEL_EXPRESSION, selector.match_expressions)),
+        matchExpressions=list(map(_build_label_expression, selector.match_expressions)),
     )
 
 

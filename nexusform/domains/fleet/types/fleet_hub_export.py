@@ -87,7 +87,6 @@ from nexusform.domains.fleet.types.observed_policies import (
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, list_services
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.dump_script import FLEET_KINDS
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType
@@ -250,10 +249,11 @@ def build_hub_attributes(
         "placements": placement_values,
         "override_snapshots": dict(sorted(overrides.items())),
         "evictions": {
-            name: _EVICTION_FORM(eviction) for name, eviction in sorted(evictions.items())
+            name: _build_eviction(eviction) for name, eviction in sorted(evictions.items())
         },
         "runs": {
-            run.key: _RUN_FORM(run) for run in sorted(read_runs(manifests), key=lambda run: run.key)
+            run.key: _build_run(run)
+            for run in sorted(read_runs(manifests), key=lambda run: run.key)
         },
         "managed_by": managers,
     }
@@ -308,19 +308,19 @@ def _build_placement(
         "type": resource_type.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
         "bindings": {
-            cluster: _BINDING_FORM(item) for cluster, item in sorted(placement.bindings.items())
+            cluster: _build_binding(item) for cluster, item in sorted(placement.bindings.items())
         },
         "policy_snapshot": {
             "index": index,
             "hash": compute_policy_hash(read_last_policy(placement)),
             "number_of_clusters": placement.number_of_clusters,
         },
-        "resource_snapshots": list(map(_SNAPSHOT_FORM, placement.snapshots)),
+        "resource_snapshots": list(map(_build_resource_snapshot, placement.snapshots)),
         "override_snapshots": {
             name: overrides[name] for name in sorted(used_names) if name in overrides
         },
         "evictions": [
-            _EVICTION_FORM(item) for item in evictions if item.placement == placement.key
+            _build_eviction(item) for item in evictions if item.placement == placement.key
         ],
         "pending": _is_scheduling_pending(placement),
         "rejections": dict(sorted(placement.rejections.items())),
@@ -357,32 +357,61 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
     return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}
 
 
-_BINDING_FORM: Final = RecordForm(
-    ObservedBinding,
-    "state previous_state affinity_score topology_spread_score policy_snapshot=. resource_snapshot "
-    "provenance=. deleting readiness failure overrides apply=.",
-    policy_snapshot=lambda binding: binding.policy_snapshot or 0,
-    provenance=lambda _: "observed",
-    apply=lambda binding: _encode_apply_strategy(binding.apply),
-)
+def _build_binding(binding: ObservedBinding) -> dict[str, Any]:
+    """Build the JSON object of an observed binding."""
+    return {
+        "state": binding.state,
+        "previous_state": binding.previous_state,
+        "affinity_score": binding.affinity_score,
+        "topology_spread_score": binding.topology_spread_score,
+        "policy_snapshot": binding.policy_snapshot or 0,
+        "resource_snapshot": binding.resource_snapshot,
+        "provenance": "observed",
+        "deleting": binding.deleting,
+        "readiness": binding.readiness,
+        "failure": binding.failure,
+        "overrides": list(binding.overrides),
+        "apply": _encode_apply_strategy(binding.apply),
+    }
 
 
-_SNAPSHOT_FORM: Final = RecordForm(
-    ObservedResourceSnapshot,
-    "index objects",
-    objects=lambda manifest: json.dumps(remove_server_fields(manifest.body), ensure_ascii=False),
-)
-_EVICTION_FORM: Final = RecordForm(
-    ObservedEviction, "name cluster_name=cluster valid executed reason"
-)
+def _build_resource_snapshot(snapshot: ObservedResourceSnapshot) -> dict[str, Any]:
+    """Build the JSON object of an observed resource snapshot."""
+    return {
+        "index": snapshot.index,
+        "objects": [
+            json.dumps(remove_server_fields(manifest.body), ensure_ascii=False)
+            for manifest in snapshot.objects
+        ],
+    }
 
 
-# A staged run as a value of the data source; `start_record` holds the values fixed at its start.
-_RUN_FORM: Final = RecordForm(
-    ObservedRun,
-    "placement ended succeeded reason done approvals=approved overrides start_record=.",
-    start_record=lambda run: json.dumps(_build_run_record(run), ensure_ascii=False),
-)
+def _build_eviction(eviction: ObservedEviction) -> dict[str, Any]:
+    """Build the JSON object of an observed eviction."""
+    return {
+        "name": eviction.name,
+        "cluster_name": eviction.cluster,
+        "valid": eviction.valid,
+        "executed": eviction.executed,
+        "reason": eviction.reason,
+    }
+
+
+def _build_run(run: ObservedRun) -> dict[str, Any]:
+    """Build a staged run as a value of the data source.
+
+    `start_record` holds the values fixed at its start.
+    """
+    return {
+        "placement": run.placement,
+        "ended": run.ended,
+        "succeeded": run.succeeded,
+        "reason": run.reason,
+        "done": list(run.done),
+        "approvals": list(run.approved),
+        "overrides": {name: list(value) for name, value in run.overrides.items()},
+        "start_record": json.dumps(_build_run_record(run), ensure_ascii=False),
+    }
 
 
 def _build_run_record(run: ObservedRun) -> dict[str, Any]:

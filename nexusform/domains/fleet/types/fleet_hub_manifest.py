@@ -36,7 +36,6 @@ from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.shared_arguments import build_id_attribute
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
@@ -236,12 +235,21 @@ def build_id(attributes: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-_OBJECT_FORM: Final = RecordForm(Manifest, "group version kind namespace name labels")
+def _build_object(manifest: Manifest) -> dict[str, Any]:
+    """Build the JSON object of a manifest."""
+    return {
+        "group": manifest.group,
+        "version": manifest.version,
+        "kind": manifest.kind,
+        "namespace": manifest.namespace,
+        "name": manifest.name,
+        "labels": dict(manifest.labels),
+    }
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the computed attribute `objects`, with an entry for each object in the YAML."""
-    return {"objects": list(map(_OBJECT_FORM, _read_manifests(attributes).manifests))}
+    return {"objects": list(map(_build_object, _read_manifests(attributes).manifests))}
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

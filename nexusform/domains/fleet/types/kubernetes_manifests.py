@@ -40,7 +40,6 @@ from nexusform.domains.pods.importers.manifest_parser import (
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path, get_list, get_text
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
 
@@ -394,16 +393,21 @@ def _build_members(
     if unreported:
         text = f"No status of {', '.join(unreported)}: assumed Healthy."
         reader.problems.append(Problem(argument, "unknown-member-health", text, Severity.WARNING))
-    return {name: _MEMBER_FORM(member) for name, member in observed.items()}
+    return {name: _build_member(member) for name, member in observed.items()}
 
 
-_MEMBER_FORM: Final = RecordForm(
-    ObservedMember,
-    "labels taints health properties resources=. namespaces",
-    resources=lambda member: {
-        name: dict(getattr(member, name)) for name in ("total", "allocatable", "available")
-    },
-)
+def _build_member(member: ObservedMember) -> dict[str, Any]:
+    """Build the JSON object of an observed member."""
+    return {
+        "labels": dict(member.labels),
+        "taints": [dict(taint) for taint in member.taints],
+        "health": member.health.value,
+        "properties": dict(member.properties),
+        "resources": {
+            name: dict(getattr(member, name)) for name in ("total", "allocatable", "available")
+        },
+        "namespaces": None if member.namespaces is None else list(member.namespaces),
+    }
 
 
 KUBERNETES_MANIFESTS: Final = ResourceType(

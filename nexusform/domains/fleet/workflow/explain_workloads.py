@@ -21,9 +21,9 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.placement_report import (
-    POD_FORM,
     build_placement_document,
     build_placement_report,
+    build_pod_document,
     build_pod_report,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
@@ -283,6 +283,6 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     if pods is None:
         return None
     pod_answers, errors = pods
-    answers = tuple((build_pod_report(item), POD_FORM(item)) for item in pod_answers)
+    answers = tuple((build_pod_report(item), build_pod_document(item)) for item in pod_answers)
     notes = tuple(item for item in errors if item.id == NODES_UNKNOWN)
     return DomainAnswer(answers, tuple(errors), notes, inventories=planned.plan.inventories)

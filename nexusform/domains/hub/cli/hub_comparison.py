@@ -1,9 +1,7 @@
 """Answer to `reconcile -from=hub`."""
 
 from collections.abc import Iterator
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any
 
 from nexusform.cli.report_output import Answer, StateComparison
 from nexusform.diagnostics.diagnostic import has_errors
@@ -13,8 +11,8 @@ from nexusform.domains.hub.workflow.hub_reconciliation import (
     PlacementComparison,
     reconcile_hub,
 )
-from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_six_places
-from nexusform.placements.prediction_scores import compute_score
+from nexusform.placements.prediction_scores import PredictionRecordScore, compute_score
+from nexusform.plans.plan import SeparationVerdict
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.plan_verdict import format_current_verdict
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -30,7 +28,7 @@ def reconcile_with_hub(
     result = reconcile_hub(location, locking, notices)
     if has_errors(result.diagnostics):
         return StateComparison(diagnostics=result.diagnostics, sources=result.sources)
-    answer = Answer("reconcile", "hub", _build_report(result), _RESULT_FORM(result))
+    answer = Answer("reconcile", "hub", _build_report(result), _build_result_document(result))
     return StateComparison(answer, bool(result.broken_rules), result.diagnostics, result.sources)
 
 
@@ -110,13 +108,15 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         yield Section("Predictions of applied plans", tuple(score_lines))
 
 
-_SCORE_FORM: Final = RecordForm(
-    Struct,
-    "verified correct brier_score=brier brier_score_by_chance=chance skill",
-    brier_score=round_to_six_places,
-    brier_score_by_chance=round_to_six_places,
-    skill=round_to_six_places,
-)
+def _build_score_document(score: PredictionRecordScore) -> dict[str, Any]:
+    """Build the JSON object of the score of a prediction record."""
+    return {
+        "verified": score.verified,
+        "correct": score.correct,
+        "brier_score": round(score.brier, 6),
+        "brier_score_by_chance": round(score.chance, 6),
+        "skill": None if score.skill is None else round(score.skill, 6),
+    }
 
 
 def _build_prediction_score(check: PlacementComparison) -> dict[str, Any] | None:
@@ -125,25 +125,38 @@ def _build_prediction_score(check: PlacementComparison) -> dict[str, Any] | None
     It is None without verified predictions.
     """
     score = compute_score(check.record)
-    return None if score is None else _SCORE_FORM(score)
+    return None if score is None else _build_score_document(score)
 
 
-_PLACEMENT_FORM: Final = RecordForm(
-    PlacementComparison,
-    "address id=name missing=. differences claims=. not_verified",
-    missing=lambda check: check.observed is None,
-    differences=build_row_form("cluster state hub"),
-    claims=_build_prediction_score,
-)
-_RULE_FORM: Final = RecordForm(
-    Struct,
-    "address holds=satisfied",
-    holds=lambda holds: {"always": True, "unknown": None}.get(holds, False),
-)
-_RESULT_FORM: Final = RecordForm(
-    HubReconciliation,
-    "placements=checks separation_rules=rules pending",
-    placements=_PLACEMENT_FORM,
-    separation_rules=_RULE_FORM,
-    pending=build_row_form("placement words"),
-)
+def _build_placement_document(check: PlacementComparison) -> dict[str, Any]:
+    """Build the JSON object of a placement comparison."""
+    return {
+        "address": check.address,
+        "id": check.name,
+        "missing": check.observed is None,
+        "differences": [
+            {"cluster": cluster, "state": state, "hub": hub}
+            for cluster, state, hub in check.differences
+        ],
+        "claims": _build_prediction_score(check),
+        "not_verified": check.not_verified,
+    }
+
+
+def _build_rule_document(verdict: SeparationVerdict) -> dict[str, Any]:
+    """Build the JSON object of a separation verdict."""
+    return {
+        "address": str(verdict.address),
+        "holds": {"always": True, "unknown": None}.get(verdict.satisfied, False),
+    }
+
+
+def _build_result_document(result: HubReconciliation) -> dict[str, Any]:
+    """Build the JSON object of the comparison of a hub with its state."""
+    return {
+        "placements": [_build_placement_document(check) for check in result.checks],
+        "separation_rules": [_build_rule_document(rule) for rule in result.rules],
+        "pending": [
+            {"placement": placement, "message": message} for placement, message in result.pending
+        ],
+    }

@@ -15,7 +15,7 @@ from nexusform.diagnostics.levels import (
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
     UNDECLARED,
-    UNDECLARED_FORM,
+    build_undeclared_document,
     build_undeclared_findings,
     compute_fleet_impact,
     compute_site_impact,
@@ -25,7 +25,6 @@ from nexusform.domains.sites.rendering.fleet_impact import (
 from nexusform.domains.sites.rendering.fleet_summary import group_sites
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.finding_entries import Finding
 
@@ -47,35 +46,57 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
         "errored": bool(plan.errors),
-        "diagnostics": list(map(DIAGNOSTIC, plan.errors)),
+        "diagnostics": list(map(_build_diagnostic_document, plan.errors)),
         "digest": plan.digest,
         "level": worst_level.value,
         "impact": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "blocked_wave": blocked.name if blocked is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
-        "sites": list(map(SITE, plan.sites)),
+        "sites": list(map(_build_site_document, plan.sites)),
         **omit_empty({"after_merge": plan.after_merge}),
-        "undeclared": list(map(UNDECLARED_FORM, plan.undeclared)),
+        "undeclared": list(map(build_undeclared_document, plan.undeclared)),
     }
 
 
-DIAGNOSTIC: Final = RecordForm(
-    SiteDiagnostic, "severity level preexisting=is_preexisting id summary detail file line address"
-)
-SITE: Final = RecordForm(
-    PlannedSite,
-    "name wave status=result.status reason=result.reason digest=result.digest level=result "
-    "impact=result "
-    "placed=result.placed moved=result.moved removed=result.removed host_lost=result.lost "
-    "forgotten=result.forgotten losses=result labels redundancy_lost=result.redundancy_lost "
-    "after=dependencies "
-    "diagnostics=result.diagnostics",
-    level=lambda answer: compute_site_level(answer).value,
-    impact=lambda answer: compute_site_impact(answer).value,
-    losses=lambda answer: list(list_site_losses(answer)),
-    diagnostics=DIAGNOSTIC,
-)
+def _build_diagnostic_document(diagnostic: SiteDiagnostic) -> dict[str, Any]:
+    """Build the JSON object of a site diagnostic."""
+    return {
+        "severity": diagnostic.severity,
+        "level": diagnostic.level,
+        "preexisting": diagnostic.is_preexisting,
+        "id": diagnostic.id,
+        "summary": diagnostic.summary,
+        "detail": diagnostic.detail,
+        "file": diagnostic.file,
+        "line": diagnostic.line,
+        "address": diagnostic.address,
+    }
+
+
+def _build_site_document(site: PlannedSite) -> dict[str, Any]:
+    """Build the JSON object of a planned site."""
+    return {
+        "name": site.name,
+        "wave": site.wave,
+        "status": site.result.status.value,
+        "reason": site.result.reason,
+        "digest": site.result.digest,
+        "level": compute_site_level(site.result).value,
+        "impact": compute_site_impact(site.result).value,
+        "placed": site.result.placed,
+        "moved": site.result.moved,
+        "removed": site.result.removed,
+        "host_lost": site.result.lost,
+        "forgotten": site.result.forgotten,
+        "losses": list(list_site_losses(site.result)),
+        "labels": dict(site.labels),
+        "redundancy_lost": list(site.result.redundancy_lost),
+        "after": list(site.dependencies),
+        "diagnostics": [
+            _build_diagnostic_document(diagnostic) for diagnostic in site.result.diagnostics
+        ],
+    }
 
 
 def list_fleet_findings(plan: FleetPlan) -> list[Finding]:

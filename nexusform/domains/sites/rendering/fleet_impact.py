@@ -5,7 +5,7 @@ The findings include sites that are no longer declared.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_warning
 from nexusform.diagnostics.levels import Level, PlacementImpact
@@ -18,7 +18,6 @@ from nexusform.domains.sites.types.fleet_plan import (
     UndeclaredSite,
 )
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import get_kind_noun, get_kind_order
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
@@ -198,10 +197,16 @@ def _describe_state(site: UndeclaredSite) -> str:
     )
 
 
-# `objects` is null for an unreadable state.
-UNDECLARED_FORM: Final = RecordForm(
-    UndeclaredSite, "name state=state_location serial objects placed=placement_counts reason"
-)
+def build_undeclared_document(site: UndeclaredSite) -> dict[str, Any]:
+    """Build an undeclared site as JSON data; `objects` is null for an unreadable state."""
+    return {
+        "name": site.name,
+        "state": site.state_location,
+        "serial": site.serial,
+        "objects": site.objects,
+        "placed": dict(site.placement_counts),
+        "reason": site.reason,
+    }
 
 
 def build_undeclared_findings(sites: Sequence[UndeclaredSite]) -> Iterable[Diagnostic]:

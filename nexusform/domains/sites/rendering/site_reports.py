@@ -15,7 +15,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.domains.sites.rendering.fleet_impact import (
-    UNDECLARED_FORM,
+    build_undeclared_document,
     build_undeclared_sections,
 )
 from nexusform.domains.sites.rendering.fleet_summary import build_reason_sections
@@ -29,7 +29,7 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteStatus,
     select_results,
 )
-from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _STATUS_TEXTS = {
@@ -128,14 +128,29 @@ def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str
     return [f"{count:,} {text}" for text, count in counts.items() if count]
 
 
-_SITE: Final = RecordForm(
-    PlannedSite,
-    (
-        "name wave status=result.status reason=result.reason serial=result.serial "
-        "state=result.state_location labels"
-    ),
-)
-_LOCK: Final = RecordForm(SiteLock, "id host owner=who created started=has_started unlock_command")
+def _build_site_document(site: PlannedSite) -> dict[str, Any]:
+    """Build the JSON object of a planned site."""
+    return {
+        "name": site.name,
+        "wave": site.wave,
+        "status": site.result.status.value,
+        "reason": site.result.reason,
+        "serial": site.result.serial,
+        "state": site.result.state_location,
+        "labels": dict(site.labels),
+    }
+
+
+def _build_lock_document(lock: SiteLock) -> dict[str, Any]:
+    """Build the JSON object of a site lock."""
+    return {
+        "id": lock.id,
+        "host": lock.host,
+        "owner": lock.who,
+        "created": lock.created,
+        "started": lock.has_started,
+        "unlock_command": lock.unlock_command,
+    }
 
 
 def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
@@ -147,12 +162,14 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
         "format_version": "1.0",
         "sites": [
             {
-                **_SITE(site),
-                "lock": _LOCK(site.result.lock) if site.result.lock is not None else None,
+                **_build_site_document(site),
+                "lock": _build_lock_document(site.result.lock)
+                if site.result.lock is not None
+                else None,
             }
             for site in plan.sites
         ],
-        "undeclared": list(map(UNDECLARED_FORM, plan.undeclared)),
+        "undeclared": list(map(build_undeclared_document, plan.undeclared)),
     }
     if certainty:
         document["certainty"] = build_question_document(QuestionKind.CERTAINTY, certainty)["sites"]
@@ -284,23 +301,30 @@ def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
     return select_results(results, *_FAILED_STATUSES)
 
 
-_RESULT: Final = RecordForm(
-    SiteResult,
-    "name=site status reason findings [warnings]",
-    status=lambda status: "rejected" if status in _FAILED_STATUSES else "answered",
-    findings=RecordForm(
-        SiteQuestionFinding,
-        "name *figures=. texts is_problem",
-        figures=lambda finding: finding.figures,
-    ),
-)
+def _build_result_document(result: SiteResult) -> dict[str, Any]:
+    """Build the JSON object of the answer of a site."""
+    return {
+        "name": result.site,
+        "status": "rejected" if result.status in _FAILED_STATUSES else "answered",
+        "reason": result.reason,
+        "findings": [
+            {
+                "name": finding.name,
+                **finding.figures,
+                "texts": list(finding.texts),
+                "is_problem": finding.is_problem,
+            }
+            for finding in result.findings
+        ],
+        **omit_empty({"warnings": list(result.warnings)}),
+    }
 
 
 def build_question_document(
     question_kind: QuestionKind, results: Sequence[SiteResult]
 ) -> dict[str, Any]:
     """Build the report as JSON data."""
-    return {"question": question_kind.value, "sites": list(map(_RESULT, results))}
+    return {"question": question_kind.value, "sites": list(map(_build_result_document, results))}
 
 
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:

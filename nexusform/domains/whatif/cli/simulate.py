@@ -306,7 +306,7 @@ def _build_upgrade_answer(
     """
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
-        KUBERNETES_UPGRADE,
+        build_kubernetes_upgrade_document,
         build_kubernetes_upgrade_report,
     )
 
@@ -318,7 +318,7 @@ def _build_upgrade_answer(
 
         return [map_playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
 
-    document = KUBERNETES_UPGRADE(upgrade)
+    document = build_kubernetes_upgrade_document(upgrade)
     return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_playbacks)
 
 
@@ -410,7 +410,10 @@ def failure(arguments: FailureArguments) -> int:
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         """Simulate the loss requested by the flags, with a report and a map."""
-        from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
+        from nexusform.domains.whatif.rendering.failure_report import (
+            build_failure_document,
+            build_failure_report,
+        )
 
         loss = _simulate_failure(snapshot, inputs, arguments)
         report = build_failure_report(loss, inputs.origin)
@@ -420,7 +423,9 @@ def failure(arguments: FailureArguments) -> int:
 
             return [map_playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
 
-        return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_playbacks)
+        return Answer(
+            "failure", inputs.origin, report, build_failure_document(loss), plays=build_playbacks
+        )
 
     return run_question(arguments.question, build_answer)
 
@@ -431,10 +436,18 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
         find_observed_node,
         simulate_node_drain,
     )
-    from nexusform.domains.whatif.rendering.failure_report import DRAIN, build_drain_report
+    from nexusform.domains.whatif.rendering.failure_report import (
+        build_drain_document,
+        build_drain_report,
+    )
 
     drain = simulate_node_drain(*find_observed_node(inputs.pods, arguments.node))
-    return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), DRAIN(drain))
+    return Answer(
+        "failure",
+        inputs.origin,
+        build_drain_report(drain, inputs.origin),
+        build_drain_document(drain),
+    )
 
 
 def _simulate_failure(

@@ -2,26 +2,26 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import partial
-from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope
 from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
     ONE_OUTCOME,
-    POOL,
     build_pending_lines,
+    build_pool_document,
     build_pool_table,
     build_workload_document,
     build_workload_table,
 )
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.plans.site_capacity.occupancy import PoolAvailability, VmOwnerKind
-from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
-from nexusform.rendering.json.json_placements import RISK_FORM
+from nexusform.rendering.answers.explanation_text import (
+    build_replacement_document,
+    format_short_location,
+)
+from nexusform.rendering.json.json_placements import build_risk_document
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,
     describe_sampled_capacity,
@@ -280,23 +280,48 @@ def _build_location_section(pool: RecreatedPool) -> Section:
     )
 
 
-# Failure as JSON data.
-FAILURE: Final = RecordForm(
-    Failure,
-    "site_id scope lost machines vms_down=vm_count risks pools vms_that_stay_down=stay_down "
-    "outside_vms_down=unmanaged_vms workloads runbook=. delete_nodes=deletions "
-    "vms_without_capacity=missing recreations samples",
-    risks=RISK_FORM,
-    pools=POOL,
-    vms_that_stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
-    workloads=partial(build_workload_document, is_drained=False),
-    runbook=build_failure_runbook,
-    delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
-    recreations=RecordForm(
-        RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM
-    ),
-    samples=build_sampled_capacity,
-)
+def build_failure_document(failure: Failure) -> dict[str, Any]:
+    """Build a failure as JSON data."""
+    return {
+        "site_id": failure.site_id,
+        "scope": failure.scope.value,
+        "lost": failure.lost,
+        "machines": list(failure.machines),
+        "vms_down": failure.vm_count,
+        "risks": [build_risk_document(risk) for risk in failure.risks],
+        "pools": [build_pool_document(pool) for pool in failure.pools],
+        "vms_that_stay_down": [
+            {"address": str(item.address), "vms": [down_vm.name for down_vm in item.down_vms]}
+            for item in failure.stay_down
+        ],
+        "outside_vms_down": list(failure.unmanaged_vms),
+        "workloads": [
+            build_workload_document(workload, is_drained=False) for workload in failure.workloads
+        ],
+        "runbook": build_failure_runbook(failure),
+        "delete_nodes": [
+            {
+                "cluster_id": deletion.cluster_id,
+                "machines": list(deletion.machines),
+                "command": deletion.command,
+                "nodes": list(deletion.nodes),
+                "control_plane_answers": deletion.is_reachable,
+            }
+            for deletion in failure.deletions
+        ],
+        "vms_without_capacity": failure.missing,
+        "recreations": [
+            {
+                "cluster_id": recreation.cluster_id,
+                "pool": recreation.pool,
+                "vm_sku_name": recreation.sku,
+                "reason": recreation.reason or None,
+                "nodes": [build_replacement_document(vm) for vm in recreation.vms],
+            }
+            for recreation in failure.recreations
+        ],
+        "samples": None if failure.samples is None else build_sampled_capacity(failure.samples),
+    }
 
 
 def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
@@ -349,8 +374,13 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     )
 
 
-DRAIN: Final = RecordForm(
-    NodeDrainEffects,
-    "cluster_id node budgets=blocking_budgets workloads",
-    workloads=partial(build_workload_document, is_drained=True),
-)
+def build_drain_document(drain: NodeDrainEffects) -> dict[str, Any]:
+    """Build the JSON object of the effects of draining a node."""
+    return {
+        "cluster_id": drain.cluster_id,
+        "node": drain.node,
+        "budgets": list(drain.blocking_budgets),
+        "workloads": [
+            build_workload_document(workload, is_drained=True) for workload in drain.workloads
+        ],
+    }

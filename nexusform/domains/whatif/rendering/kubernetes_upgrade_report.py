@@ -1,7 +1,7 @@
 """Report of `simulate kubernetes-upgrade`, also of `-to=V`, as text and as data."""
 
 from collections.abc import Collection, Iterable
-from typing import Any, Final
+from typing import Any
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.kubernetes_upgrade import (
@@ -14,9 +14,11 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
     ClusterUpgradeHop,
     SiteUpgradePath,
 )
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
-from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
+from nexusform.rendering.answers.explanation_text import (
+    build_replacement_document,
+    format_short_location,
+)
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,
     describe_sampled_capacity,
@@ -173,31 +175,48 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked)
 
 
-_BATCH: Final = RecordForm(
-    NodeUpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM
-)
-_POOL: Final = RecordForm(
-    PoolUpgrade,
-    "pool=course.pool vm_sku_name=course.sku vms=course.count max_surge max_unavailable surge "
-    "unavailable drain_timeout=course.drain_timeout "
-    "minimum_up=course.minimum_up "
-    "blocked=is_blocked reason=course.reason? fitting_surge? fits_in_place "
-    "availability_lost=course.is_lost batches",
-    batches=_BATCH,
-)
+def _build_batch_document(batch: NodeUpgradeBatch) -> dict[str, Any]:
+    """Build the JSON object of a node upgrade batch."""
+    return {
+        "batch": batch.number,
+        "up": batch.up,
+        "fits": batch.fits,
+        "nodes": [build_replacement_document(move) for move in batch.moves],
+    }
 
 
-# Upgrade as JSON data.
-KUBERNETES_UPGRADE: Final = RecordForm(
-    KubernetesUpgrade,
-    (
-        "cluster_id site_id=course.site_id kubernetes_version=version? fits=. "
-        "blocking_budgets=course.budgets pools samples"
-    ),
-    fits=lambda upgrade: not upgrade.blocked_pools,
-    pools=_POOL,
-    samples=build_sampled_capacity,
-)
+def _build_pool_document(pool: PoolUpgrade) -> dict[str, Any]:
+    """Build the JSON object of a pool upgrade."""
+    return {
+        "pool": pool.course.pool,
+        "vm_sku_name": pool.course.sku,
+        "vms": pool.course.count,
+        "max_surge": pool.max_surge,
+        "max_unavailable": pool.max_unavailable,
+        "surge": pool.surge,
+        "unavailable": pool.unavailable,
+        "drain_timeout": pool.course.drain_timeout,
+        "minimum_up": pool.course.minimum_up,
+        "blocked": pool.is_blocked,
+        "reason": pool.course.reason or None,
+        "fitting_surge": pool.fitting_surge or None,
+        "fits_in_place": pool.fits_in_place,
+        "availability_lost": pool.course.is_lost,
+        "batches": [_build_batch_document(batche) for batche in pool.batches],
+    }
+
+
+def build_kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
+    """Build an upgrade as JSON data."""
+    return {
+        "cluster_id": upgrade.cluster_id,
+        "site_id": upgrade.course.site_id,
+        "kubernetes_version": upgrade.version or None,
+        "fits": not upgrade.blocked_pools,
+        "blocking_budgets": list(upgrade.course.budgets),
+        "pools": [_build_pool_document(pool) for pool in upgrade.pools],
+        "samples": None if upgrade.samples is None else build_sampled_capacity(upgrade.samples),
+    }
 
 
 def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
@@ -329,28 +348,42 @@ def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
     return "list" if hop.end_of_support else None
 
 
-_HOP: Final = RecordForm(
-    ClusterUpgradeHop,
-    "from=start to=end surge_fits=has_surge_capacity batches=batch_count "
-    "drain_hours=course.drain_hours end_of_support "
-    "end_of_support_source=. offered=available_versions blocking_budgets=course.budgets "
-    "lost=course.lost_pools "
-    "single_replicas=course.single_replicas runbook=. "
-    "needs_intermediate_bundle upgrade",
-    to=str,
-    drain_hours=lambda hours: round(hours, 3),
-    runbook=lambda hop: list(build_upgrade_runbook(hop.course)),
-    end_of_support_source=_get_support_source,
-    upgrade=KUBERNETES_UPGRADE,
-)
-_PATH: Final = RecordForm(
-    SiteUpgradePath,
-    "site_id to=target orders_tried=tried_orders clusters",
-    to=str,
-    clusters=RecordForm(ClusterHops, "cluster_id hops", hops=_HOP),
-)
+def _build_hop_document(hop: ClusterUpgradeHop) -> dict[str, Any]:
+    """Build the JSON object of a cluster upgrade hop."""
+    return {
+        "from": hop.start,
+        "to": str(hop.end),
+        "surge_fits": hop.has_surge_capacity,
+        "batches": hop.batch_count,
+        "drain_hours": round(hop.course.drain_hours, 3),
+        "end_of_support": hop.end_of_support,
+        "end_of_support_source": _get_support_source(hop),
+        "offered": None if hop.available_versions is None else list(hop.available_versions),
+        "blocking_budgets": list(hop.course.budgets),
+        "lost": list(hop.course.lost_pools),
+        "single_replicas": list(hop.course.single_replicas),
+        "runbook": list(build_upgrade_runbook(hop.course)),
+        "needs_intermediate_bundle": hop.needs_intermediate_bundle,
+        "upgrade": build_kubernetes_upgrade_document(hop.upgrade),
+    }
+
+
+def _build_path_document(path: SiteUpgradePath) -> dict[str, Any]:
+    """Build the JSON object of a site upgrade path."""
+    return {
+        "site_id": path.site_id,
+        "to": str(path.target),
+        "orders_tried": path.tried_orders,
+        "clusters": [
+            {
+                "cluster_id": cluster.cluster_id,
+                "hops": [_build_hop_document(hop) for hop in cluster.hops],
+            }
+            for cluster in path.clusters
+        ],
+    }
 
 
 def build_upgrade_path_document(path: SiteUpgradePath) -> dict[str, Any]:
-    """Build the hops as JSON data, with the members listed in the form `_PATH`."""
-    return {**_PATH(path), "end_of_support_source": SOURCE}
+    """Build the hops of a site as JSON data."""
+    return {**_build_path_document(path), "end_of_support_source": SOURCE}

@@ -14,10 +14,9 @@ from nexusform.domains.whatif.questions.repack_planning import (
     RepackStatus,
 )
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.rendering.answers.explanation_text import format_short_location
-from nexusform.rendering.notation.sample_text import INTERVAL_FORM
+from nexusform.rendering.notation.sample_text import build_interval_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
@@ -339,48 +338,81 @@ def _is_rack_address(address: str) -> bool:
     return _RACK in address.split(".")
 
 
-_FIGURES: Final = RecordForm(
-    RepackResult,
-    "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status "
-    "requested=request.want "
-    "fits_now=fits_now.minimum fits_now_bounds=fits_now recreations bound maximum "
-    "pods_restarted=pod_restarts pools=pool_count windows=. windows_bound=minimum_windows",
-    availability_zones=lambda zones: sorted(zones, key=str.encode),
-    fits_now_bounds=INTERVAL_FORM,
-    windows=lambda repack: len(repack.windows),
-)
-_STEP: Final = RecordForm(
-    RepackStep,
-    "object=source.vm.name from=source.vm.placement to=target hits samples=runs pods=source.pods",
-    {"from": build_location_document, "to": build_location_document},
-)
-_POD: Final = RecordForm(
-    MovedPod,
-    "cluster_id workload pod from=old_node temporary_node=meanwhile? final_node? "
-    "certain=is_certain",
-)
-_END: Final = RecordForm(
-    RepackResult,
-    "machines_with_unknown_cells=unknown_machines recreations_if_cells_were_known=if_known "
-    "is_machine_dependent orders_searched=searched_orders orders_cut_at",
-)
-_BLOCKING: Final = RecordForm(
-    BlockingConstraint,
-    "constraint loosened_by recreations decided=.",
-    decided=lambda blocking: not blocking.undecided,
-)
+def _build_figures_document(repack: RepackResult) -> dict[str, Any]:
+    """Build the JSON object of a repack result."""
+    return {
+        "site_id": repack.site.id,
+        "vm_sku_name": repack.request.sku.name,
+        "availability_zones": None
+        if repack.request.zones is None
+        else sorted(repack.request.zones, key=str.encode),
+        "status": repack.status.value,
+        "requested": repack.request.want,
+        "fits_now": repack.fits_now.minimum,
+        "fits_now_bounds": build_interval_document(repack.fits_now),
+        "recreations": repack.recreations,
+        "bound": repack.bound,
+        "maximum": repack.maximum,
+        "pods_restarted": repack.pod_restarts,
+        "pools": repack.pool_count,
+        "windows": len(repack.windows),
+        "windows_bound": repack.minimum_windows,
+    }
+
+
+def _build_step_document(step: RepackStep) -> dict[str, Any]:
+    """Build the JSON object of a repack step."""
+    return {
+        "object": step.source.vm.name,
+        "from": build_location_document(step.source.vm.placement),
+        "to": build_location_document(step.target),
+        "hits": step.hits,
+        "samples": step.runs,
+        "pods": step.source.pods,
+    }
+
+
+def _build_pod_document(pod: MovedPod) -> dict[str, Any]:
+    """Build the JSON object of a moved pod."""
+    return {
+        "cluster_id": pod.cluster_id,
+        "workload": pod.workload,
+        "pod": pod.pod,
+        "from": pod.old_node,
+        "temporary_node": pod.meanwhile or None,
+        "final_node": pod.final_node or None,
+        "certain": pod.is_certain,
+    }
+
+
+def _build_search_document(repack: RepackResult) -> dict[str, Any]:
+    """Build the JSON object of a repack result."""
+    return {
+        "machines_with_unknown_cells": repack.unknown_machines,
+        "recreations_if_cells_were_known": repack.if_known,
+        "is_machine_dependent": repack.is_machine_dependent,
+        "orders_searched": repack.searched_orders,
+        "orders_cut_at": repack.orders_cut_at,
+    }
+
+
+def _build_blocking_document(blocking: BlockingConstraint) -> dict[str, Any]:
+    """Build the JSON object of a blocking constraint."""
+    return {
+        "constraint": blocking.constraint.value,
+        "loosened_by": blocking.loosened_by,
+        "recreations": blocking.recreations,
+        "decided": not blocking.undecided,
+    }
 
 
 def build_repack_document(repack: RepackResult) -> dict[str, Any]:
-    """Build the result as JSON data.
-
-    Forms such as `_STEP` list the members of each object.
-    """
+    """Build the result as JSON data."""
     windows = tuple(enumerate(repack.windows, 1))
     return {
-        **_FIGURES(repack),
+        **_build_figures_document(repack),
         "steps": [
-            {"window": number, "address": _get_address(repack, step), **_STEP(step)}
+            {"window": number, "address": _get_address(repack, step), **_build_step_document(step)}
             for number, window in windows
             for step in window.steps
         ],
@@ -392,9 +424,11 @@ def build_repack_document(repack: RepackResult) -> dict[str, Any]:
         "commands": [
             list(build_window_commands(repack, window, number)) for number, window in windows
         ],
-        "blocking": list(map(_BLOCKING, repack.blocking)),
+        "blocking": list(map(_build_blocking_document, repack.blocking)),
         "pods": [
-            {"window": number, **_POD(pod)} for number, window in windows for pod in window.pods
+            {"window": number, **_build_pod_document(pod)}
+            for number, window in windows
+            for pod in window.pods
         ],
-        **_END(repack),
+        **_build_search_document(repack),
     }

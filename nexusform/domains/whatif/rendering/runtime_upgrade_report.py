@@ -4,7 +4,6 @@ The module also renders workloads with lost pods for the reports of upgrades, fa
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
@@ -23,7 +22,6 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStrategy,
     UpgradeWave,
 )
-from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.impact.risk_assessment import assess_plan, list_plan_risks
 from nexusform.plans.site_capacity.occupancy import (
     PoolAvailability,
@@ -33,7 +31,7 @@ from nexusform.plans.site_capacity.occupancy import (
 )
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.explanation_text import format_spans
-from nexusform.rendering.json.json_placements import RISK_FORM
+from nexusform.rendering.json.json_placements import build_risk_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
@@ -305,10 +303,7 @@ def build_pool_table(pools: Iterable[PoolAvailability]) -> Table:
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
-    """Build the upgrades as JSON data.
-
-    The forms `_SITE` and `_WAVE` list the members of the objects.
-    """
+    """Build the upgrades as JSON data."""
     sites = []
     for upgrade in upgrades:
         waves = []
@@ -317,74 +312,142 @@ def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[s
                 build_workload_document(impact, is_drained=upgrade.options.drain)
                 for impact in wave.workloads
             ]
-            waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
-        sites.append({**_SITE(upgrade), "waves": waves})
+            waves.append(
+                {
+                    **_build_wave_document(wave),
+                    "workloads": workloads,
+                    "availability_lost": wave.is_lost,
+                }
+            )
+        sites.append({**_build_site_document(upgrade), "waves": waves})
     return {"sites": sites}
 
 
-# Pool with VMs down, as JSON data.
-POOL: Final = RecordForm(
-    PoolAvailability,
-    "cluster_id pool address control_plane=is_control_plane vms=total up=remaining_count "
-    "down=down_vms "
-    "quorum? quorum_kept=. lost=is_lost",
-    down=attrgetter("name"),
-    quorum_kept=lambda pool: not pool.is_lost if pool.is_control_plane else None,
-)
-_MOVE: Final = RecordForm(PodMove, "pod from=old_node to=node? reason? certain=is_certain")
-_WORKLOAD: Final = RecordForm(
-    WorkloadImpact, "cluster_id workload replicas before at_once running pending"
-)
-_LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves", pods=_MOVE)
-_WORKLOAD_VERDICT: Final = RecordForm(
-    WorkloadVerdict,
-    "cluster_id workload replicas minimum_at_once minimum_running "
-    "maximum_pending waves verdict=outcome certain=is_certain "
-    "budgets=blocking_budgets",
-)
-_POOL_VERDICT: Final = RecordForm(
-    PoolOutages,
-    "cluster_id=worst.cluster_id pool=worst.pool control_plane=worst.is_control_plane "
-    "vms=worst.total minimum_up=worst.remaining_count quorum=worst.quorum? waves=outages "
-    "lost_in_waves=losses verdict=outcome",
-    waves=attrgetter("number"),
-    lost_in_waves=attrgetter("number"),
-)
-_STOP: Final = RecordForm(
-    UpgradeStop,
-    "rack after_wave=waves machines max_failed unhealthy",
-    unhealthy=build_row_form("machine reason"),
-)
-_RUNTIME: Final = RecordForm(
-    RuntimeVersion,
-    "version? offers",
-    offers="version expected_duration=duration? workload_impact? impact? supported_until?",
-)
-_WAVE: Final = RecordForm(
-    UpgradeWave,
-    (
-        "wave=outage.number rack batch batches machines=outage.machines vms_down=vm_count "
-        "pools=outage.pools "
-        "outside_vms_down=unmanaged_vms"
-    ),
-    pools=POOL,
-)
+def build_pool_document(pool: PoolAvailability) -> dict[str, Any]:
+    """Build a pool with VMs down as JSON data."""
+    return {
+        "cluster_id": pool.cluster_id,
+        "pool": pool.pool,
+        "address": str(pool.address),
+        "control_plane": pool.is_control_plane,
+        "vms": pool.total,
+        "up": pool.remaining_count,
+        "down": [down_vm.name for down_vm in pool.down_vms],
+        "quorum": pool.quorum or None,
+        "quorum_kept": not pool.is_lost if pool.is_control_plane else None,
+        "lost": pool.is_lost,
+    }
 
 
-_THRESHOLD: Final = RecordForm(UpgradeOptions, "value=threshold per_cent=is_percentage")
-_SITE: Final = RecordForm(
-    RuntimeUpgrade,
-    "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable "
-    "drain=options.drain "
-    "threshold=options wait_minutes=options.wait_minutes stops=stop racks up_to_hours=hours "
-    "availability_lost=is_availability_lost risks=plan verdicts=pools workloads",
-    runtime=_RUNTIME,
-    threshold=lambda options: None if options.threshold is None else _THRESHOLD(options),
-    stops=_STOP,
-    risks=lambda plan: list(map(RISK_FORM, assess_plan(plan))),
-    verdicts=_POOL_VERDICT,
-    workloads=_WORKLOAD_VERDICT,
-)
+def _build_move_document(move: PodMove) -> dict[str, Any]:
+    """Build the JSON object of a moved pod."""
+    return {
+        "pod": move.pod,
+        "from": move.old_node,
+        "to": move.node or None,
+        "reason": move.reason or None,
+        "certain": move.is_certain,
+    }
+
+
+def _build_workload_verdict_document(verdict: WorkloadVerdict) -> dict[str, Any]:
+    """Build the JSON object of a workload verdict."""
+    return {
+        "cluster_id": verdict.cluster_id,
+        "workload": verdict.workload,
+        "replicas": verdict.replicas,
+        "minimum_at_once": verdict.minimum_at_once,
+        "minimum_running": verdict.minimum_running,
+        "maximum_pending": verdict.maximum_pending,
+        "waves": list(verdict.waves),
+        "verdict": verdict.outcome.value,
+        "certain": verdict.is_certain,
+        "budgets": list(verdict.blocking_budgets),
+    }
+
+
+def _build_pool_verdict_document(outages: PoolOutages) -> dict[str, Any]:
+    """Build the JSON object of the outages of a pool."""
+    return {
+        "cluster_id": outages.worst.cluster_id,
+        "pool": outages.worst.pool,
+        "control_plane": outages.worst.is_control_plane,
+        "vms": outages.worst.total,
+        "minimum_up": outages.worst.remaining_count,
+        "quorum": outages.worst.quorum or None,
+        "waves": [outage.number for outage in outages.outages],
+        "lost_in_waves": [loss.number for loss in outages.losses],
+        "verdict": outages.outcome.value,
+    }
+
+
+def _build_stop_document(stop: UpgradeStop) -> dict[str, Any]:
+    """Build the JSON object of an upgrade stop."""
+    return {
+        "rack": stop.rack,
+        "after_wave": stop.waves,
+        "machines": stop.machines,
+        "max_failed": stop.max_failed,
+        "unhealthy": [{"machine": machine, "reason": reason} for machine, reason in stop.unhealthy],
+    }
+
+
+def _build_runtime_document(runtime: RuntimeVersion) -> dict[str, Any]:
+    """Build the JSON object of a runtime version."""
+    return {
+        "version": runtime.version or None,
+        "offers": [
+            {
+                "version": offer.version,
+                "expected_duration": offer.duration or None,
+                "workload_impact": offer.workload_impact or None,
+                "impact": offer.impact or None,
+                "supported_until": offer.supported_until or None,
+            }
+            for offer in runtime.offers
+        ],
+    }
+
+
+def _build_wave_document(wave: UpgradeWave) -> dict[str, Any]:
+    """Build the JSON object of an upgrade wave."""
+    return {
+        "wave": wave.outage.number,
+        "rack": wave.rack,
+        "batch": wave.batch,
+        "batches": wave.batches,
+        "machines": list(wave.outage.machines),
+        "vms_down": wave.vm_count,
+        "pools": [build_pool_document(pool) for pool in wave.outage.pools],
+        "outside_vms_down": list(wave.unmanaged_vms),
+    }
+
+
+def _build_threshold_document(options: UpgradeOptions) -> dict[str, Any]:
+    """Build the JSON object of the failure threshold of an upgrade."""
+    return {"value": options.threshold, "per_cent": options.is_percentage}
+
+
+def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
+    """Build the JSON object of a runtime upgrade."""
+    return {
+        "site_id": upgrade.site_id,
+        "runtime": None if upgrade.runtime is None else _build_runtime_document(upgrade.runtime),
+        "strategy": upgrade.options.strategy.value,
+        "max_unavailable": upgrade.options.max_unavailable,
+        "drain": upgrade.options.drain,
+        "threshold": None
+        if upgrade.options.threshold is None
+        else _build_threshold_document(upgrade.options),
+        "wait_minutes": upgrade.options.wait_minutes,
+        "stops": None if upgrade.stop is None else _build_stop_document(upgrade.stop),
+        "racks": list(upgrade.racks),
+        "up_to_hours": upgrade.hours,
+        "availability_lost": upgrade.is_availability_lost,
+        "risks": list(map(build_risk_document, assess_plan(upgrade.plan))),
+        "verdicts": [_build_pool_verdict_document(pool) for pool in upgrade.pools],
+        "workloads": [_build_workload_verdict_document(workload) for workload in upgrade.workloads],
+    }
 
 
 def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
@@ -475,9 +538,16 @@ _COLUMN_NOTE = (
 
 
 def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
-    """Build the data of one workload while nodes are down.
-
-    The data has the members of `_WORKLOAD` and `_LOST`.
-    """
-    outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
-    return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}
+    """Build the data of one workload while nodes are down."""
+    return {
+        "cluster_id": impact.cluster_id,
+        "workload": impact.workload,
+        "replicas": impact.replicas,
+        "before": impact.before,
+        "at_once": impact.at_once,
+        "running": impact.running,
+        "pending": impact.pending,
+        "outcome": impact.determine_outcome(is_drained=is_drained).value,
+        "budgets": list(impact.blocking_budgets),
+        "pods": [_build_move_document(move) for move in impact.moves],
+    }

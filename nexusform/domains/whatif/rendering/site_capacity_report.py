@@ -1,8 +1,7 @@
 """Report of `simulate capacity`, as text and as data."""
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,14 +14,14 @@ from nexusform.domains.whatif.questions.capacity import (
     ZoneCapacity,
 )
 from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationCounts
-from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import (
     LABELS,
     POD_BLOCK,
     SiteResourceCapacity,
 )
-from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
-from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
+from nexusform.rendering.json.json_placements import build_other_capacity_document
+from nexusform.rendering.notation.json_values import omit_empty
+from nexusform.rendering.notation.sample_text import build_interval_document, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import VmSku
 
@@ -285,36 +284,67 @@ def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> 
         )
 
 
-_ZONE: Final = RecordForm(
-    ZoneCapacity,
-    "availability_zone=zone racks more=current.minimum more_in_planned_racks=planned *now=current",
-    now=INTERVAL_FORM,
-)
-_SKU: Final = RecordForm(
-    SkuCapacity,
-    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum "
-    "more_with_planned_racks=with_planned.minimum "
-    "more_with_any_one_rack_lost=with_one_rack_down.minimum "
-    "worst_rack? left_over=. zones rack_lost=without_rack *now=current "
-    "with_planned_racks=with_planned "
-    "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",
-    left_over="vcpus=unusable_vcpus.maximum memory_gib=unusable_memory_gib.maximum",
-    zones=_ZONE,
-    rack_lost=attrgetter("minimum"),
-    now=INTERVAL_FORM,
-    with_planned_racks=INTERVAL_FORM,
-    with_any_one_rack_lost=INTERVAL_FORM,
-    with_rack_lost=INTERVAL_FORM,
-)
-_FRAGMENTATION: Final = RecordForm(
-    FragmentationCounts,
-    "reference_sku=yardstick cells open used=taken fragmented=broken without_disk=spoiled "
-    "too_small=small closed unknown fragmented_by=broken_by free_in_fragmented_cells=. stranded=.",
-    reference_sku=attrgetter("name"),
-    fragmented_by="cluster pool cells",
-    free_in_fragmented_cells="vcpus=broken_vcpus memory_gib=broken_memory_gib",
-    stranded="cells=stranded_cells vcpus=stranded_vcpus memory_gib=stranded_memory_gib",
-)
+def _build_zone_document(capacity: ZoneCapacity) -> dict[str, Any]:
+    """Build the JSON object of the capacity of a zone."""
+    return {
+        "availability_zone": capacity.zone,
+        "racks": list(capacity.racks),
+        "more": capacity.current.minimum,
+        "more_in_planned_racks": capacity.planned,
+        **build_interval_document(capacity.current),
+    }
+
+
+def _build_sku_document(capacity: SkuCapacity) -> dict[str, Any]:
+    """Build the JSON object of the capacity for a VM SKU."""
+    return {
+        "vm_sku_name": capacity.sku.name,
+        **omit_empty({"sriov_vfs": capacity.sku.vfs}),
+        "more": capacity.current.minimum,
+        "more_with_planned_racks": capacity.with_planned.minimum,
+        "more_with_any_one_rack_lost": capacity.with_one_rack_down.minimum,
+        "worst_rack": capacity.worst_rack or None,
+        "left_over": {
+            "vcpus": capacity.unusable_vcpus.maximum,
+            "memory_gib": capacity.unusable_memory_gib.maximum,
+        },
+        "zones": [_build_zone_document(zone) for zone in capacity.zones],
+        "rack_lost": {name: value.minimum for name, value in capacity.without_rack.items()},
+        **build_interval_document(capacity.current),
+        "with_planned_racks": build_interval_document(capacity.with_planned),
+        "with_any_one_rack_lost": build_interval_document(capacity.with_one_rack_down),
+        "with_rack_lost": {
+            name: build_interval_document(value) for name, value in capacity.without_rack.items()
+        },
+    }
+
+
+def _build_fragmentation_document(counts: FragmentationCounts) -> dict[str, Any]:
+    """Build the JSON object of the fragmentation of a site."""
+    return {
+        "reference_sku": None if counts.yardstick is None else counts.yardstick.name,
+        "cells": counts.cells,
+        "open": counts.open,
+        "used": counts.taken,
+        "fragmented": counts.broken,
+        "without_disk": counts.spoiled,
+        "too_small": counts.small,
+        "closed": counts.closed,
+        "unknown": counts.unknown,
+        "fragmented_by": [
+            {"cluster": item.cluster, "pool": item.pool, "cells": item.cells}
+            for item in counts.broken_by
+        ],
+        "free_in_fragmented_cells": {
+            "vcpus": counts.broken_vcpus,
+            "memory_gib": counts.broken_memory_gib,
+        },
+        "stranded": {
+            "cells": counts.stranded_cells,
+            "vcpus": counts.stranded_vcpus,
+            "memory_gib": counts.stranded_memory_gib,
+        },
+    }
 
 
 def _build_missing_vms(mix: MixAnswer) -> dict[str, Any] | None:
@@ -324,32 +354,47 @@ def _build_missing_vms(mix: MixAnswer) -> dict[str, Any] | None:
     return {"vm_sku_name": mix.short.name, "missing": mix.missing}
 
 
-_MIX: Final = RecordForm(
-    MixAnswer,
-    "set=parts sets=sets.minimum sets_one_after_another=sequential_sets.minimum short=. "
-    "more_besides_sets=. *interval=sets one_after_another=sequential_sets bounds=.",
-    set="vm_sku_name=sku.name count",
-    short=_build_missing_vms,
-    more_besides_sets=lambda mix: {sku.name: more.minimum for sku, more in mix.remaining},
-    interval=INTERVAL_FORM,
-    one_after_another=INTERVAL_FORM,
-    bounds=lambda mix: not mix.sets.is_exact,
-)
-_SITE: Final = RecordForm(
-    CapacityAnswer,
-    "site_id availability_zones=zones machines=totals.machines closed_machines=closed "
-    "machines_with_unknown_cells overfull_machines=overfull vms_without_a_machine=unplaced "
-    "planned_racks vcpus=totals memory_gib=totals vm_skus=sku_capacities fragmentation "
-    "[capacity_other=other_capacities] mix",
-    vcpus="total=vcpus free=free_vcpus",
-    memory_gib="total=memory_gib free=free_memory_gib",
-    vm_skus=_SKU,
-    fragmentation=_FRAGMENTATION,
-    capacity_other=OTHER_CAPACITY_FORM,
-    mix=_MIX,
-)
+def _build_mix_document(mix: MixAnswer) -> dict[str, Any]:
+    """Build the JSON object of the capacity for a mix of SKUs."""
+    return {
+        "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
+        "sets": mix.sets.minimum,
+        "sets_one_after_another": mix.sequential_sets.minimum,
+        "short": _build_missing_vms(mix),
+        "more_besides_sets": {sku.name: more.minimum for sku, more in mix.remaining},
+        **build_interval_document(mix.sets),
+        "one_after_another": build_interval_document(mix.sequential_sets),
+        "bounds": not mix.sets.is_exact,
+    }
+
+
+def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
+    """Build the JSON object of the capacity of a site."""
+    return {
+        "site_id": answer.site_id,
+        "availability_zones": None if answer.zones is None else list(answer.zones),
+        "machines": answer.totals.machines,
+        "closed_machines": dict(answer.closed),
+        "machines_with_unknown_cells": list(answer.machines_with_unknown_cells),
+        "overfull_machines": list(answer.overfull),
+        "vms_without_a_machine": list(answer.unplaced),
+        "planned_racks": list(answer.planned_racks),
+        "vcpus": {"total": answer.totals.vcpus, "free": answer.totals.free_vcpus},
+        "memory_gib": {"total": answer.totals.memory_gib, "free": answer.totals.free_memory_gib},
+        "vm_skus": [_build_sku_document(sku_capacity) for sku_capacity in answer.sku_capacities],
+        "fragmentation": _build_fragmentation_document(answer.fragmentation),
+        **omit_empty(
+            {
+                "capacity_other": [
+                    build_other_capacity_document(other_capacity)
+                    for other_capacity in answer.other_capacities
+                ]
+            }
+        ),
+        "mix": None if answer.mix is None else _build_mix_document(answer.mix),
+    }
 
 
 def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
     """Build the capacity of sites as JSON data."""
-    return {"sites": list(map(_SITE, answers))}
+    return {"sites": list(map(_build_site_document, answers))}

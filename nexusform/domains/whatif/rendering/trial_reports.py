@@ -22,7 +22,7 @@ from nexusform.plans.plan import (
     Plan,
     RejectedCluster,
 )
-from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
+from nexusform.rendering.json.json_placements import build_feasibility_document
 from nexusform.rendering.report.plan_conditions import (
     describe_feasibility,
     describe_suggested_fixes,
@@ -187,8 +187,10 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """
     changing_actions = (PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
-        "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),
-        "other_feasibility": list(map(FEASIBILITY_FORM, answer.others)),
+        "feasibility": list(
+            map(build_feasibility_document, (*answer.bindings, *answer.candidates))
+        ),
+        "other_feasibility": list(map(build_feasibility_document, answer.others)),
         "missing": answer.missing,
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
         "changed_bindings": [
@@ -413,9 +415,9 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
         "tainted_clusters": list(trial.tainted_clusters),
         "proof": proof,
         "reasons": reasons,
-        "waiting_before": list(map(FEASIBILITY_FORM, result.before.waiting)),
-        "waiting_after": list(map(FEASIBILITY_FORM, result.best.waiting)),
-        "unknown": list(map(FEASIBILITY_FORM, result.before.unknown)),
+        "waiting_before": list(map(build_feasibility_document, result.before.waiting)),
+        "waiting_after": list(map(build_feasibility_document, result.best.waiting)),
+        "unknown": list(map(build_feasibility_document, result.before.unknown)),
         "without_known_pods": [
             {"placement": str(item.address), "cluster": item.cluster}
             for item in result.bindings_without_known_pods

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import read_placement
 from nexusform.domains.fleet.rendering.placement_status_text import (
+    _build_selector,
     render_placement,
     render_placements,
 )
+from nexusform.kubernetes.matching import LabelSelector
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState
 from tests.domains.fleet.planning.fleet_harness import (
@@ -159,3 +161,9 @@ def test_reported_differences() -> None:
     lines = render_status("", 'strategy {\n apply_strategy {\n type = "ReportDiff"\n }\n }')
     assert "ClusterResourcePlacementDiffReported" in list_messages(lines, "Type")
     assert "ClusterResourcePlacementApplied" not in list_messages(lines, "Type")
+
+
+def test_empty_label_selector_is_not_omitted() -> None:
+    namespaces = ObjectSelector("", "v1", "Namespace")
+    assert "labelSelector" not in _build_selector(namespaces)
+    assert _build_selector(replace(namespaces, labels=LabelSelector()))["labelSelector"] == {}

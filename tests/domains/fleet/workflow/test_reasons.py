@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
-from nexusform.domains.fleet.rendering.placement_report import POD_FORM, build_pod_report
+from nexusform.domains.fleet.rendering.placement_report import build_pod_document, build_pod_report
 from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason, build_pod_reasons
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text
@@ -53,7 +53,7 @@ def test_pending_pod_names_rejecting_nodes() -> None:
     outline = build_pod_report(found)
     assert outline.is_finding
     assert outline.verdict == "stays Pending"
-    document = POD_FORM(found)
+    document = build_pod_document(found)
     assert document["node"] is None
     assert [n["node"] for n in document["nodes"] if not n["rejections"]] == []
 
