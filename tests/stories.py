@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STORIES: Final = (
     "tests/contracts/",
     "tests/docs/test_ci.py",
+    "tests/docs/test_first_steps.py",
     "tests/docs/test_github_recipe.py",
     "tests/docs/test_installation.py",
     "tests/docs/test_recipes.py",

@@ -5,16 +5,30 @@ docs/decisions/0001-hcl-parser.md lists the use of each package.
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.missing_packages import EXTRAS, find_extra
 from tests import commands
+from tests.docs.bare_environments import (
+    PROJECT,
+    create_environment,
+    find_distributions,
+    list_requirements,
+    normalize_name,
+)
 
 ROOT = Path(__file__).parents[1]
 # A program after the import of a package is blocked.
@@ -221,42 +235,96 @@ nexusform {
 AZURE_BLOB = 'storage_account_name = "a"\n    container_name = "c"\n    key = "k"'
 S3_BUCKET = 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'
 DATABASE = 'conn_str = "postgres://localhost:1/x"'
-EXTRAS = (
-    Extra(
-        "boto3",
-        "s3",
-        ("plan",),
-        build_backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'),
-        "remote_state",
-    ),
-    Extra(
-        "psycopg",
-        "postgres",
-        ("plan",),
-        build_backend("postgres", 'conn_str = "postgres://localhost:1/x"'),
-        "remote_state",
-    ),
+TACKER = 'provider "tacker" {\n  endpoint = "http://127.0.0.1:1"\n  auth     = "none"\n}\n'
+VAULT = (
+    PASSPHRASE.replace("pbkdf2", "azure_vault")
+    .replace(
+        'passphrase = "correct horse battery staple"', 'vault_uri = "https://a.vault.azure.net"'
+    )
+    .replace("}", '\n      key_name  = "k"\n    }', 1)
+)
+FLEET = 'provider "fleet" {}\ndata "fleet_hub" "h" {}\n'
+IMPORT_FROM_AZURE = ("import", "-from=azure", "-generate-config-out=site.nf.hcl")
+REPACK = ("simulate", "repack", "-sku=NC_P46_224_v1")
+DASK = ("sites", "plan", "-engine=dask://127.0.0.1:1")
+USES = (
+    Extra("boto3", "s3", ("plan",), build_backend("s3", S3_BUCKET), "remote_state"),
+    Extra("psycopg", "postgres", ("plan",), build_backend("postgres", DATABASE), "remote_state"),
     Extra(
         "azure.storage", "azure", ("plan",), build_backend("azurerm", AZURE_BLOB), "remote_state"
     ),
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
+    Extra("azure.keyvault", "azure", ("apply", "-auto-approve"), VAULT + SITE),
     Extra("pygls", "editor", ("lsp",), domain="editor"),
-    Extra(
-        "distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1"), domain="sites"
-    ),
-    Extra("highspy", "optimize", ("simulate", "repack", "-sku=NC_P46_224_v1"), domain="whatif"),
+    Extra("distributed", "cluster", DASK, domain="sites"),
+    Extra("highspy", "optimize", REPACK, domain="whatif"),
+    Extra("httpx2", "kubernetes", ("plan",), TACKER + SITE, domain="vnf"),
+    Extra("lightkube", "kubernetes", ("plan",), FLEET, domain="hub"),
+    Extra("azure.mgmt.networkcloud", "azure", IMPORT_FROM_AZURE, domain="azure"),
+    Extra("azure.identity", "azure", IMPORT_FROM_AZURE, domain="azure"),
 )
 
 
+def _assert_extra_is_named(extra: Extra, code: int, output: str) -> None:
+    text = " ".join(output.replace("│", " ").split())
+    assert code != 0, output
+    assert f"pip install '.[{extra.extra}]'" in text, output
+    assert "Traceback" not in text, output
+    assert "Internal error" not in text, output
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a kubeconfig of a hub, so that only the package is missing."""
+    (tmp_path / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", "00000000-0000-0000-0000-000000000000")
+    monkeypatch.setenv("ARM_SUBSCRIPTION_ID", "00000000-0000-0000-0000-000000000000")
+
+
+@pytest.mark.usefixtures("kubeconfig")
 @pytest.mark.parametrize(
-    "extra", [pytest.param(each, id=each.package, marks=_mark_domains(each)) for each in EXTRAS]
+    "extra", [pytest.param(each, id=each.package, marks=_mark_domains(each)) for each in USES]
 )
 def test_missing_package_error_names_its_extra(extra: Extra, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(extra.configuration)
     code, output = nexusform(tmp_path, *extra.command, package=extra.package)
-    assert code != 0, output
-    assert f"'.[{extra.extra}]'" in output
-    assert "Traceback" not in output
+    _assert_extra_is_named(extra, code, output)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_bare_install_names_the_extra_of_each_use(tmp_path: Path) -> None:
+    """All packages of all extras are missing."""
+    create_environment(tmp_path / "bare")
+    for number, extra in enumerate(USES):
+        if extra.domain and not (ROOT / "nexusform" / "domains" / extra.domain).exists():
+            continue
+        here = tmp_path / str(number)
+        here.mkdir()
+        (here / "main.nf.hcl").write_text(extra.configuration)
+        words = [tmp_path / "bare" / "bin" / "nexusform", *extra.command]
+        variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        done = subprocess.run(
+            words, cwd=here, env=variables, input="", capture_output=True, text=True, check=False
+        )
+        _assert_extra_is_named(extra, done.returncode, done.stdout + done.stderr)
+
+
+def test_missing_package_in_any_place_is_no_internal_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = ModuleNotFoundError("No module named 'httpx2'", name="httpx2")
+
+    def raise_missing_package(*_: object, **__: object) -> None:
+        raise missing
+
+    monkeypatch.setattr("nexusform.cli.main.ROOT.main", raise_missing_package)
+    assert run_command_line(["version"]) == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "needs the package httpx2: pip install '.[kubernetes]'" in error
+    missing.name = "click"
+    assert run_command_line(["version"]) == 1
+    assert "Internal error" in capsys.readouterr().err
 
 
 @pytest.mark.of_domains("azure")
@@ -301,26 +369,106 @@ def test_azure_actions_fail_without_their_packages(
         server.close()
 
 
-def test_every_package_of_an_extra_is_tested() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
+# --- imports of packages of extras --------------------------------------------------------------
+
+
+@cache
+def read_imported_modules(path: Path) -> frozenset[str]:
+    """Return the modules that a file imports, also inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return frozenset(names)
+
+
+def list_product_files() -> list[Path]:
+    return sorted((ROOT / "nexusform").rglob("*.py"))
+
+
+def list_packages_of_other_programs() -> set[str]:
+    """Return the packages beside nexusform that only its child processes import."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    (modules,) = [
+        override["module"]
+        for override in tools["mypy"]["overrides"]
+        if "nova.*" in override["module"]
     ]
-    asked = {
-        line.partition(">")[0] for name, lines in extras.items() if name != "dev" for line in lines
-    }
-    imported_as = {
-        "azure-storage-blob": "azure.storage",
-        "psycopg[binary]": "psycopg",
-        "azure-mgmt-networkcloud": "azure.mgmt.networkcloud",
-        "azure-identity": "azure.identity",
-    }
-    elsewhere = {
-        "azure-keyvault-keys",
-        "cel-expr-python",
-    }  # tests/encryption, test_device_claims.py
-    in_a_story = {"azure.mgmt.networkcloud", "azure.identity", "lightkube", "httpx2"}
-    names = {imported_as.get(name, name) for name in asked - elsewhere}
-    assert names == {extra.package for extra in EXTRAS} | in_a_story
+    return {module.partition(".")[0] for module in modules}
+
+
+def find_extras_of_imports() -> dict[str, set[str]]:
+    """Return the extras that install each imported package, by the first part of its name.
+
+    Without required packages.
+    """
+    installed = packages_distributions()
+    required = set(find_distributions(list_requirements([])))
+    names = [name for name in PROJECT["optional-dependencies"] if name != "dev"]
+    of_extras = {name: set(find_distributions(list_requirements([name]))) for name in names}
+    modules = {name for path in list_product_files() for name in read_imported_modules(path)}
+    tops = {name.partition(".")[0] for name in modules}
+    tops -= {*sys.stdlib_module_names, "nexusform", *list_packages_of_other_programs()}
+    extras: dict[str, set[str]] = {}
+    for top in tops:
+        needed = {normalize_name(name) for name in installed.get(top, [])}
+        if not needed or needed - required:
+            extras[top] = {name for name, packages in of_extras.items() if packages & needed}
+    return extras
+
+
+def test_every_imported_package_of_an_extra_has_its_command() -> None:
+    found = find_extras_of_imports()
+    assert EXTRAS.keys() == found.keys()
+    wrong = {top: extras for top, extras in found.items() if EXTRAS[top] not in extras}
+    assert wrong == {}
+
+
+def find_domain(path: Path) -> str:
+    parts = path.relative_to(ROOT / "nexusform").parts
+    return parts[1] if parts[0] == "domains" and len(parts) > 2 else ""
+
+
+def list_uses() -> Iterator[tuple[str, str]]:
+    """Yield each domain, "" for the engine, with each extra that it imports.
+
+    Also through a module of the engine, such as the HTTP client of a provider.
+    """
+    of_module: dict[str, set[str]] = defaultdict(set)
+    for path in list_product_files():
+        extras = {
+            extra
+            for name in read_imported_modules(path)
+            if (extra := find_extra(ImportError(name=name)))
+        }
+        if extras and not find_domain(path):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            of_module[module] |= extras
+        yield from ((find_domain(path), extra) for extra in extras)
+    for path in list_product_files():
+        for name in read_imported_modules(path) & of_module.keys():
+            yield from ((find_domain(path), extra) for extra in of_module[name])
+
+
+# Uses that only a server, a cluster or a program starts, with the test of their message.
+OTHER_USES = {
+    ("azure", "kubernetes"): "tests/test_dependencies.py",
+    ("pods", "devices"): "tests/domains/pods/planning/test_device_claims.py",
+}
+# Their only message is that of any missing package.
+ANYWHERE = {("conformance", "kubernetes"), ("", "kubernetes")}
+
+
+def test_every_use_of_an_extra_is_tried_without_it() -> None:
+    tried = {(use.domain, use.extra) for use in USES}
+    uses = set(list_uses())
+    for (_, extra), test in OTHER_USES.items():
+        assert f"'.[{extra}]'" in (ROOT / test).read_text()
+    assert uses - tried - OTHER_USES.keys() - ANYWHERE == set()
+    domains = {path.name for path in (ROOT / "nexusform" / "domains").iterdir()}
+    assert {use for use in tried - uses if use[0] in domains | {""}} == set()
 
 
 def test_hcl2_check_reads_the_same_values() -> None:

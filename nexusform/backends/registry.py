@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from nexusform.backends.guarded_backend import guard_backend
-from nexusform.diagnostics.phrases import format_installation
+from nexusform.diagnostics.missing_packages import describe_missing_package
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -145,16 +145,13 @@ def build_size_problem(description: str, location: str, problem: FileTooLarge) -
 
 
 @contextmanager
-def require_backend_package(backend: str, extra: str) -> Iterator[None]:
+def require_backend_package(backend: str) -> Iterator[None]:
     """Convert a missing package to a BackendProblem with the installation command."""
     try:
         yield
     except ImportError as problem:
-        detail = (
-            f'The backend "{backend}" needs the package {problem.name}: '
-            f"{format_installation(extra)}."
-        )
-        raise BackendProblem(detail) from None
+        package = describe_missing_package(problem)
+        raise BackendProblem(f'The backend "{backend}" needs {package}.') from None
 
 
 # In listing order: a line each here, or in domain_table.py.

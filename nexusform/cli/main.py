@@ -21,6 +21,7 @@ from nexusform.cli.other_tools import list_variable_notes
 from nexusform.cli.removed_words import RemovedCommandError
 from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.diagnostics.missing_packages import describe_missing_package, find_extra
 from nexusform.domain_table import collect_commands
 from nexusform.files.access_record import start_access_record
 from nexusform.files.run_log import format_traceback, log_event, start_log
@@ -276,6 +277,13 @@ def run_command_line(arguments: Sequence[str]) -> int:
             f"Error: the output cannot be written: {problem.strerror}. State and journal are "
             "intact. "
             "Free disk space and run the command again."
+        )
+        return 1
+    except ImportError as problem:
+        if not find_extra(problem):
+            return _report_internal_error(problem)
+        _print_to_stderr(
+            f"Error: This command needs {describe_missing_package(problem)}. {_NOTHING_LOST}"
         )
         return 1
     except Exception as bug:  # noqa: BLE001

@@ -14,11 +14,12 @@ PUBLIC = {
         "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS "
         "UNKNOWN_CHANGES_IDS UNKNOWN_PLACEMENTS_IDS MISSING_VALUE VMS_WITHOUT_MACHINE"
     ),
+    "missing_packages": "describe_missing_package find_extra format_installation",
     "names": "escape_name escape_control_characters format_code_point INVISIBLE_PATTERN",
     "phrases": (
         "compute_natural_sort_key enclose format_count format_counts format_duration "
         "format_first_items "
-        "format_installation format_list format_ranges group_by group_ranges join_texts "
+        "format_list format_ranges group_by group_ranges join_texts "
         "select_word_form"
     ),
     "summaries": "get_summary",

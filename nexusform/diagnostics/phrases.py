@@ -25,11 +25,6 @@ def format_counts(counts: Iterable[tuple[int, str]]) -> list[str]:
     return [f"{count:,} {text}" for count, text in counts if count]
 
 
-def format_installation(extra: str) -> str:
-    """Format the command for the packages of an extra. nexusform itself is in no package index."""
-    return f"pip install '.[{extra}]' in a checkout of nexusform"
-
-
 def format_list(names: Iterable[str], max_items: int = 8, conjunction: str = "and") -> str:
     """Format a list: `a`, `a and b`, `a, b and c`, or with another conjunction before the last.
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import KeyProviderBlock
-from nexusform.diagnostics.phrases import format_installation
+from nexusform.diagnostics.missing_packages import describe_missing_package
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable
 from nexusform.files.limited_program import run_program
@@ -84,8 +84,8 @@ def require_cryptography(phrase: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        command = format_installation("encryption")
-        raise EncryptionProblem(f"{phrase} the package {problem.name}: {command}.") from None
+        package = describe_missing_package(problem)
+        raise EncryptionProblem(f"{phrase} {package}.") from None
 
 
 def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
@@ -194,8 +194,8 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         from azure.identity import DefaultAzureCredential
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
     except ImportError as import_error:
-        command = format_installation("azure")
-        raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
+        package = describe_missing_package(import_error)
+        raise EncryptionProblem(f"it needs {package}.") from None
     # Loaded on first use.
     from nexusform.files.sandbox import declare_server
     from nexusform.network.azure_identity import build_sign_in_transport, create_configured_identity

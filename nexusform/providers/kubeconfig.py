@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
-from nexusform.diagnostics.phrases import format_installation, format_list, select_word_form
+from nexusform.diagnostics.missing_packages import describe_missing_package
+from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import (
     explain_untrusted_file,
@@ -257,9 +258,9 @@ def _check_untrusted_account(
 def _require_lightkube() -> None:
     try:
         import lightkube.config.client_adapter  # noqa: F401 - checks the installation
-    except ImportError:
-        command = format_installation("kubernetes")
-        raise KubeconfigProblem(f"Kubernetes access needs lightkube: {command}.") from None
+    except ImportError as problem:
+        package = describe_missing_package(problem)
+        raise KubeconfigProblem(f"Kubernetes access needs {package}.") from None
 
 
 def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:

@@ -363,6 +363,11 @@ def collect_shared_arguments() -> dict[tuple[str, str], str]:
     }
 
 
+def list_type_pages() -> list[str]:
+    """Return the files of the pages of all types, below docs/reference."""
+    return [_get_file(kind) for kind in [*RESOURCE_TYPES.values(), *DATA_SOURCES.values()]]
+
+
 def build_type_pages() -> dict[str, str]:
     """Build the page of every type, by its file below docs/reference."""
     kinds = [*RESOURCE_TYPES.values(), *DATA_SOURCES.values()]
@@ -442,6 +447,20 @@ def build_providers_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def read_example(name: str) -> str:
+    """Return the example of a resource type or data source.
+
+    Raises AssertionError if there is none.
+    """
+    path = ELSEWHERE.get(name, EVERY_TYPE) / f"{name.replace('_', '-')}.nf.hcl"
+    if not path.is_file():
+        raise AssertionError(
+            f"{name} has no example. Write one block of it to "
+            f"{path.relative_to(EVERY_TYPE.parents[1])}, for its reference page."
+        )
+    return path.read_text(encoding="utf-8")
+
+
 def _build_type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
     front = "data " if resource_type.mode == "data" else ""
     known.page = Path(_get_file(resource_type)).stem
@@ -453,9 +472,7 @@ def _build_type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str
         escape_description(resource_type.schema.description),
         "",
     )
-    directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
-    example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
-    yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
+    yield from ("```hcl", *read_example(resource_type.name).splitlines(), "```", "")
     yield from _build_body(resource_type.schema, known)
 
 

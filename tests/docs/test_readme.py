@@ -70,8 +70,9 @@ def test_score_of_the_synthetic_site_is_printed_by_its_command(tmp_path: Path) -
     shutil.copytree(ROOT / "examples" / "brownfield", where)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme[readme.index("### Your own site") :]
-    command = section.split("```")[1].splitlines()[1].partition(".venv/bin/nexusform ")[2].split()
-    words = [*commands.nexusform(), f"-chdir={where}", *command]
+    command = section.split("```")[1].splitlines()[1].partition(" # ")[0]
+    words = command.partition("-chdir=examples/brownfield ")[2].split()
+    words = [*commands.nexusform(), f"-chdir={where}", *words]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
     assert section.split("```")[3].strip() in done.stdout

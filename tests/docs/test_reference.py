@@ -42,7 +42,7 @@ def _build_type_pages() -> dict[str, str]:
     return pages
 
 
-@pytest.mark.parametrize("name", list(_build_type_pages()))
+@pytest.mark.parametrize("name", reference_pages.list_type_pages())
 def test_every_type_has_a_current_page(name: str) -> None:
     path = ROOT / "docs" / "reference" / name
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
@@ -51,10 +51,24 @@ def test_every_type_has_a_current_page(name: str) -> None:
     assert path.read_text() == _build_type_pages()[name]
 
 
+def test_missing_example_of_a_type_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "examples" / "every-type"
+    monkeypatch.setattr(reference_pages, "EVERY_TYPE", directory)
+    message = "nexus_site has no example. Write .* examples/every-type/nexus-site.nf.hcl"
+    with pytest.raises(AssertionError, match=message):
+        reference_pages.read_example("nexus_site")
+    with pytest.raises(AssertionError, match=message):
+        reference_pages.build_type_pages()
+
+
 @of_documented_domains
 def test_no_page_of_a_removed_type() -> None:
     directory = ROOT / "docs" / "reference"
-    assert {f"types/{path.name}" for path in directory.glob("types/*")} == set(_build_type_pages())
+    assert {f"types/{path.name}" for path in directory.glob("types/*")} == {
+        *reference_pages.list_type_pages()
+    }
 
 
 @of_documented_domains

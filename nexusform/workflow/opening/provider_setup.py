@@ -16,6 +16,7 @@ from nexusform.diagnostics.diagnostic import (
     convert_problem,
     has_errors,
 )
+from nexusform.diagnostics.missing_packages import describe_missing_package
 from nexusform.diagnostics.phrases import format_first_items, group_by, select_word_form
 from nexusform.interfaces.plugins import (
     CaptureProvider,
@@ -106,13 +107,16 @@ def _create_configured_provider(
         if address_errors:
             return None, [*problems, *address_errors]
         provider = _create_provider(key, block.name, settings, state, context, exit_stack)
-    except ProviderProblem as problem:
-        detail = str(problem)
-        # The message may repeat a setting.
-        if is_sensitive:
+    except (ImportError, ProviderProblem) as problem:
+        if isinstance(problem, ImportError):
+            detail = f"The provider {block.name} needs {describe_missing_package(problem)}."
+        elif is_sensitive:
+            # The message may repeat a setting.
             from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
 
             detail = HIDDEN_MESSAGE
+        else:
+            detail = str(problem)
         header = _format_block_header(block)
         error = build_error("invalid-provider-configuration", detail, block.span, block=header)
         return None, [*problems, error]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.diagnostics.phrases import format_first_items, format_installation
+from nexusform.diagnostics.missing_packages import describe_missing_package
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.providers.arm_changes import ArmTarget
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM
@@ -320,11 +321,9 @@ def create_client(subscription_id: str) -> Any:
     try:
         from azure.identity import DefaultAzureCredential
         from azure.mgmt.networkcloud import NetworkCloudMgmtClient
-    except ImportError:
-        raise ProviderProblem(
-            "The provider azure needs packages that are not installed: "
-            f"{format_installation('azure')}."
-        ) from None
+    except ImportError as problem:
+        package = describe_missing_package(problem)
+        raise ProviderProblem(f"The provider azure needs {package}.") from None
     try:
         # By ARM_* variables, as for the backend azurerm.
         identity = create_configured_identity({})

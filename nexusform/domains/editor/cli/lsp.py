@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.commands import define_command
 from nexusform.cli.terminal_screen import Screen
-from nexusform.diagnostics.phrases import format_installation
+from nexusform.diagnostics.missing_packages import describe_missing_package
 
 
 class LspArguments(Struct, frozen=True, kw_only=True):
@@ -22,10 +22,9 @@ def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - each command has argu
     """
     try:
         from nexusform.domains.editor.server import create_server
-    except ImportError:
-        Screen().print_error(
-            f"Error: The language server needs the extra editor: {format_installation('editor')}."
-        )
+    except ImportError as problem:
+        package = describe_missing_package(problem)
+        Screen().print_error(f"Error: The language server needs {package}.")
         return 1
     # When the editor disconnects, the server closes its output; the duplicate keeps stdout open.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output:

@@ -10,11 +10,11 @@ from typing import Final
 
 from msgspec import Struct, convert
 
+from nexusform.diagnostics.missing_packages import format_installation
 from nexusform.domains.pods.scheduling.cel_engine import CelAnswer, CelRequest
 from nexusform.domains.pods.scheduling.cluster_records import Attribute, Device
 from nexusform.files.limited_worker import LimitedWorker, WorkerFailure
 
-_INSTALL: Final = "pip install '.[devices]'"
 # CELSelectorExpressionMaxLength.
 _MAX_BYTES: Final = 10 * 1024
 # Characters of an expression in a message.
@@ -46,7 +46,7 @@ def find_selector_problem(expression: str) -> SelectorProblem | None:
         text = f"it has {size:,} bytes, and Kubernetes allows {_MAX_BYTES:,}"
         return SelectorProblem(text, is_invalid=True)
     if find_spec("cel_expr_python") is None:
-        return SelectorProblem(f"evaluation needs a library: {_INSTALL}")
+        return SelectorProblem(f"evaluation needs a library: {format_installation('devices')}")
     answer = _evaluate_request(CelRequest(expression))
     return SelectorProblem(answer.problem, answer.is_invalid) if answer.problem else None
 

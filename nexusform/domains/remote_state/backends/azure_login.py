@@ -35,7 +35,7 @@ def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
         from azure.core.credentials import AzureSasCredential
 
         return AzureSasCredential(sas.lstrip("?"))
-    with require_backend_package("azurerm", "azure"):
+    with require_backend_package("azurerm"):
         from azure.identity import DefaultAzureCredential
 
         # Managed identities need use_msi: the search for a missing one takes a minute.

@@ -628,7 +628,7 @@ def open_azurerm(
 
     Raises BackendProblem.
     """
-    with require_backend_package("azurerm", "azure"):
+    with require_backend_package("azurerm"):
         from azure.core.pipeline.transport import RequestsTransport
         from azure.storage.blob import ContainerClient
     # The SDK reports errors as exceptions, too.

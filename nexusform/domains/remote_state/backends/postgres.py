@@ -657,7 +657,7 @@ def open_postgres(
 
     Raises BackendProblem for an invalid connection string.
     """
-    with require_backend_package("postgres", "postgres"):
+    with require_backend_package("postgres"):
         import psycopg
     connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")
     schema = settings.get("schema_name") or "nexusform"

@@ -734,7 +734,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
 
     Raises BackendProblem.
     """
-    with require_backend_package("s3", "s3"):
+    with require_backend_package("s3"):
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_installation
+from nexusform.diagnostics.missing_packages import describe_missing_package
 from nexusform.domains.sites.engines.local_worker import run_task_safely
 from nexusform.domains.sites.types.site_tasks import (
     OnResult,
@@ -99,11 +99,9 @@ def load_cluster_library(engine_name: str) -> Any:
             if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
                 # The engine reports their errors.
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    except ImportError:
-        command = format_installation("cluster")
-        raise TaskEngineError(
-            f"The engine dask needs the package distributed: {command}."
-        ) from None
+    except ImportError as problem:
+        package = describe_missing_package(problem)
+        raise TaskEngineError(f"The engine dask needs {package}.") from None
     return distributed
 
 

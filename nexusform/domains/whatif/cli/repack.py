@@ -16,7 +16,7 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer
-from nexusform.diagnostics.phrases import format_installation
+from nexusform.diagnostics.missing_packages import format_installation
 from nexusform.domains.whatif.cli.simulate import SimulationFlags, run_question
 from nexusform.domains.whatif.questions.repack_context import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
