@@ -6,7 +6,8 @@ They are import-linter and the source tree.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,15 @@ from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
 ROOT = Path(__file__).parents[1]
 DOMAINS = ROOT / "nexusform" / "domains"
+# Fields of an entry with texts of another form.
+_OTHER_FIELDS = {"name", "description", "dependencies", "io_layer", "resource_types"} | {
+    "data_sources",
+    "removed_commands",
+    "removed_flags",
+    "placement_maps",
+    "diagnostic_traits",
+}
+TARGET = re.compile(r"""["'](nexusform[.\w]*):(\w+)["']""")
 IMPORTED = re.compile(rf"^ *from {re.escape(PACKAGE)}\.(\w+)", re.MULTILINE)
 
 
@@ -48,6 +58,40 @@ def test_names_in_an_entry_exist(name: str) -> None:
         assert table[type_name].name == type_name
     for provider in domain.providers:
         assert isinstance(PROVIDERS[provider], ProviderDefinition)
+
+
+def _list_targets(name: str) -> Iterator[str]:
+    """Yield the `module:NAME` of all fields of an entry."""
+    domain = find_domains()[name]
+    for field in set(domain.__struct_fields__) - _OTHER_FIELDS:
+        value = getattr(domain, field)
+        if isinstance(value, Mapping):
+            yield from (getattr(target, "target", target) for target in value.values())
+        elif value:
+            yield value
+
+
+@pytest.mark.parametrize("name", find_domains())
+def test_targets_of_an_entry_exist(name: str) -> None:
+    for target in _list_targets(name):
+        module, _, attribute = find_domains()[name].build_object_reference(target).partition(":")
+        assert hasattr(import_module(module), attribute), target
+
+
+def test_targets_in_the_code_exist() -> None:
+    targets = {
+        target
+        for path in (ROOT / "nexusform").rglob("*.py")
+        for target in TARGET.findall(path.read_text(encoding="utf-8"))
+    }
+    assert len(targets) > 30
+    # "nexusform:ignore" is a comment of configurations.
+    missing = {
+        f"{module}:{name}"
+        for module, name in targets - {("nexusform", "ignore")}
+        if not hasattr(import_module(module), name)
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("name", find_domains())
