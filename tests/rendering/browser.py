@@ -212,17 +212,21 @@ class Browser:
         self._call("POST", f"{self._session}/goog/cdp/execute", asked)
 
     def violations(self) -> list[str]:
-        """Return the serious and critical findings of axe-core."""
+        """Return the serious and critical findings of axe-core, and those about landmarks.
+
+        They include the size of targets (WCAG 2.5.8).
+        """
         assert AXE is not None
         self.run(AXE.read_text(encoding="utf-8") + "; return true")
         script = "const done = arguments[arguments.length - 1];"
-        script += "axe.run().then(done, e => done({error: String(e)}))"
+        script += "const rules = {'target-size': {enabled: true}};"
+        script += "axe.run({rules}).then(done, e => done({error: String(e)}))"
         found = self._call("POST", f"{self._session}/execute/async", {"script": script, "args": []})
         assert "error" not in found, found
         return [
             f"{v['id']}: {v['help']} at {[n['target'] for n in v['nodes'][:5]]}: {v['nodes'][0]}"
             for v in found["violations"]
-            if v["impact"] in ("serious", "critical")
+            if v["impact"] in ("serious", "critical") or v["id"].startswith(("landmark-", "region"))
         ]
 
     def _find(self, selector: str) -> str:

@@ -105,7 +105,7 @@ def build_framed_table(
         class_=" ".join(css_class for css_class, is_active in css_classes.items() if is_active),
         tabindex="0",
         role="region",
-        aria_label=title,
+        aria_label=f"Table: {title}",
     )
 
 
@@ -310,7 +310,10 @@ def render_page(
     body = build_element(
         "body",
         build_element("a", "Skip to the content", href="#content", class_="skip"),
-        build_element("div", sections, search, theme, class_="bar"),
+        # The theme needs a landmark, too.
+        build_element(
+            "div", sections, search, theme, class_="bar", role="region", aria_label="Toolbar"
+        ),
         header,
         build_element("main", main, id="content", tabindex="-1"),
         footer,

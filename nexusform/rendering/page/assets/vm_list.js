@@ -78,7 +78,7 @@ function startVmList(into) {
     columns = COLUMNS.filter((column) => !column.needs || has(column.needs));
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and their locations"),
       make("thead", {}, make("tr", {}, columns.map((column) => make("th", { scope: "col" }, column.head)))), body);
-    holder.replaceChildren(make("div", { class: "scroll nowrap stack", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
+    holder.replaceChildren(make("div", { class: "scroll nowrap stack", tabindex: "0", role: "region", "aria-label": "Table of VMs" }, table));
     chunked(holder, rows, row, body, FIRST_VMS);
   };
 
