@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.unread_facts import UnreadFact
+from nexusform.interfaces.consequences import NO_CONSEQUENCES, ConsequenceTable
 from nexusform.json_data.plain_data import Path
 from nexusform.language.evaluation_run import Clock, FileProblem, Files
 from nexusform.placements.prediction_scores import VerifiedPrediction
@@ -224,7 +225,8 @@ class ResourceType(Struct, frozen=True):
     `split_write_only_body(arguments)` returns arguments with the saved parts of write-only
     arguments, and problems without any of their text. Types with write-only arguments have it.
     `correct_recorded_object(attributes, note)` returns the attributes of an object in state without
-    errors of earlier versions; `note` is its private note.
+    errors of earlier versions; `note` is its private note. `consequences` are those of the actions
+    on its objects.
     """
 
     name: str
@@ -250,6 +252,7 @@ class ResourceType(Struct, frozen=True):
     placement_kinds: tuple[str, ...] = ()
     concurrent_types: tuple[str, ...] = ()
     split_write_only_body: Callable[[Mapping[str, Any]], ArgumentChange] | None = None
+    consequences: ConsequenceTable = NO_CONSEQUENCES
     correct_recorded_object: (
         Callable[[Mapping[str, Any], Mapping[str, Any] | None], Mapping[str, Any]] | None
     ) = None

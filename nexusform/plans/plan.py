@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.documents.unread_facts import UnreadFact
+from nexusform.interfaces.consequences import ConsequenceSeverity, DataFate
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import (
@@ -20,6 +21,7 @@ from nexusform.placements.unread_ledger import (
     build_ledger,
     find_incomplete_sites,
 )
+from nexusform.plans.consequence import Consequence
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import (
     EvaluationEnvironment,
@@ -374,10 +376,11 @@ class RejectedCluster(Struct, frozen=True):
 
 
 class ContentEffect(StrEnum):
-    """Effect of new content on an object of a cluster.
+    """Effect of a plan on an object of a cluster.
 
     `stopped`: the workload stays, without pods. `scaled_in`: it has fewer pods. `rolled_out`: its
-    pods are re-created. `left`: its placement leaves the cluster, and the object is deleted there.
+    pods are re-created. `left`: its placement ends or leaves the cluster, and the object is deleted
+    there. `stays`: its placement ends or leaves the cluster, and the object stays, unmanaged.
     `overridden`: a changed override gives it another value.
     """
 
@@ -386,17 +389,20 @@ class ContentEffect(StrEnum):
     SCALED_IN = "scaled_in"
     ROLLED_OUT = "rolled_out"
     LEFT = "left"
+    STAYS = "stays"
     OVERRIDDEN = "overridden"
 
 
 class ContentChange(Struct, frozen=True):
-    """Object that new content of a placement removes, or whose pods it ends or re-creates.
+    """Object on a cluster that a plan removes, or whose pods it ends or re-creates.
 
     `object` is its title: `Deployment web/api`. `pods` counts the affected pods, of the placement
     kind `pod_kind`; "" for an object without pods. A DaemonSet has 0, because its nodes may be
-    unknown. `has_rows` means that its pods have placement rows, too. An overridden value has the
-    key of its override, the JSON pointer in the object ("": the object itself), and the value
-    before and after (None: absent).
+    unknown. `has_rows` means that its pods have placement rows, too. Their pool is `workload`, the
+    cluster and the workload: `a/web/Deployment/api`. `severity` and `data` are those of the
+    object's end, by its kind and by what uses it. An overridden value has the key of its override,
+    the JSON pointer in the object ("": the object itself), and the value before and after (None:
+    absent).
     """
 
     address: Address
@@ -410,11 +416,19 @@ class ContentChange(Struct, frozen=True):
     path: str = ""
     before: Any = None
     after: Any = None
+    workload: str = ""
+    severity: ConsequenceSeverity = ConsequenceSeverity.LASTING
+    data: DataFate | None = None
 
     @property
     def is_loss(self) -> bool:
         """Whether the object, or everything it runs, ends."""
         return self.effect in (ContentEffect.REMOVED, ContentEffect.STOPPED)
+
+    @property
+    def leaves_cluster(self) -> bool:
+        """Whether its placement ends or leaves the cluster."""
+        return self.effect in (ContentEffect.LEFT, ContentEffect.STAYS)
 
     @property
     def ends_workload(self) -> bool:
@@ -713,6 +727,7 @@ class Plan(Struct, frozen=True):
     documents that nexusform does not read. `start_values` are what providers read for the changes,
     by address, in their own formats: apply compares them before each write. `listed` are the sites
     that differ from what their platform lists. `site_ties` hold the machines of `tied_set`.
+    `consequences` are filled with `sites`.
     """
 
     mode: Mode = Mode.NORMAL
@@ -773,6 +788,7 @@ class Plan(Struct, frozen=True):
     unread: tuple[UnreadFact, ...] = ()
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     listed: tuple[ListedSite, ...] = ()
+    consequences: tuple[Consequence, ...] = ()
 
     @property
     def assumptions(self) -> tuple[str, ...]:

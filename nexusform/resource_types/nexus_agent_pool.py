@@ -4,6 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.consequences import (
+    LOSS_WITH_UNKNOWN_DATA,
+    ConsequenceTable,
+    DataFate,
+    Outcome,
+)
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
@@ -161,4 +167,8 @@ NEXUS_AGENT_POOL: Final = ResourceType(
         list_unplaced_nodes,
     ),
     present=build_displayed_value,
+    # Nodes of a replaced pool are re-created: pools without a node meanwhile have a risk.
+    consequences=ConsequenceTable(
+        delete=LOSS_WITH_UNKNOWN_DATA, replace=Outcome(data=DataFate.UNKNOWN)
+    ),
 )

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import Path, get_list
 from nexusform.resource_types.machine_facts import (
@@ -349,4 +350,5 @@ NEXUS_BARE_METAL_MACHINE: Final = ResourceType(
     check=check,
     add_to_inventory=add_to_inventory,
     kind=PlanningKind.MACHINE,
+    consequences=ConsequenceTable(noun="machine"),
 )

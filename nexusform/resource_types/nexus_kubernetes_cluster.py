@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
 from nexusform.interfaces.plugins import (
     PlanningKind,
     ResourceContext,
@@ -316,4 +317,6 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     ),
     present=build_displayed_value,
     kind=PlanningKind.CLUSTER,
+    # Volumes of the platform may outlive their cluster.
+    consequences=ConsequenceTable(delete=LOSS_WITH_UNKNOWN_DATA, replace=LOSS_WITH_UNKNOWN_DATA),
 )

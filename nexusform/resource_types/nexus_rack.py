@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.machine_facts import (
@@ -274,4 +275,5 @@ NEXUS_RACK: Final = ResourceType(
     check=check,
     add_to_inventory=add_to_inventory,
     kind=PlanningKind.RACK,
+    consequences=ConsequenceTable(noun="rack"),
 )

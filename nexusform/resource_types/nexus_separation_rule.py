@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
 from nexusform.resource_types.shared_arguments import (
@@ -83,6 +84,23 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
+def _find_weakening(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return `changes from deny to warn`, or "" if the rule is as strict as before."""
+    is_weaker = (before.get("enforcement"), after.get("enforcement")) == ("deny", "warn")
+    return "changes from deny to warn" if is_weaker else ""
+
+
 NEXUS_SEPARATION_RULE: Final = ResourceType(
-    "nexus_separation_rule", 7, _SCHEMA, build_id, check=check, kind=PlanningKind.SEPARATION_RULE
+    "nexus_separation_rule",
+    7,
+    _SCHEMA,
+    build_id,
+    check=check,
+    kind=PlanningKind.SEPARATION_RULE,
+    consequences=ConsequenceTable(
+        noun="separation rule",
+        delete=LASTING_LOSS,
+        leave=LASTING_LOSS,
+        find_weakening=_find_weakening,
+    ),
 )

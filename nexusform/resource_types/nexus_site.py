@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
@@ -169,5 +170,11 @@ def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
 
 
 NEXUS_SITE: Final = ResourceType(
-    "nexus_site", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory
+    "nexus_site",
+    1,
+    _SCHEMA,
+    build_id,
+    check=check,
+    add_to_inventory=add_to_inventory,
+    consequences=ConsequenceTable(noun="site"),
 )

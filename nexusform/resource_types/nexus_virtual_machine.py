@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.consequences import LOSS_WITH_DATA, ConsequenceTable
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.shared_arguments import (
@@ -249,4 +250,5 @@ NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
         build_computed_attributes,
         list_unplaced_vms=list_unplaced_vms,
     ),
+    consequences=ConsequenceTable(noun="VM", delete=LOSS_WITH_DATA, replace=LOSS_WITH_DATA),
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.resource_types.kubelet_block import (
     EXTENDED,
@@ -99,4 +100,5 @@ NEXUS_VM_SKU: Final = ResourceType(
     check=check,
     add_to_inventory=add_to_inventory,
     kind=PlanningKind.VM_SKU,
+    consequences=ConsequenceTable(noun="VM SKU"),
 )

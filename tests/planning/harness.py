@@ -10,12 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from nexusform.configuration.loader import load_configuration, read_root_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
+from nexusform.plans.impact.risk_assessment import compute_consequences
 from nexusform.plans.plan import Action, Change, PlacementChange, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address, parse_address
@@ -38,6 +41,12 @@ resource "nexus_rack" "r" {
 @cache
 def build_all_types() -> PluginRegistries:
     return build_registries()
+
+
+def add_consequences(made: Plan) -> Plan:
+    """Return a plan with its consequences, for plans that are not completed with their sites."""
+    types = build_all_types().resource_types
+    return replace(made, consequences=compute_consequences(made, types))
 
 
 class UnreadableConfigurationError(Exception):

@@ -14,6 +14,7 @@ import pytest
 
 from nexusform.domain_table import find_domains
 from nexusform.plans.plan import Plan
+from tests.planning.harness import add_consequences
 from tests.rendering.change_plans import (
     blocks,
     drifted,
@@ -58,18 +59,26 @@ def golden() -> Callable[[str, str], None]:
     return compare
 
 
+def _complete(make: Callable[[], Plan]) -> Callable[[], Plan]:
+    """Return a function that makes a plan with its consequences."""
+    return lambda: add_consequences(make())
+
+
 @pytest.fixture
 def plans() -> SimpleNamespace:
+    makers = (
+        added_cluster,
+        changed_placements,
+        fleet_and_pods,
+        every_action,
+        every_shape,
+        blocks,
+        drifted,
+        refresh_only,
+        outputs_only,
+    )
     return SimpleNamespace(
-        added_cluster=added_cluster,
-        changed_placements=changed_placements,
-        fleet_and_pods=fleet_and_pods,
-        every_action=every_action,
-        every_shape=every_shape,
-        blocks=blocks,
-        drifted=drifted,
-        refresh_only=refresh_only,
-        outputs_only=outputs_only,
+        **{make.__name__: _complete(make) for make in makers},
         rich_document=rich_document,
         some_state=some_state,
         address=address,

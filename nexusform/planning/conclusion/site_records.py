@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -32,7 +32,8 @@ from nexusform.planning.conclusion.spare_capacity import compute_headroom
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
-from nexusform.plans.plan import Action, Plan
+from nexusform.plans.consequence import QUORUM_ON_ONE_RACK, Consequence, ConsequenceCause
+from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
     SiteMachine,
@@ -50,12 +51,10 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     find_configured_node_network,
     format_shortage,
 )
-
-if TYPE_CHECKING:
-    from nexusform.plans.impact.risk_assessment import RiskFinding
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
 
+P = TypeVar("P", bound=Plan)
 # Names of clusters in one finding.
 _MAX_NAMES: Final = 4
 
@@ -131,6 +130,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
+    plan = add_consequences(plan, registries)
     if plan.diagnostics:
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
@@ -151,23 +151,30 @@ def _list_configured_machines(sites: Mapping[str, SiteWithVms]) -> frozenset[tup
     )
 
 
+def add_consequences(plan: P, registries: PluginRegistries) -> P:
+    """Return a plan with its consequences; one without changes needs no module for them."""
+    has_effects = any(change.action is not Action.NO_OP for change in plan.changes) or any(
+        row.action is not PlacementAction.KEEP for row in plan.placements
+    )
+    if not has_effects and not any(site.pools for site in plan.sites) and not plan.outages:
+        return plan
+    from nexusform.plans.impact.risk_assessment import compute_consequences
+
+    return replace(plan, consequences=compute_consequences(plan, registries.resource_types))
+
+
 def list_risk_diagnostics(plan: Plan, *, everything: bool) -> Iterator[Diagnostic]:
     """Yield a warning for each risk that the state had before the plan, and advice about sites.
 
     With `everything`, also for control planes that the plan places on too few racks: the impact of
     a plan names these.
     """
-    # Without VMs there is none.
-    if not any(site.pools for site in plan.sites):
-        return
-    from nexusform.plans.impact.risk_assessment import RiskCause, assess_plan
-
-    unavoidable_risks: dict[bool, list[RiskFinding]] = {}
-    for risk in assess_plan(plan):
-        is_preexisting = risk.since is RiskCause.STATE
+    unavoidable_risks: dict[bool, list[Consequence]] = {}
+    for risk in plan.consequences:
+        is_preexisting = risk.since is ConsequenceCause.STATE
         if not risk.is_avoidable:
             unavoidable_risks.setdefault(is_preexisting, []).append(risk)
-        elif is_preexisting or (everything and risk.is_quorum_on_one_rack):
+        elif is_preexisting or (everything and risk.risk == QUORUM_ON_ONE_RACK):
             remedy = f"e-place a node on another rack: -replace={risk.address}:NODE."
             yield build_warning(
                 risk.risk,

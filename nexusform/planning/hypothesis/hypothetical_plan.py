@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.conclusion.site_records import add_consequences, add_site_capacity
 from nexusform.planning.edits import Edit, MachineOutage, apply_edits
 from nexusform.planning.hypothesis.assumptions import parse_assumption
 from nexusform.planning.hypothesis.outages import list_outages
@@ -66,6 +66,8 @@ def plan_hypothesis(
     hypothetical_plan = build_hypothetical_plan(
         after.plan, assumptions=assumptions, outages=list_outages(after, outages)
     )
+    if outages:
+        hypothetical_plan = add_consequences(hypothetical_plan, request.registries)
     if assumptions:
         hypothetical_plan = replace(hypothetical_plan, since=comparison)
     return Hypothesis(before, replace(after, plan=hypothetical_plan), comparison)

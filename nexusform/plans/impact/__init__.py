@@ -7,7 +7,10 @@ PUBLIC = {
         "ImpactSummary "
         "SurgeVerdict SUFFICIENT INSUFFICIENT"
     ),
-    "ended_objects": "list_destroyed_objects list_replaced_objects EndedObject",
+    "consequence_views": (
+        "count_pods count_vms list_assessed_risks list_destroyed_objects list_plan_risks "
+        "list_replaced_objects list_reported_consequences list_unnamed_risks"
+    ),
     "object_effects": (
         "build_cluster_formatter select_rows_outside_upgrades Effect "
         "format_effect_clauses count_effects count_content_effects count_plan_effects "
@@ -16,7 +19,7 @@ PUBLIC = {
         "describe_state format_effect_verb format_kind_counts"
     ),
     "overridden_values": "list_overridden_values",
-    "risk_assessment": "assess_plan list_plan_risks RiskCause RiskFinding RiskSeverity",
+    "risk_assessment": "compute_consequences",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "
         "get_limit_text list_limits parse_guard_rail_limits "

@@ -19,7 +19,9 @@ from nexusform.diagnostics.phrases import (
     group_by,
     select_word_form,
 )
+from nexusform.interfaces.consequences import ConsequenceSeverity
 from nexusform.placements.unread_ledger import UnreadLedger
+from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -30,7 +32,6 @@ from nexusform.plans.impact.object_effects import (
     format_effect_clauses,
     format_kind_counts,
 )
-from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, FeasibilityResult, Mode, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult
@@ -318,17 +319,14 @@ def _list_created_addresses(plan: Plan) -> frozenset[str]:
 def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_plan_effects(plan)
-    # Such as a DaemonSet on unknown nodes; other workloads count with their pods.
-    ended = sum(
-        change.ends_workload and not change.pods and not change.has_rows
-        for change in plan.content_changes
-    )
+    # Objects on clusters, apart from their pods.
+    ended = sum(consequence.objects for consequence in plan.consequences)
     removed = count_objects_with_effects(counts, *REMOVAL_EFFECTS)
     total = removed + plan.lost_unmanaged_count + ended
     clauses = [*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)]
     if ended:
-        verb = select_word_form(ended, "ends", "end")
-        clauses.append(f"{format_count(ended, 'workload')} without known pods {verb}")
+        verb = select_word_form(ended, "is deleted", "are deleted")
+        clauses.append(f"{format_count(ended, 'object')} on clusters {verb}")
     yield GuardRailMeasurement(total, format_list(clauses))
     if _has_existing_objects(plan) and plan.ledger.may_remove(_list_created_addresses(plan)):
         text = f"removed objects are unknown because {_describe_missing_data(plan.ledger)}"
@@ -449,13 +447,13 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_lasting_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Count the risks of the plan that last; they depend on hosts that may not be known."""
-    yield _count_risks(plan, RiskSeverity.LASTING)
+    yield _count_risks(plan, ConsequenceSeverity.LASTING)
     yield from _find_unknown_hosts(plan)
 
 
 def _measure_temporary_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Count the risks of the plan that end with it; they depend on hosts, too."""
-    yield _count_risks(plan, RiskSeverity.TEMPORARY)
+    yield _count_risks(plan, ConsequenceSeverity.TEMPORARY)
     yield from _find_unknown_hosts(plan)
 
 
@@ -468,7 +466,7 @@ def _find_unknown_hosts(plan: Plan) -> Iterator[GuardRailMeasurement]:
         )
 
 
-def _count_risks(plan: Plan, severity: RiskSeverity) -> GuardRailMeasurement:
+def _count_risks(plan: Plan, severity: ConsequenceSeverity) -> GuardRailMeasurement:
     """Count the risks of one severity that the plan causes, and name the first of them."""
     if plan.errored:
         return GuardRailMeasurement(None, f"risks are unknown: {_PLAN_FAILED}")

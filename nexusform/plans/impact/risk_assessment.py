@@ -1,20 +1,27 @@
-"""Risks of a plan: lost quorums, ended clusters and pools, workloads down, weakened rules.
+"""Consequences of a plan: for its objects, then for quorums, racks, workloads and capacity.
 
-One function assesses every plan, hypothetical ones too. Each report shows its findings.
+`compute_consequences` assesses every plan, hypothetical ones too. Every report, colour and guard
+rail is a view of its records.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
-from nexusform.json_data.plain_data import get_text
+from nexusform.interfaces.consequences import ConsequenceSeverity
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
+from nexusform.plans.consequence import (
+    QUORUM_ON_ONE_RACK,
+    Consequence,
+    ConsequenceCause,
+    ConsequenceKind,
+)
+from nexusform.plans.impact.object_consequences import Types, find_object_consequences
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     Effect,
@@ -26,25 +33,21 @@ from nexusform.plans.impact.object_effects import (
     get_source_node,
 )
 from nexusform.plans.maintenance import compute_quorum
-from nexusform.plans.plan import Action, Change, PlacementChange, Plan
+from nexusform.plans.plan import Action, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import (
-    PoolVms,
     SiteVms,
     VmOwnerKind,
     get_owner_kind,
     group_outages_by_pool,
+    select_largest_sku_rows,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 _CONTROL_PLANE: Final = "control-plane"
-# Another placement avoids that the loss of a rack breaks the quorum of etcd.
-_QUORUM_ON_ONE_RACK: Final = "control-plane-on-one-rack"
-_RULE: Final = "nexus_separation_rule"
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 # Changes in batches: most objects are up at any time.
 _ROLLING_TRIGGERS: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
-_REMOVALS: Final = (Action.DELETE, Action.FORGET)
 _REPLACEMENTS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 # control-plane VMs without redundancy.
 _MAX_FRAGILE: Final = 2
@@ -54,164 +57,81 @@ _MAX_OUTAGES: Final = 4
 _JOB: Final = "/Job/"
 
 
-class RiskSeverity(StrEnum):
-    """Severity of a risk: something is lost or stays weak, or it is down for some time."""
+def compute_consequences(plan: Plan, types: Types) -> tuple[Consequence, ...]:
+    """Return the consequences of a plan, those that the state had before it last.
 
-    LASTING = "lasting"
-    TEMPORARY = "temporary"
-
-
-class RiskCause(StrEnum):
-    """Cause of a risk: this plan, or the state before it."""
-
-    PLAN = "plan"
-    STATE = "state"
-
-
-class RiskFinding(Struct, frozen=True, kw_only=True):
-    """Risk of a plan.
-
-    `risk` is its id, `subject` the name of the object, `address` that of its resource ("" for
-    several). `before` and `after` are numbers of its VMs or pods: up before the plan, and up at the
-    worst moment or afterwards. `since` is the cause. No placement on the site avoids a risk that
-    is not `is_avoidable`.
-    """
-
-    risk: str
-    severity: RiskSeverity
-    subject: str
-    before: int
-    after: int
-    text: str
-    address: str = ""
-    since: RiskCause = RiskCause.PLAN
-    is_avoidable: bool = True
-
-    @property
-    def is_quorum_on_one_rack(self) -> bool:
-        """Whether a control plane depends on one rack, and another placement does not."""
-        return self.risk == _QUORUM_ON_ONE_RACK
-
-
-def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
-    """Return the risks of a plan, those that the state had before it last.
-
-    A plan has both sides: the sites before and after it, and its changes.
+    A plan has both sides: the sites before and after it, and its changes. `types` are the resource
+    types by name. A failed plan has only its outages, which do not depend on its placements.
     """
     if plan.errored:
-        # Outages do not depend on its placements.
         return tuple(_find_outage_losses(plan))
     # By risk and subject: an outage of lost machines repeats no other risk.
-    findings: dict[tuple[str, str], RiskFinding] = {}
+    consequences: dict[tuple[str, str], Consequence] = {}
+    for consequence in find_object_consequences(plan, types):
+        key = (consequence.risk, f"{consequence.address} {consequence.subject}")
+        consequences[key] = consequence
     for find_risks in RISK_FINDERS.values():
-        for finding in find_risks(plan):
-            findings.setdefault((finding.risk, finding.subject), finding)
-    return tuple(sorted(findings.values(), key=lambda finding: finding.since is RiskCause.STATE))
+        for consequence in find_risks(plan):
+            consequences.setdefault((consequence.risk, consequence.subject), consequence)
+    return tuple(
+        sorted(
+            consequences.values(),
+            key=lambda consequence: consequence.since is ConsequenceCause.STATE,
+        )
+    )
 
 
-def list_plan_risks(plan: Plan) -> list[RiskFinding]:
-    """Return the risks that the plan causes, and that another placement avoids."""
-    return [
-        finding
-        for finding in assess_plan(plan)
-        if finding.since is RiskCause.PLAN and finding.is_avoidable
-    ]
-
-
-def _find_lost_unmanaged_vms(plan: Plan) -> Iterator[RiskFinding]:
+def _find_lost_unmanaged_vms(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of unmanaged VMs that lose their machine."""
     for text in describe_lost_vms(plan):
-        yield RiskFinding(
+        yield Consequence(
+            kind=ConsequenceKind.ENDS,
             risk="unmanaged-vms-lost",
-            severity=RiskSeverity.LASTING,
+            severity=ConsequenceSeverity.LASTING,
             subject="unmanaged VMs",
             before=plan.lost_unmanaged_count,
-            after=0,
             text=text,
         )
 
 
-def _find_ended_clusters(plan: Plan) -> Iterator[RiskFinding]:
-    """Yield the risks of deleted clusters, those replaced under another name, and empty pools."""
-    changes = {change.address: change for change in plan.changes if not change.deposed}
-    has_several_sites = len(plan.sites) > 1
-    for site in plan.sites:
-        for pools in group_by(site.pools, lambda pool: pool.cluster).values():
-            cluster_changes = [
-                changes[pool.address]
-                for pool in pools
-                if pool.address.type == _CLUSTER and pool.address in changes
-            ]
-            if not cluster_changes:
-                # A VNF, or a VM outside of clusters.
-                continue
-            prefix = f"{site.id}/" if has_several_sites else ""
-            yield from _find_cluster_end(cluster_changes[0], prefix, pools)
+def _find_lost_capacity(plan: Plan) -> Iterator[Consequence]:
+    """Yield the risk of each site without spare capacity, and cluster without surge capacity.
 
-
-def _find_cluster_end(
-    change: Change, prefix: str, pools: Sequence[PoolVms]
-) -> Iterator[RiskFinding]:
-    """Yield the risk of a cluster that ends under its name, else those of its empty pools.
-
-    `prefix` is the site in names of clusters, "" for one site.
+    Only if the plan causes it. A new cluster without surge capacity had none before.
     """
-    before = sum(1 for pool in pools for _ in pool.before)
-    old_name = get_text(change.before, "name")
-    new_name = get_text(change.after, "name")
-    name = f"{prefix}{old_name}"
-    if not before or change.action is Action.FORGET:
-        # Nothing of it runs, or it keeps running.
-        return
-    if change.action is Action.DELETE:
-        yield RiskFinding(
-            risk="cluster-deleted",
-            severity=RiskSeverity.LASTING,
-            subject=name,
-            address=str(change.address),
-            before=before,
-            after=0,
-            text=f"{name} is deleted with {format_count(before, 'VM')}",
-        )
-    elif change.action in _REPLACEMENTS and new_name != old_name:
-        yield RiskFinding(
-            risk="cluster-replaced-by-name",
-            severity=RiskSeverity.LASTING,
-            subject=name,
-            address=str(change.address),
-            before=before,
-            after=0,
-            text=(
-                f"{name} is deleted with {format_count(before, 'VM')}, because its name changes "
-                f"to {new_name}"
-            ),
-        )
-    elif change.action not in _REPLACEMENTS:
-        yield from _find_empty_pools(name, pools)
-
-
-def _find_empty_pools(cluster: str, pools: Sequence[PoolVms]) -> Iterator[RiskFinding]:
-    """Yield the risk of each pool of a cluster that loses its last VM."""
-    # A pool has a row for each SKU of its VMs.
-    for (address, pool_name), rows in group_by(
-        pools, lambda pool: (pool.address, pool.pool)
-    ).items():
-        before = sum(1 for row in rows for _ in row.before)
-        after = sum(1 for row in rows for _ in row.after)
-        if before and not after:
-            name = f"{cluster}/{pool_name}"
-            yield RiskFinding(
-                risk="pool-empty",
-                severity=RiskSeverity.LASTING,
-                subject=name,
-                address=str(address),
+    for row, after in select_largest_sku_rows(plan.capacity):
+        before = row.before.free if row.before is not None else 0
+        if before and not after.free_interval.maximum:
+            yield Consequence(
+                kind=ConsequenceKind.LOSES_CAPACITY,
+                risk="spare-capacity-lost",
+                severity=ConsequenceSeverity.LASTING,
+                subject=row.site,
+                text=f"{row.site} has no spare capacity left for {row.sku} (now {before:,})",
                 before=before,
-                after=0,
-                text=f"{name} keeps none of its {format_count(before, 'VM')}",
             )
+    has_several_sites = len({row.site_id for row in plan.capacity}) > 1
+    surge_before: set[tuple[str, str]] = set()
+    surge_lost: dict[tuple[str, str], str] = {}
+    for row in plan.capacity:
+        if row.before is not None:
+            surge_before |= {(row.site, cluster) for cluster in row.before.clusters}
+        for cluster in sorted(row.new_no_surge_clusters):
+            surge_lost.setdefault((row.site, cluster), row.sku)
+    for (site, cluster), sku in surge_lost.items():
+        name = f"{site}/{cluster}" if has_several_sites else cluster
+        is_existing = (site, cluster) in surge_before
+        verb = "loses its surge capacity" if is_existing else "has no surge capacity"
+        yield Consequence(
+            kind=ConsequenceKind.LOSES_CAPACITY,
+            risk="surge-capacity-lost",
+            severity=ConsequenceSeverity.LASTING if is_existing else ConsequenceSeverity.TEMPORARY,
+            subject=name,
+            text=f"{name} {verb}: no further {sku} fits for an upgrade",
+        )
 
 
-def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
+def _find_rack_dependencies(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each control plane that loses its quorum with one rack.
 
     A site of one rack has no such risk: without that rack, it has no machine at all.
@@ -241,10 +161,15 @@ def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
             best = -(-total // len(open_racks)) if open_racks else total
             is_avoidable = best < on_rack or was_redundant
             name = f"{site.id}/{cluster}" if has_several_sites else cluster
+            severity = ConsequenceSeverity.LASTING if is_avoidable else ConsequenceSeverity.NONE
+            since = ConsequenceCause.PLAN
+            if was_dependent and not is_worse:
+                since = ConsequenceCause.STATE
             share = f"all {total}" if on_rack == total else f"{on_rack} of {total}"
-            yield RiskFinding(
-                risk=_QUORUM_ON_ONE_RACK if is_avoidable else "too-few-racks-for-quorum",
-                severity=RiskSeverity.LASTING,
+            yield Consequence(
+                kind=ConsequenceKind.LOSES_REDUNDANCY,
+                risk=QUORUM_ON_ONE_RACK if is_avoidable else "too-few-racks-for-quorum",
+                severity=severity,
                 subject=name,
                 address=str(address),
                 before=total_before,
@@ -253,7 +178,7 @@ def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
                     f"{name} has {share} control-plane VMs on {rack}; losing that rack breaks etcd "
                     "quorum"
                 ),
-                since=RiskCause.STATE if was_dependent and not is_worse else RiskCause.PLAN,
+                since=since,
                 is_avoidable=is_avoidable,
             )
 
@@ -276,7 +201,7 @@ def _depends_on_rack(on_rack: int, total: int) -> bool:
     return total > _MAX_FRAGILE and total - on_rack < compute_quorum(total)
 
 
-def _find_upgrade_losses(plan: Plan) -> Iterator[RiskFinding]:
+def _find_upgrade_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each pool without a node during its upgrade."""
     format_cluster = build_cluster_formatter(plan.placement_tables)
     for upgrade in plan.upgrades:
@@ -287,9 +212,10 @@ def _find_upgrade_losses(plan: Plan) -> Iterator[RiskFinding]:
                     pool.vms, "its only node is", f"all {pool.vms:,} nodes are"
                 )
                 name = f"{format_cluster(upgrade)}/{pool.pool}"
-                yield RiskFinding(
+                yield Consequence(
+                    kind=ConsequenceKind.DOWN,
                     risk="pool-down",
-                    severity=RiskSeverity.TEMPORARY,
+                    severity=ConsequenceSeverity.TEMPORARY,
                     subject=name,
                     address=str(upgrade.address),
                     before=pool.vms,
@@ -357,7 +283,7 @@ def _list_down_machines(site: SiteVms) -> set[str]:
     }
 
 
-def _find_recreation_losses(plan: Plan) -> Iterator[RiskFinding]:
+def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each pool that has no node while its nodes leave their machines.
 
     A replaced cluster and an upgraded pool have risks of their own.
@@ -402,9 +328,10 @@ def _find_recreation_losses(plan: Plan) -> Iterator[RiskFinding]:
                 ending = "re-created at once, the others are down"
             else:
                 ending = "re-created at once"
-            yield RiskFinding(
+            yield Consequence(
+                kind=ConsequenceKind.DOWN,
                 risk="pool-down",
-                severity=RiskSeverity.TEMPORARY,
+                severity=ConsequenceSeverity.TEMPORARY,
                 subject=pool.title,
                 address=str(pool.address),
                 before=len(pool.before),
@@ -413,7 +340,7 @@ def _find_recreation_losses(plan: Plan) -> Iterator[RiskFinding]:
             )
 
 
-def _find_machine_action_losses(plan: Plan) -> Iterator[RiskFinding]:
+def _find_machine_action_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each control plane or pool that machine actions stop.
 
     A machine that is switched off stays off, so its VMs stay down.
@@ -456,9 +383,31 @@ def _find_machine_action_losses(plan: Plan) -> Iterator[RiskFinding]:
             yield _build_machine_action_loss(pool, len(machines), most_down, is_lasting=is_lasting)
 
 
+def _find_stopped_vms(plan: Plan) -> Iterator[Consequence]:
+    """Yield the VMs that each machine action stops; they stay down if it leaves the machine off."""
+    for action in plan.machine_actions:
+        if not action.stopped_vms:
+            continue
+        count = len(action.stopped_vms)
+        end = "until it starts" if action.leaves_off else "for some time"
+        severity = ConsequenceSeverity.NONE
+        if action.leaves_off:
+            severity = ConsequenceSeverity.TEMPORARY
+        yield Consequence(
+            kind=ConsequenceKind.DOWN,
+            risk="vms-stopped",
+            severity=severity,
+            subject=action.machine,
+            address=str(action.address),
+            runs={VM: count},
+            before=count,
+            text=f"{format_count(count, 'VM')} on {action.machine} stop {end}",
+        )
+
+
 def _build_machine_action_loss(
     pool: _NodePool, total: int, down_count: int, *, is_lasting: bool
-) -> RiskFinding:
+) -> Consequence:
     """Build the risk of a control plane or pool with `down_count` of its `total` VMs stopped."""
     end = "until its machines start" if is_lasting else "for some time"
     if pool.pool == _CONTROL_PLANE:
@@ -469,9 +418,10 @@ def _build_machine_action_loss(
     else:
         nodes = select_word_form(total, "its only node is", f"all {total:,} nodes are")
         text = f"{pool.title} has no node {end}: {nodes} down at once (machine actions)"
-    return RiskFinding(
+    return Consequence(
+        kind=ConsequenceKind.DOWN,
         risk="control-plane-quorum-lost" if pool.pool == _CONTROL_PLANE else "pool-down",
-        severity=RiskSeverity.LASTING if is_lasting else RiskSeverity.TEMPORARY,
+        severity=ConsequenceSeverity.LASTING if is_lasting else ConsequenceSeverity.TEMPORARY,
         subject=pool.title,
         address=str(pool.address),
         before=total,
@@ -480,7 +430,7 @@ def _build_machine_action_loss(
     )
 
 
-def _find_outage_losses(plan: Plan) -> Iterator[RiskFinding]:
+def _find_outage_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each control plane or pool that is lost while machines are down.
 
     The VMs return with their machines.
@@ -504,9 +454,10 @@ def _find_outage_losses(plan: Plan) -> Iterator[RiskFinding]:
                 pool.total, "its only node is", f"all {pool.total:,} nodes are"
             )
             text = f"{name} has no node for some time: {nodes} down at once ({names})"
-        yield RiskFinding(
+        yield Consequence(
+            kind=ConsequenceKind.DOWN,
             risk="control-plane-quorum-lost" if pool.is_control_plane else "pool-down",
-            severity=RiskSeverity.TEMPORARY,
+            severity=ConsequenceSeverity.TEMPORARY,
             subject=name,
             address=str(pool.address),
             before=pool.total,
@@ -515,7 +466,7 @@ def _find_outage_losses(plan: Plan) -> Iterator[RiskFinding]:
         )
 
 
-def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
+def _find_control_plane_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each control plane that loses its quorum, or shrinks to one or two VMs.
 
     With one or two, the loss of a single VM breaks the quorum, because a majority of the VMs must
@@ -546,11 +497,14 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
         elif effect in (Effect.REMOVED, Effect.LOST):
             growth[cluster] -= 1
             changed.add(cluster)
+    # A replaced cluster has a record of its own.
+    replaced = {change.address for change in plan.changes if change.action in _REPLACEMENTS}
     stopped = _count_stopped_members(plan, changed, down)
     format_cluster = build_cluster_formatter(plan.placement_tables)
     for table in plan.placement_tables:
         # Not for a removed control plane.
-        if table.pool != _CONTROL_PLANE or not table.total_count:
+        is_removed = not table.total_count or table.address in replaced
+        if table.pool != _CONTROL_PLANE or is_removed:
             continue
         cluster = (table.site_id, table.cluster)
         stopped_count = stopped[cluster]
@@ -561,9 +515,10 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
         name = format_cluster(table)
         # No majority remains.
         if down_count and down_count * 2 >= members:
-            yield RiskFinding(
+            yield Consequence(
+                kind=ConsequenceKind.DOWN,
                 risk="control-plane-quorum-lost",
-                severity=RiskSeverity.LASTING,
+                severity=ConsequenceSeverity.LASTING,
                 subject=name,
                 address=str(table.address),
                 before=before,
@@ -574,9 +529,10 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
                 ),
             )
         elif after <= _MAX_FRAGILE < before:
-            yield RiskFinding(
+            yield Consequence(
+                kind=ConsequenceKind.LOSES_REDUNDANCY,
                 risk="control-plane-shrinks",
-                severity=RiskSeverity.LASTING,
+                severity=ConsequenceSeverity.LASTING,
                 subject=name,
                 address=str(table.address),
                 before=before,
@@ -644,7 +600,7 @@ class _Replicas(Struct):
     effects: Counter[Effect] = field(default_factory=Counter)
 
 
-def _find_workload_losses(plan: Plan) -> Iterator[RiskFinding]:
+def _find_workload_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each workload that has no pod at all for some time, or permanently."""
     removal_times = _compute_removal_times(plan)
     # By (address, workload name).
@@ -659,13 +615,16 @@ def _find_workload_losses(plan: Plan) -> Iterator[RiskFinding]:
     for upgrade in plan.upgrades:
         protected_workloads |= {f"{upgrade.cluster}/{name}" for name in upgrade.protected_workloads}
     for (address, name), replicas in workloads.items():
-        # Otherwise a pod is up at any time.
-        if replicas.up:
-            continue
-        downtime = _describe_downtime(name, replicas, is_protected=name in protected_workloads)
+        downtime = list(
+            _describe_downtime(name, replicas, is_protected=name in protected_workloads)
+        )
+        waiting = sum(replicas.effects[effect] for effect in (Effect.UNPLACED, Effect.LOST))
+        if waiting and not any(severity is ConsequenceSeverity.LASTING for severity, _ in downtime):
+            yield _build_workload_shrinkage(name, address, replicas, waiting)
         for severity, text in downtime:
-            is_lasting = severity is RiskSeverity.LASTING
-            yield RiskFinding(
+            is_lasting = severity is ConsequenceSeverity.LASTING
+            yield Consequence(
+                kind=ConsequenceKind.ENDS if is_lasting else ConsequenceKind.DOWN,
                 risk="workload-lost" if is_lasting else "workload-down",
                 severity=severity,
                 subject=name,
@@ -676,15 +635,36 @@ def _find_workload_losses(plan: Plan) -> Iterator[RiskFinding]:
             )
 
 
+def _build_workload_shrinkage(
+    name: str, address: str, replicas: _Replicas, waiting: int
+) -> Consequence:
+    """Build the risk of a workload with pods that fit on no node after the plan."""
+    total = replicas.up + replicas.removed + replicas.effects.total()
+    verb = select_word_form(waiting, "loses its node and fits", "lose their nodes and fit")
+    return Consequence(
+        kind=ConsequenceKind.SHRINKS,
+        risk="workload-shrinks",
+        severity=ConsequenceSeverity.LASTING,
+        subject=name,
+        address=address,
+        before=total,
+        after=total - waiting,
+        text=f"{name}: {waiting:,} of {format_count(total, 'pod')} {verb} on no other",
+    )
+
+
 def _describe_downtime(
     name: str, replicas: _Replicas, *, is_protected: bool
-) -> Iterator[tuple[RiskSeverity, str]]:
+) -> Iterator[tuple[ConsequenceSeverity, str]]:
     """Yield severity and text for a workload without any pod for some time or permanently.
 
     Each of its pods is removed, disrupted or new. Yield nothing if disrupted pods are replaced
     before the next ones stop. With `is_protected` a PodDisruptionBudget lets the drain wait
     for new pods.
     """
+    # Otherwise a pod is up at any time.
+    if replicas.up:
+        return
     # pods are only removed and created.
     if not replicas.effects:
         # Otherwise the workload is deleted or new.
@@ -695,19 +675,19 @@ def _describe_downtime(
                 f"all of its {replicas.removed:,} replicas are",
             )
             yield (
-                RiskSeverity.TEMPORARY,
+                ConsequenceSeverity.TEMPORARY,
                 f"{name} is down for some time: {replica_text} re-created",
             )
         return
     text = _describe_replica_effects(replicas.effects)
     # No pod comes back.
     if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):
-        yield RiskSeverity.LASTING, f"{name} has no replica left: {text}"
+        yield ConsequenceSeverity.LASTING, f"{name} has no replica left: {text}"
     # All pods are down at once: their nodes are lost without a drain, or drained in one batch.
     elif replicas.removal_times == {_IMMEDIATE} or (
         len(replicas.removal_times) == 1 and not is_protected
     ):
-        yield RiskSeverity.TEMPORARY, f"{name} is down for some time: {text}"
+        yield ConsequenceSeverity.TEMPORARY, f"{name} is down for some time: {text}"
 
 
 def _add_pod_effect(
@@ -796,40 +776,16 @@ def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
     return f"of its {format_count(total, 'replica')} {format_list(texts)}"
 
 
-def _find_weakened_rules(plan: Plan) -> Iterator[RiskFinding]:
-    """Yield the risk of each separation rule with less effect: deleted, or only warning now."""
-    for change in plan.changes:
-        if change.address.type != _RULE:
-            continue
-        before = get_text(change.before, "enforcement")
-        after = get_text(change.after, "enforcement")
-        text = ""
-        if change.action in _REMOVALS:
-            text = f"Separation rule {change.address} is deleted"
-        elif (before, after) == ("deny", "warn"):
-            text = f"Separation rule {change.address} changes from deny to warn"
-        if text:
-            yield RiskFinding(
-                risk="separation-rule-weakened",
-                severity=RiskSeverity.LASTING,
-                subject=str(change.address),
-                address=str(change.address),
-                before=1,
-                after=0,
-                text=text,
-            )
-
-
 # In the order of the report.
-RISK_FINDERS: Final[dict[str, Callable[[Plan], Iterator[RiskFinding]]]] = {
-    "weakened rules": _find_weakened_rules,
+RISK_FINDERS: Final[dict[str, Callable[[Plan], Iterator[Consequence]]]] = {
     "unmanaged VMs": _find_lost_unmanaged_vms,
-    "ended clusters": _find_ended_clusters,
     "control planes": _find_control_plane_losses,
     "racks": _find_rack_dependencies,
     "upgrades": _find_upgrade_losses,
     "machine actions": _find_machine_action_losses,
+    "stopped VMs": _find_stopped_vms,
     "leaving nodes": _find_recreation_losses,
     "outages": _find_outage_losses,
     "workloads": _find_workload_losses,
+    "capacity": _find_lost_capacity,
 }

@@ -7,7 +7,7 @@ PUBLIC = {
     "json_diagnostics": "TERRAFORM_VERSION build_diagnostic_documents build_validation_document",
     "json_placements": (
         "build_rejection_document build_other_capacity_document build_feasibility_document "
-        "build_listed_site_document build_risk_document "
+        "build_listed_site_document build_consequence_document "
         "build_inventory_documents"
     ),
     "json_stream": (

@@ -12,6 +12,14 @@ from msgspec.structs import asdict
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
+from nexusform.plans.consequence import Consequence
+from nexusform.plans.impact.consequence_views import (
+    count_pods,
+    count_vms,
+    list_assessed_risks,
+    list_destroyed_objects,
+    list_replaced_objects,
+)
 from nexusform.plans.impact.decision_figures import (
     ImpactSummary,
     PlacementConfidenceSummary,
@@ -19,13 +27,7 @@ from nexusform.plans.impact.decision_figures import (
     SurgeVerdict,
     build_decision,
 )
-from nexusform.plans.impact.ended_objects import (
-    EndedObject,
-    list_destroyed_objects,
-    list_replaced_objects,
-)
 from nexusform.plans.impact.overridden_values import list_overridden_values
-from nexusform.plans.impact.risk_assessment import RiskFinding, assess_plan
 from nexusform.plans.maintenance import (
     EvacuatedVm,
     PlannedMachineAction,
@@ -587,30 +589,6 @@ def _build_plan_differences(differences: PreviousPlanDifferences) -> dict[str, A
     }
 
 
-def build_risk_document(risk: RiskFinding) -> dict[str, Any]:
-    """Build the JSON object of a risk finding."""
-    return {
-        "risk": risk.risk,
-        "severity": risk.severity.value,
-        "subject": risk.subject,
-        "address": risk.address,
-        "before": risk.before,
-        "after": risk.after,
-        "since": risk.since.value,
-        "text": risk.text,
-    }
-
-
-def _build_ended_object(ended_object: EndedObject) -> dict[str, Any]:
-    """Build the JSON object of an ended object."""
-    return {
-        "name": ended_object.name,
-        "address": ended_object.address,
-        "vms": ended_object.vms,
-        "pods": ended_object.pods,
-    }
-
-
 def _build_surge_verdict(verdict: SurgeVerdict) -> dict[str, Any]:
     """Build the JSON object of a surge verdict."""
     return {"site": verdict.site, "cluster": verdict.cluster, "result": verdict.result}
@@ -632,11 +610,46 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "destroys": list(map(_build_ended_object, list_destroyed_objects(plan))),
         "replaces": list(map(_build_ended_object, list_replaced_objects(plan))),
         **omit_empty({"overrides": list(map(asdict, list_overridden_values(plan)))}),
-        "risks": list(map(build_risk_document, assess_plan(plan))),
+        "risks": list(map(build_consequence_document, list_assessed_risks(plan))),
+        "consequences": list(map(build_consequence_document, plan.consequences)),
         "guard_rails": list(map(_build_guard_rail, decision.guard_rails)),
         "since": None if plan.since is None else _build_plan_differences(plan.since),
         **omit_empty({"inventories": build_inventory_documents(plan.inventories)}),
         **omit_empty({"after_merge": plan.basis.after_merge, "max_age_seconds": max_age}),
+    }
+
+
+def build_consequence_document(consequence: Consequence) -> dict[str, Any]:
+    """Build the record of a consequence; `runs` and `removed` count objects by placement kind."""
+    return {
+        "kind": consequence.kind.value,
+        "risk": consequence.risk,
+        "severity": consequence.severity.value,
+        "subject": consequence.subject,
+        "address": consequence.address,
+        **omit_empty(
+            {
+                "runs": dict(consequence.runs),
+                "where": list(consequence.where),
+                "data": consequence.data.value if consequence.data else "",
+                "removed": dict(consequence.removed),
+                "objects": consequence.objects,
+            }
+        ),
+        "before": consequence.before,
+        "after": consequence.after,
+        "since": consequence.since.value,
+        "text": consequence.text,
+    }
+
+
+def _build_ended_object(consequence: Consequence) -> dict[str, Any]:
+    """Build the row of a destroyed or replaced object, with the VMs and pods that ran on it."""
+    return {
+        "name": consequence.subject,
+        "address": consequence.address,
+        "vms": count_vms(consequence),
+        "pods": count_pods(consequence),
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from nexusform.diagnostics.names import escape_name
 from nexusform.placement_kinds.placement_kind import build_location_document
+from nexusform.plans.impact.consequence_views import list_reported_consequences
 from nexusform.plans.plan import Plan
-from nexusform.rendering.report.consequences import list_consequences
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 
 # Location columns of VMs, bindings and pods; other kinds may add more.
@@ -45,10 +45,8 @@ _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     """Render one line per listed placement (RFC 4180, with a header line) in plan order.
 
-    Further lines have the kind `destroyed` or `replaced`, one per object that ends: its name is the
-    object, and the name with what runs on it the reason. The last lines have the kind `risk`, one
-    per risk that the plan causes: its subject is the object, its severity the action, its id the
-    trigger, and its text the reason.
+    Further lines have the kind `consequence`, one per destroyed or replaced object and risk: its
+    subject is the object, its severity the action, its id the trigger, and its text the reason.
 
     The source and the target have a column per field of a location, such as `from_rack`. NUMA cells
     are separated by spaces. Text that looks like a spreadsheet formula begins with a quote. A
@@ -90,13 +88,13 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
             ]
         )
     placement_cells = [""] * (len(location_columns) + len(_REASON_COLUMNS) - 1)
-    for consequence in list_consequences(plan):
+    for consequence in list_reported_consequences(plan):
         table.writerow(
             [
                 *title_cells,
-                consequence.kind,
-                *escape_formulas([consequence.address, "", "", "", consequence.name]),
-                consequence.severity,
+                "consequence",
+                *escape_formulas([consequence.address, "", "", "", consequence.subject]),
+                consequence.severity.value,
                 consequence.risk,
                 *placement_cells,
                 *escape_formulas([consequence.text]),

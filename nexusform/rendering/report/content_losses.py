@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.impact.object_effects import Effect, compute_effect
@@ -40,10 +40,9 @@ def list_departures(plan: Plan) -> list[PlacementChange]:
     ]
 
 
-def describe_departures(plan: Plan, *, has_objects: bool) -> list[str]:
-    """Return a clause per cluster that a placement leaves, if requested with the deleted objects.
+def describe_departures(plan: Plan) -> list[str]:
+    """Return a clause per cluster that a placement leaves: `most-cpu leaves cluster3`.
 
-    An example is `most-cpu leaves cluster3: Namespace test-deployment and 4 objects are deleted`.
     The number of others follows the first clauses.
     """
     names = {
@@ -51,24 +50,11 @@ def describe_departures(plan: Plan, *, has_objects: bool) -> list[str]:
         for change in plan.changes
         if change.before is not None
     }
-    objects = group_by(
-        (change for change in plan.content_changes if change.effect is ContentEffect.LEFT),
-        lambda change: (change.address, change.cluster),
-    )
     departures = list_departures(plan)
-    clauses: list[str] = []
-    for row in departures[:_MAX_DEPARTURES]:
-        clause = f"{names.get(row.address) or row.address} leaves {row.object}"
-        # A Namespace takes its objects along.
-        titles = sorted(
-            (change.object for change in objects.get((row.address, row.object), [])),
-            key=lambda title: not title.startswith("Namespace "),
-        )
-        if titles and has_objects:
-            others = f" and {format_count(len(titles) - 1, 'object')}" if len(titles) > 1 else ""
-            verb = select_word_form(len(titles), "is", "are")
-            clause += f": {titles[0]}{others} {verb} deleted"
-        clauses.append(clause)
+    clauses = [
+        f"{names.get(row.address) or row.address} leaves {row.object}"
+        for row in departures[:_MAX_DEPARTURES]
+    ]
     hidden_count = len(departures) - len(clauses)
     if hidden_count:
         verb = select_word_form(hidden_count, "more placement leaves", "more placements leave")

@@ -24,6 +24,12 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.plans.consequence import Consequence
+from nexusform.plans.impact.consequence_views import (
+    list_destroyed_objects,
+    list_replaced_objects,
+    list_unnamed_risks,
+)
 from nexusform.plans.impact.decision_figures import (
     INSUFFICIENT,
     SUFFICIENT,
@@ -33,11 +39,6 @@ from nexusform.plans.impact.decision_figures import (
     SpareCapacitySummary,
     SurgeVerdict,
     build_decision,
-)
-from nexusform.plans.impact.ended_objects import (
-    EndedObject,
-    list_destroyed_objects,
-    list_replaced_objects,
 )
 from nexusform.plans.impact.guard_rails import (
     GUARD_RAIL,
@@ -57,7 +58,6 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.risk_assessment import RiskFinding, list_plan_risks
 from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
 from nexusform.rendering.report.folding import format_names, format_part_names
@@ -98,7 +98,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     # Not to be repeated as a risk.
     losses_in_impact = describe_lost_vms(plan)
-    risks = [risk for risk in list_plan_risks(plan) if risk.text not in losses_in_impact]
+    risks = [risk for risk in list_unnamed_risks(plan) if risk.text not in losses_in_impact]
     partial_text = ""
     if plan.targets or plan.excludes:
         option = "-target" if plan.targets else "-exclude"
@@ -134,7 +134,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     return tuple(line for line in lines if any(line.texts))
 
 
-def _shorten_risks(risks: Sequence[RiskFinding]) -> Iterator[str]:
+def _shorten_risks(risks: Sequence[Consequence]) -> Iterator[str]:
     """Yield the first risks, equal ones together, and the number of the others."""
     if not risks:
         return
@@ -148,11 +148,19 @@ def _shorten_risks(risks: Sequence[RiskFinding]) -> Iterator[str]:
         yield format_count(hidden_count, "more risk")
 
 
-def _limit_objects(objects: Sequence[EndedObject]) -> Iterator[str]:
-    """Yield the first objects with what runs on them, and the number of the others."""
-    for ended in objects[:_MAX_OBJECTS]:
-        yield ended.text
-    hidden_count = len(objects) - _MAX_OBJECTS
+def _limit_objects(objects: Sequence[Consequence]) -> Iterator[str]:
+    """Yield the first objects with what runs on them, and the number of the others.
+
+    Equal objects share a text if there are many.
+    """
+    titles = [(ended.title, 1) for ended in objects]
+    if len(titles) > _MAX_OBJECTS:
+        from nexusform.rendering.report.risk_lines import describe_objects
+
+        titles = describe_objects(objects)
+    for title, _ in titles[:_MAX_OBJECTS]:
+        yield title
+    hidden_count = sum(count for _, count in titles[_MAX_OBJECTS:])
     if hidden_count > 0:
         yield format_count(hidden_count, "more object")
 
@@ -187,13 +195,13 @@ def select_unnamed_rows(plan: Plan) -> list[PlacementChange]:
     return [row for row in rows if id(row) not in departures]
 
 
-def describe_left_clusters(plan: Plan, *, has_objects: bool) -> list[str]:
+def describe_left_clusters(plan: Plan) -> list[str]:
     """Return a clause per cluster that a placement leaves; [] for a plan without placements."""
     if not any(KINDS[row.kind].by_resource for row in plan.placements):
         return []
     from nexusform.rendering.report.content_losses import describe_departures
 
-    return describe_departures(plan, has_objects=has_objects)
+    return describe_departures(plan)
 
 
 _VERBS: Final[Mapping[Effect, str]] = {
@@ -217,7 +225,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     )
     clauses = [
         *_describe_upgraded(plan),
-        *describe_left_clusters(plan, has_objects=True),
+        *describe_left_clusters(plan),
         *describe_effects(outside_upgrades, LOSS_EFFECTS),
         *describe_lost_vms(plan),
         *_describe_content_losses(plan),

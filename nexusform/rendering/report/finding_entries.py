@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.phrases import group_by
+from nexusform.plans.impact.consequence_views import list_reported_consequences
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
@@ -65,17 +66,12 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
     They are for reports without sentences. A destroyed object and a lasting risk are warnings, a
     replaced object and a temporary risk are notes.
     """
-    # Text needs no such rows.
-    from nexusform.rendering.report.consequences import list_consequences
-
     consequences = [
         Finding(
-            build_warning(
-                consequence.finding_id, f"{consequence.text}.", address=consequence.address
-            ),
+            build_warning(consequence.risk, f"{consequence.text}.", address=consequence.address),
             Level.WARNING if consequence.is_lasting else Level.NOTE,
         )
-        for consequence in list_consequences(plan)
+        for consequence in list_reported_consequences(plan)
     ]
     return (*collect_findings(plan), *consequences)
 

@@ -19,7 +19,12 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
+from nexusform.plans.impact.consequence_views import (
+    count_vms,
+    list_destroyed_objects,
+    list_plan_risks,
+    list_replaced_objects,
+)
 from nexusform.plans.impact.guard_rails import (
     NOTHING_TO_PREDICT,
     count_unpredicted_resources,
@@ -37,7 +42,6 @@ from nexusform.plans.impact.object_effects import (
     describe_lost_vms,
     format_effect_clauses,
 )
-from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import (
     Mode,
@@ -70,8 +74,6 @@ from nexusform.rendering.report.plan_sentences import (
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
 MAX_SITES: Final = 6
 _MAX_NAMES: Final = 6
-# Triggers of VMs and pods that a smaller count removes, and of pods removed with such a VM.
-_SCALE_IN_TRIGGERS: Final = ("scale_in", "node_removed")
 _DESTROY: Final = "to destroy"
 # destroyed or replaced ones in the headline.
 _MAX_TITLE_OBJECTS: Final = 2
@@ -108,12 +110,12 @@ def build_headline(plan: Plan) -> str:
 
     moving = [
         *describe_upgrades(plan.upgrades),
-        *describe_left_clusters(plan, has_objects=False),
+        *describe_left_clusters(plan),
         *_name_pools(format_effect_clauses(outside_upgrades, LOSS_EFFECTS), rows),
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
-    if moving or any(destroyed.vms or destroyed.pods for destroyed in list_destroyed_objects(plan)):
+    if moving or any(destroyed.runs for destroyed in list_destroyed_objects(plan)):
         clauses = [*ended, *moving, *placed, *waiting]
     else:
         clauses = [*ended, *_describe_object_changes(plan), *placed, "nothing moves", *waiting]
@@ -123,7 +125,7 @@ def build_headline(plan: Plan) -> str:
 def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
     """Return the placements outside of upgrades, without those ended by a named object."""
     destroyed = list_destroyed_objects(plan)
-    named_addresses = {ended.address for ended in destroyed if ended.vms or ended.pods}
+    named_addresses = {ended.address for ended in destroyed if ended.runs}
     if len(destroyed) > _MAX_TITLE_OBJECTS:
         # A headline without all names has the total.
         named_addresses = set()
@@ -168,12 +170,12 @@ def _describe_ended_objects(plan: Plan) -> list[str]:
             for ended in destroyed
             if ended.address == old_address or ended.address.startswith(f"{old_address}[")
         ]
-        name = renamed[0].name if len(renamed) == 1 else old_address
-        vms = format_count(sum(ended.vms for ended in renamed), "VM")
+        name = renamed[0].subject if len(renamed) == 1 else old_address
+        vms = format_count(sum(map(count_vms, renamed)), "VM")
         clauses.append(f"{name} looks renamed: {vms} would be re-created; add this moved block")
         destroyed = [ended for ended in destroyed if ended not in renamed]
     for verb, objects in (("destroys", destroyed), ("replaces", list_replaced_objects(plan))):
-        names = [ended.text for ended in objects[:_MAX_TITLE_OBJECTS]]
+        names = [ended.title for ended in objects[:_MAX_TITLE_OBJECTS]]
         hidden_count = len(objects) - len(names)
         names += [format_count(hidden_count, "more object")] if hidden_count else []
         clauses += [f"{verb} {format_list(names)}"] if names else []
@@ -287,50 +289,28 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 def compute_impact(plan: Plan) -> PlacementImpact:
     """Return the impact of a plan on running objects.
 
-    LOSES if objects or their redundancy are lost for good, or the plan is rejected. Return MOVES
-    for temporary disruptions and doubts, else NONE. A smaller count within bounds harms nothing.
+    LOSES if a consequence that the plan causes is lasting, or the plan failed. Return MOVES for
+    temporary disruptions, doubts, and a plan that a limit blocks, else NONE.
     """
-    if plan.is_rejected:
-        # A rejected plan gets the strongest warning.
+    # Nothing is known of a failed plan.
+    if plan.errored or any(risk.is_lasting for risk in plan.consequences):
         return PlacementImpact.LOSES
     counts = count_plan_effects(plan)
-    stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
-    plan_risks = list_plan_risks(plan)
-    losses = (
-        count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED) > 0,
-        _has_lasting_removal(plan),
-        any(change.is_loss for change in plan.content_changes),
-        any(risk.severity is RiskSeverity.LASTING for risk in plan_risks),
-        # The VMs stay stopped.
-        any(action.leaves_off for action in stopping_actions),
-    )
     risks = (
         count_objects_with_effects(
             counts, Effect.MOVED, Effect.RECREATED, Effect.WAITING, Effect.FORGOTTEN
         )
         > 0,
-        bool(plan_risks),
+        plan.is_rejected,
+        bool(list_plan_risks(plan)),
         plan.to_destroy > 0,
-        bool(stopping_actions),
+        any(action.stopped_vms for action in plan.machine_actions),
         has_stale_inventory(plan),
         any(verdict.satisfied != "always" for verdict in plan.separation_verdicts),
         any(limit.result == GuardRailOutcome.REVIEW for limit in plan.guard_rails),
         any(check.status in ("fail", "error") for check in plan.checks),
     )
-    if any(losses):
-        return PlacementImpact.LOSES
     return PlacementImpact.MOVES if any(risks) else PlacementImpact.NONE
-
-
-def _has_lasting_removal(plan: Plan) -> bool:
-    """Return whether an object is removed for another reason than a smaller count.
-
-    A scale-in that harms something is a risk of its own.
-    """
-    return any(
-        compute_effect(row) is Effect.REMOVED and row.trigger not in _SCALE_IN_TRIGGERS
-        for row in plan.placements
-    )
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:

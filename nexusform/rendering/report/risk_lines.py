@@ -1,11 +1,11 @@
-"""Risks in sentences: equal risks of many objects share one, as equal changes do."""
+"""Risks and ended objects in texts: equal ones of many objects share one, as changes do."""
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.plans.impact.risk_assessment import RiskFinding
+from nexusform.plans.consequence import Consequence
 from nexusform.rendering.report.folding import format_names, format_range
 
 # Risks with one different word that share a sentence.
@@ -15,7 +15,7 @@ _SUBJECT: Final = "\0"
 _WORD: Final = re.compile(r"([\w.-]*\w)")
 
 
-def describe_risks(findings: Sequence[RiskFinding]) -> list[tuple[str, int]]:
+def describe_risks(findings: Sequence[Consequence]) -> list[tuple[str, int]]:
     """Return a sentence per group of equal risks, each with the number of its risks.
 
     An example is `edge01..40: each of 40 keeps 1 of 3 control-plane VMs; losing one breaks etcd
@@ -30,7 +30,26 @@ def describe_risks(findings: Sequence[RiskFinding]) -> list[tuple[str, int]]:
     return sentences
 
 
-def _build_shape(finding: RiskFinding) -> object:
+def describe_objects(objects: Sequence[Consequence]) -> list[tuple[str, int]]:
+    """Return a title per group of equal objects, each with the number of its objects.
+
+    `edge01..12 (7 VMs each)`. Equal objects differ in one part of their names.
+    """
+    titles: list[tuple[str, int]] = []
+    groups = group_by(
+        objects, lambda item: (item.risk, item.title.replace(item.subject, _SUBJECT), item.data)
+    )
+    for (_, pattern, _), equal in groups.items():
+        for group in _split_names(equal) if equal[0].subject in equal[0].title else [equal]:
+            if len(group) == 1:
+                titles.append((group[0].title, 1))
+                continue
+            each = f"{pattern.removesuffix(')')} each)" if pattern.endswith(")") else pattern
+            titles.append((each.replace(_SUBJECT, _format_names(group)), len(group)))
+    return titles
+
+
+def _build_shape(finding: Consequence) -> object:
     """Return a key of risks that may share a sentence: the same kind, severity and punctuation."""
     words = _WORD.split(_get_pattern(finding))
     return (
@@ -42,24 +61,24 @@ def _build_shape(finding: RiskFinding) -> object:
     )
 
 
-def _get_pattern(finding: RiskFinding) -> str:
+def _get_pattern(finding: Consequence) -> str:
     return finding.text.replace(finding.subject, _SUBJECT)
 
 
-def _split_names(findings: Sequence[RiskFinding]) -> Iterator[Sequence[RiskFinding]]:
+def _split_names(findings: Sequence[Consequence]) -> Iterator[Sequence[Consequence]]:
     """Yield groups of risks whose names differ in one part: the one with the most values."""
     columns = zip(*(finding.subject.split("/") for finding in findings), strict=True)
     value_counts = [len(set(column)) for column in columns]
     folded = value_counts.index(max(value_counts))
 
-    def get_other_parts(finding: RiskFinding) -> tuple[str, ...]:
+    def get_other_parts(finding: Consequence) -> tuple[str, ...]:
         parts = finding.subject.split("/")
         return (*parts[:folded], *parts[folded + 1 :])
 
     yield from group_by(findings, get_other_parts).values()
 
 
-def _describe_group(findings: Sequence[RiskFinding]) -> Iterator[tuple[str, int]]:
+def _describe_group(findings: Sequence[Consequence]) -> Iterator[tuple[str, int]]:
     """Yield one sentence, or one per different text if more than a word differs."""
     texts = [_WORD.split(_get_pattern(finding)) for finding in findings]
     differing = [i for i, column in enumerate(zip(*texts, strict=True)) if len(set(column)) > 1]
@@ -76,11 +95,16 @@ def _describe_group(findings: Sequence[RiskFinding]) -> Iterator[tuple[str, int]
     yield _name_subjects("".join(words), findings), len(findings)
 
 
-def _name_subjects(pattern: str, findings: Sequence[RiskFinding]) -> str:
+def _name_subjects(pattern: str, findings: Sequence[Consequence]) -> str:
     """Return a sentence with the names of its objects."""
-    columns = zip(*(finding.subject.split("/") for finding in findings), strict=True)
-    names = "/".join(format_names(column) for column in columns)
+    names = _format_names(findings)
     count = len(findings)
     if count > 1 and pattern.startswith(_SUBJECT):
         return f"{names}: each of {count:,}{pattern.removeprefix(_SUBJECT)}"
     return pattern.replace(_SUBJECT, names)
+
+
+def _format_names(findings: Sequence[Consequence]) -> str:
+    """Return the names of the subjects: `edge01..12/pool1`."""
+    columns = zip(*(finding.subject.split("/") for finding in findings), strict=True)
+    return "/".join(format_names(column) for column in columns)

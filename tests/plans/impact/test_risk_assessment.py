@@ -11,20 +11,18 @@ import pytest
 
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.plans.consequence import Consequence
 from nexusform.plans.impact import risk_assessment
+from nexusform.plans.impact.consequence_views import list_assessed_risks, list_plan_risks
 from nexusform.plans.impact.decision_figures import build_decision
-from nexusform.plans.impact.risk_assessment import (
-    RISK_FINDERS,
-    RiskFinding,
-    assess_plan,
-    list_plan_risks,
-)
+from nexusform.plans.impact.risk_assessment import RISK_FINDERS
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.plan_verdict import build_headline
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
     RACKS,
+    add_consequences,
     build_all_types,
     build_state,
     cluster,
@@ -82,7 +80,7 @@ def build_configuration(
 
 
 def find_texts(subject: Plan) -> list[str]:
-    return [risk.text for risk in list_plan_risks(subject)]
+    return [risk.text for risk in list_plan_risks(add_consequences(subject))]
 
 
 def list_losses(before: str, after: str) -> list[str]:
@@ -238,7 +236,7 @@ def test_replaced_cluster_repeats_no_risk_for_its_pools() -> None:
     before = RACKS + cluster("a", pools=pool("p", 2), count=3)
     replaced = plan(before, build_state(before), replaces=("nexus_kubernetes_cluster.a",))
     result = add_site_capacity(require_success(replaced), build_all_types())
-    assert [risk.risk for risk in list_plan_risks(result.plan)] == ["control-plane-quorum-lost"]
+    assert [risk.risk for risk in list_plan_risks(result.plan)] == ["replaced-object"]
 
 
 def test_evacuated_nodes_of_an_upgraded_pool_count_once() -> None:
@@ -270,15 +268,16 @@ def test_pods_of_re_created_manifest_are_down_meanwhile() -> None:
         said
         == "a/default/Deployment/shop is down for some time: all of its 3 replicas are re-created"
     )
-    # A permanent removal is no outage, and neither is a new workload.
-    assert find_texts(require_success(plan(build_configuration(OLD, ""), state)).plan) == []
+    # A permanent removal is no outage but a loss. A new workload is neither.
+    removed = require_success(plan(build_configuration(OLD, ""), state)).plan
+    assert find_texts(removed) == ["fleet_hub_manifest.shop is deleted with 3 pods"]
     assert list_losses(build_configuration(OLD, ""), build_configuration(OLD, build_shop(3))) == []
 
 
-def assess(files: str, state: State) -> list[RiskFinding]:
+def assess(files: str, state: State) -> list[Consequence]:
     """Return the risks of a plan with its sites."""
     result = add_site_capacity(require_success(plan(files, state)), build_all_types())
-    return list(assess_plan(result.plan))
+    return list_assessed_risks(result.plan)
 
 
 SMALL = cluster("a", pools=pool("p", 2), count=3)
@@ -287,12 +286,21 @@ SMALL = cluster("a", pools=pool("p", 2), count=3)
 @pytest.mark.parametrize(
     ("after", "risk", "text"),
     [
-        ("", "cluster-deleted", "a is deleted with 5 VMs"),
-        (cluster("a", pools=pool("p", 0), count=3), "pool-empty", "a/p keeps none of its 2 VMs"),
-        (cluster("a", count=3), "pool-empty", "a/p keeps none of its 2 VMs"),
+        ("", "destroyed-object", "a is deleted with 5 VMs"),
+        (
+            cluster("a", pools=pool("p", 0), count=3),
+            "pool-empty",
+            "a/p is scaled to 0: it keeps none of its 2 VMs",
+        ),
+        (
+            cluster("a", pools=pool("p", 1), count=3),
+            "pool-without-redundancy",
+            "a/p keeps 1 of its 2 VMs; losing it leaves none",
+        ),
+        (cluster("a", count=3), "pool-deleted", "pool p of a is deleted with 2 VMs"),
         (
             cluster("a", arguments='name = "b"', pools=pool("p", 2), count=3),
-            "cluster-replaced-by-name",
+            "destroyed-object",
             "a is deleted with 5 VMs, because its name changes to b",
         ),
         (
@@ -327,7 +335,7 @@ def test_control_plane_on_one_rack_is_a_risk_once() -> None:
     assert (new.severity, new.since, new.before, new.after) == ("lasting", "plan", 0, 0)
     # It exists before the next plan: an existing finding, and no risk of that plan.
     result = add_site_capacity(plan(pinned, build_state(pinned)), build_all_types())
-    [existing] = assess_plan(result.plan)
+    [existing] = list_assessed_risks(result.plan)
     assert existing.since == "state"
     assert list_plan_risks(result.plan) == []
     [finding] = [
@@ -369,7 +377,6 @@ def test_control_plane_on_a_site_of_one_rack_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("dropped", "before", "after", "text"),
     [
-        ("ended clusters", RACKS + SMALL, RACKS, "a is deleted with 5 VMs"),
         (
             "control planes",
             RACKS + SMALL,
@@ -396,10 +403,10 @@ def test_control_plane_on_a_site_of_one_rack_says_nothing() -> None:
 def test_dropped_risk_is_missing_in_the_decision(
     dropped: str, before: str, after: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = plan(after, build_state(before))
-    shown = add_site_capacity(require_success(made), build_all_types()).plan
+    made = require_success(plan(after, build_state(before)))
 
     def list_decision_texts() -> str:
+        shown = add_site_capacity(made, build_all_types()).plan
         return "\n".join(str(line) for line in build_decision_lines(shown))
 
     assert text in list_decision_texts()

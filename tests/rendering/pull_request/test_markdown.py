@@ -22,6 +22,7 @@ from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
 from tests.planning.harness import (
     RACKS,
+    add_consequences,
     build_all_types,
     build_state,
     cluster,
@@ -468,7 +469,7 @@ def test_block_names_destroyed_and_replaced_objects_once(
 ) -> None:
     address = plans.drifted().changes[0].address
     changes = tuple(Change(address, action, {}, {}, "simulated", 1, 1) for action in actions)
-    comment = render_markdown(Plan(changes=changes), plans.files)
+    comment = render_markdown(add_consequences(Plan(changes=changes)), plans.files)
     assert re.findall(r"\*\*(Destroys|Replaces)\*\*", comment) == labels
     assert "to destroy" not in comment.split("- Plan: ")[0]
 
@@ -480,7 +481,9 @@ def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) ->
         ("forget", "1 VM to forget (it keeps", "WARNING"),
         ("host_lost", "1 VM loses its machine", "CAUTION"),
     ):
-        told = replace(plan, placements=(replace(row, action=PlacementAction(action)),))
+        told = add_consequences(
+            replace(plan, placements=(replace(row, action=PlacementAction(action)),))
+        )
         head = render_markdown(told, {}).split("\n\n")[0]
         assert f"> - **Impact**: {said}" in head
         assert f"[!{alert}]" in head

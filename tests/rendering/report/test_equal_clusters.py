@@ -125,10 +125,10 @@ EQUAL_RISKS = {
         ("default = 3", "default = 1"),
         "edge01..12: each of 12 keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum",
     ),
-    "delete": (("default = 12", "default = 0"), "edge01..12: each of 12 is deleted with 7 VMs"),
+    "delete": (("default = 12", "default = 0"), "edge01..12 (7 VMs each)"),
     "empty pool": (
         ("count       = 4", "count       = 0"),
-        "edge01..12/pool1: each of 12 keeps none of its 4 VMs",
+        "edge01..12/pool1: each of 12 is scaled to 0: it keeps none of its 4 VMs",
     ),
 }
 

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetDisruptionBudget,
     FleetEviction,
@@ -23,6 +24,8 @@ from nexusform.domains.fleet.types.fleet_arguments import (
 )
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
+from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
+from nexusform.kubernetes.quantity import IntegerOrPercent
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 _EVICTION_SPEC: Final = BlockSchema(
@@ -56,6 +59,7 @@ FLEET_PLACEMENT_EVICTION: Final = build_fleet_type(
     "pick the "
     "same cluster again. Deleting the block has no effect.",
     read=read_eviction,
+    consequences=ConsequenceTable(noun="eviction"),
     findings=lambda _eviction, _arguments: (),
     manifest=replace(MANIFEST, on_change=OnChange.REPLACE),
 )
@@ -88,10 +92,40 @@ def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
     yield from amount_errors or check_disruption_budget(budget.budget, placement_type=None)
 
 
+_BUDGET_KIND: Final = FleetKind("ClusterResourcePlacementDisruptionBudget", _BUDGET_SPEC)
+
+
+def _find_weaker_budget(before: Values, after: Values) -> str:
+    """Return `changes from max_unavailable 1 to 2`, or "" for an equal or stricter budget.
+
+    Another form of an amount counts as weaker, because the number of clusters decides.
+    """
+    old, new = (_BUDGET_KIND.read_arguments(values) for values in (before, after))
+    changes: list[str] = []
+    for name, direction in (("max_unavailable", 1), ("min_available", -1)):
+        amounts = [read_integer_or_percentage(side.get(name), default=None) for side in (old, new)]
+        if amounts[0] != amounts[1] and not _is_stricter(amounts[0], amounts[1], direction):
+            start, end = (amount if amount is not None else "none" for amount in amounts)
+            changes.append(f"{name} {start} to {end}")
+    return enclose("changes from ", format_list(changes))
+
+
+def _is_stricter(
+    old: IntegerOrPercent | None, new: IntegerOrPercent | None, direction: int
+) -> bool:
+    """Return whether an amount of one form becomes stricter; lower ones if `direction` is 1."""
+    if old is None or new is None or old.is_percent != new.is_percent:
+        return False
+    return (new.value - old.value) * direction < 0
+
+
 FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = build_fleet_type(
     "fleet_placement_disruption_budget",
-    FleetKind("ClusterResourcePlacementDisruptionBudget", _BUDGET_SPEC),
+    _BUDGET_KIND,
     "Limits evictions of the cluster resource placement with the same name.",
     read=read_budget,
     findings=_check_budget,
+    consequences=ConsequenceTable(
+        noun="disruption budget", delete=LASTING_LOSS, find_weakening=_find_weaker_budget
+    ),
 )

@@ -34,6 +34,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
 )
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.shared_arguments import build_id_attribute
@@ -347,4 +348,6 @@ FLEET_HUB_MANIFEST: Final = FleetObjectType(
     placement_kinds=(POD,),
     list_secrets=find_secret_paths,
     split_write_only_body=split_write_only_body,
+    # Objects on a hub alone run nothing.
+    consequences=ConsequenceTable(delete=LASTING_LOSS),
 )

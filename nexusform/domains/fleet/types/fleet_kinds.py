@@ -24,6 +24,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_namespace,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.consequences import NO_CONSEQUENCES, ConsequenceTable
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.kubernetes.matching import validate_dns_label
 from nexusform.resource_types.shared_arguments import (
@@ -208,6 +209,7 @@ def build_fleet_type(
     phase: int = 5,
     manifest: AttributeSchema = MANIFEST,
     concurrent_types: tuple[str, ...] = (),
+    consequences: ConsequenceTable = NO_CONSEQUENCES,
 ) -> FleetObjectType:
     """Build a resource type of the fleet API.
 
@@ -254,6 +256,7 @@ def build_fleet_type(
         fill=fleet.fill,
         build_fleet_object=read_fleet_object,
         concurrent_types=concurrent_types,
+        consequences=consequences,
     )
 
 

@@ -32,6 +32,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text_list_attribute,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.resource_types.shared_arguments import (
@@ -240,4 +241,5 @@ FLEET_MEMBER_CLUSTER: Final = FleetObjectType(
     check=check,
     build_fleet_object=build_member,
     kind=PlanningKind.MEMBER,
+    consequences=ConsequenceTable(noun="member"),
 )

@@ -25,6 +25,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_choice,
     make_text,
 )
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text
 from nexusform.schemas.block_schema import BlockSchema, OnChange
@@ -126,6 +127,7 @@ def build_override_type(
         description,
         read=read_override,
         findings=lambda _override, arguments: _check_override(arguments, selector),
+        consequences=ConsequenceTable(noun="override"),
     )
 
 

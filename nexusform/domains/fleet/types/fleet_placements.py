@@ -44,6 +44,7 @@ from nexusform.domains.pods.importers.api_resources import ApiKinds
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.schemas.block_schema import BlockSchema
@@ -92,6 +93,7 @@ def build_placement_type(
         placement_kinds=(BINDING, POD),
         list_applied_objects=_index_by_cluster,
         correct_recorded_object=_remove_unselectable_objects,
+        consequences=ConsequenceTable(noun="placement", delete=LASTING_LOSS, replace=LASTING_LOSS),
     )
 
 

@@ -38,6 +38,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.json_data.plain_data import get_list, list_texts
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
@@ -111,6 +112,7 @@ def build_run_type(
         read=_read_run,
         findings=_check_run,
         values={"approvals": _APPROVALS},
+        consequences=ConsequenceTable(noun="staged run"),
     )
 
 
@@ -184,6 +186,7 @@ def build_approval_type(
         findings=_warn_unrequested_approval,
         values={"approved": _APPROVED},
         concurrent_types=(run,),
+        consequences=ConsequenceTable(noun="approval request"),
     )
 
 
@@ -284,7 +287,14 @@ def build_strategy_type(
 ) -> FleetObjectType:
     """Build the resource type of a staged update strategy."""
     fleet = FleetKind(kind, _STRATEGY_SPEC, is_namespaced)
-    return build_fleet_type(name, fleet, description, read=_read_strategy, findings=_check_strategy)
+    return build_fleet_type(
+        name,
+        fleet,
+        description,
+        read=_read_strategy,
+        findings=_check_strategy,
+        consequences=ConsequenceTable(noun="staged strategy"),
+    )
 
 
 FLEET_CLUSTER_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(

@@ -18,8 +18,8 @@ from nexusform.domains.sites.rendering.site_change_rows import (
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
+from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
-from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
 from nexusform.rendering.report.finding_entries import Finding, collect_findings

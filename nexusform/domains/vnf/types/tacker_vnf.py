@@ -44,6 +44,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     read_package_and_request,
     resolve_vdu_sku,
 )
+from nexusform.interfaces.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.json_data.secret_paths import SECRET_FIELDS
@@ -673,4 +674,8 @@ TACKER_VNF: Final = ResourceType(
         list_unplaced_vms,
     ),
     present=build_displayed_value,
+    # Its volumes may be managed by others.
+    consequences=ConsequenceTable(
+        noun="VNF", delete=LOSS_WITH_UNKNOWN_DATA, replace=LOSS_WITH_UNKNOWN_DATA
+    ),
 )

@@ -31,7 +31,8 @@ from nexusform.planning.hypothesis.recreations import (
     list_recreated_pools,
 )
 from nexusform.planning.hypothesis.start_points import StartPoint
-from nexusform.plans.impact.risk_assessment import RiskFinding, list_plan_risks
+from nexusform.plans.consequence import Consequence
+from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.site_capacity.occupancy import (
     PoolAvailability,
     VmOwnerKind,
@@ -88,7 +89,7 @@ class Failure(Struct, frozen=True):
     lost: str
     machines: tuple[str, ...]
     pools: tuple[PoolAvailability, ...]
-    risks: tuple[RiskFinding, ...] = ()
+    risks: tuple[Consequence, ...] = ()
     recreations: tuple[RecreatedPool, ...] = ()
     deletions: tuple[NodeDeletionCommand, ...] = ()
     stay_down: tuple[PoolAvailability, ...] = ()

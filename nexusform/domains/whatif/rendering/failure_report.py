@@ -21,7 +21,7 @@ from nexusform.rendering.answers.explanation_text import (
     build_replacement_document,
     format_short_location,
 )
-from nexusform.rendering.json.json_placements import build_risk_document
+from nexusform.rendering.json.json_placements import build_consequence_document
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,
     describe_sampled_capacity,
@@ -288,7 +288,7 @@ def build_failure_document(failure: Failure) -> dict[str, Any]:
         "lost": failure.lost,
         "machines": list(failure.machines),
         "vms_down": failure.vm_count,
-        "risks": [build_risk_document(risk) for risk in failure.risks],
+        "risks": [build_consequence_document(risk) for risk in failure.risks],
         "pools": [build_pool_document(pool) for pool in failure.pools],
         "vms_that_stay_down": [
             {"address": str(item.address), "vms": [down_vm.name for down_vm in item.down_vms]}

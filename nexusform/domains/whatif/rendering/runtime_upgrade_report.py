@@ -22,7 +22,7 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStrategy,
     UpgradeWave,
 )
-from nexusform.plans.impact.risk_assessment import assess_plan, list_plan_risks
+from nexusform.plans.impact.consequence_views import list_assessed_risks, list_plan_risks
 from nexusform.plans.site_capacity.occupancy import (
     PoolAvailability,
     PoolOutages,
@@ -31,7 +31,7 @@ from nexusform.plans.site_capacity.occupancy import (
 )
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.explanation_text import format_spans
-from nexusform.rendering.json.json_placements import build_risk_document
+from nexusform.rendering.json.json_placements import build_consequence_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
@@ -444,7 +444,7 @@ def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
         "racks": list(upgrade.racks),
         "up_to_hours": upgrade.hours,
         "availability_lost": upgrade.is_availability_lost,
-        "risks": list(map(build_risk_document, assess_plan(upgrade.plan))),
+        "risks": list(map(build_consequence_document, list_assessed_risks(upgrade.plan))),
         "verdicts": [_build_pool_verdict_document(pool) for pool in upgrade.pools],
         "workloads": [_build_workload_verdict_document(workload) for workload in upgrade.workloads],
     }

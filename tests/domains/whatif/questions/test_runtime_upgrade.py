@@ -8,7 +8,8 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStrategy,
     simulate_runtime_upgrade,
 )
-from nexusform.plans.impact.risk_assessment import RiskSeverity, assess_plan
+from nexusform.interfaces.consequences import ConsequenceSeverity
+from nexusform.plans.impact.consequence_views import list_assessed_risks
 from nexusform.plans.site_capacity.occupancy import PoolOutcome
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.failures import build_start
@@ -81,8 +82,11 @@ def test_control_plane_of_three_on_two_racks_loses_quorum_once() -> None:
     assert verdict.losses == (wave.outage,)
     assert found.has_findings
     # The assessment of the hypothetical plan says so.
-    [risk] = assess_plan(found.plan)
-    assert (risk.risk, risk.severity) == ("control-plane-quorum-lost", RiskSeverity.TEMPORARY)
+    [risk] = list_assessed_risks(found.plan)
+    assert (risk.risk, risk.severity) == (
+        "control-plane-quorum-lost",
+        ConsequenceSeverity.TEMPORARY,
+    )
     assert (risk.before, risk.after) == (3, 1)
     assert risk.text == (
         f"a loses etcd quorum: 2 of 3 control-plane VMs down at once ({wave.rack})"

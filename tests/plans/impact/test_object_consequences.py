@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.plans.impact.ended_objects import list_destroyed_objects
+from nexusform.plans.impact.consequence_views import list_destroyed_objects
 from nexusform.plans.plan import Plan
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.plan_verdict import build_headline
-from tests.planning.harness import RACKS, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import (
+    RACKS,
+    add_consequences,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
 
 TWO = RACKS + cluster("a", count=3) + cluster("b", pools=pool("p", 4), count=3)
 
 
 def change(before: str, after: str) -> Plan:
-    return require_success(plan(after, build_state(before))).plan
+    return add_consequences(require_success(plan(after, build_state(before))).plan)
 
 
 def find_line(subject: Plan, label: str) -> tuple[str, ...]:
@@ -40,7 +48,7 @@ def test_more_than_five_destroyed_objects_have_a_count() -> None:
     clusters = "".join(cluster(name, count=1) for name in "abcdefg")
     ended = change(RACKS + clusters, RACKS)
     *names, last = find_line(ended, "Destroys")
-    assert (len(names), last) == (5, "2 more objects")
+    assert (names, last) == ([], "a, b, c, d, e and 2 more (1 VM each)")
     assert len(list_destroyed_objects(ended)) == 7
     assert build_headline(ended).startswith("destroys a (1 VM), b (1 VM) and 5 more objects, 7 VMs")
 

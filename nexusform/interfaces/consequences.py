@@ -1,0 +1,64 @@
+"""Consequences that a resource type declares for what a plan does to its objects."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+
+class ConsequenceSeverity(StrEnum):
+    """Severity of a consequence.
+
+    LASTING: an object, data, the last copy, a quorum, redundancy or a rule ends. TEMPORARY:
+    something is down, or at its limit, for some time. NONE: nothing is hurt.
+    """
+
+    LASTING = "lasting"
+    TEMPORARY = "temporary"
+    NONE = "none"
+
+
+class DataFate(StrEnum):
+    """Fate of the data of an object that ends or leaves."""
+
+    LOST = "lost"
+    KEPT = "kept"
+    UNKNOWN = "unknown"
+
+
+class Outcome(Struct, frozen=True):
+    """Severity of what happens to an object, and the fate of its data (None: it has none)."""
+
+    severity: ConsequenceSeverity = ConsequenceSeverity.NONE
+    data: DataFate | None = None
+
+
+HARMLESS: Final = Outcome()
+LASTING_LOSS: Final = Outcome(ConsequenceSeverity.LASTING)
+LOSS_WITH_DATA: Final = Outcome(ConsequenceSeverity.LASTING, DataFate.LOST)
+LOSS_WITH_UNKNOWN_DATA: Final = Outcome(ConsequenceSeverity.LASTING, DataFate.UNKNOWN)
+
+
+def find_no_weakening(_before: Mapping[str, Any], _after: Mapping[str, Any]) -> str:
+    """Return "": no change of the type weakens a rule."""
+    return ""
+
+
+class ConsequenceTable(Struct, frozen=True, kw_only=True):
+    """Consequences of the actions of a plan on an object of a type.
+
+    `noun` precedes the name of the object in reports, "" for an object that its name explains.
+    `delete`: the object ends. `replace`: it is deleted and created again under its name. `leave`:
+    it stays, unmanaged. `find_weakening(before, after)` returns what a change of its arguments
+    weakens, as the end of a sentence with its name: `changes from deny to warn`; "" for nothing.
+    """
+
+    noun: str = ""
+    delete: Outcome = HARMLESS
+    replace: Outcome = HARMLESS
+    leave: Outcome = HARMLESS
+    find_weakening: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = find_no_weakening
+
+
+NO_CONSEQUENCES: Final = ConsequenceTable()

@@ -1,0 +1,112 @@
+"""Views of the consequences of a plan: objects that end, that are replaced, and risks."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import enclose, format_list, group_by
+from nexusform.interfaces.consequences import ConsequenceSeverity
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.plans.consequence import Consequence, ConsequenceKind
+from nexusform.plans.impact.object_effects import format_kind_counts
+from nexusform.plans.plan import Plan
+
+_OBJECT_KINDS: Final = (ConsequenceKind.ENDS, ConsequenceKind.REPLACED)
+# Names of clusters in a title.
+_MAX_CLUSTERS: Final = 3
+
+
+def list_destroyed_objects(plan: Plan) -> list[Consequence]:
+    """Return the objects that a plan destroys, those on clusters too.
+
+    Objects with the most VMs come first, then workloads and placements with the most pods.
+    """
+    return _sort_by_size(_select_objects(plan, ConsequenceKind.ENDS))
+
+
+def list_replaced_objects(plan: Plan) -> list[Consequence]:
+    """Return the objects that a plan replaces, those with the most VMs first."""
+    return _sort_by_size(_select_objects(plan, ConsequenceKind.REPLACED))
+
+
+def list_plan_risks(plan: Plan) -> list[Consequence]:
+    """Return what the plan hurts, and another placement does not: lasting or temporary."""
+    return [consequence for consequence in plan.consequences if consequence.is_risk]
+
+
+def list_unnamed_risks(plan: Plan) -> list[Consequence]:
+    """Return the risks that are not named as destroyed or replaced objects."""
+    return [risk for risk in list_plan_risks(plan) if not _is_object(risk)]
+
+
+def list_assessed_risks(plan: Plan) -> list[Consequence]:
+    """Return the risks of a plan, and those that the state had before it."""
+    return [
+        consequence
+        for consequence in plan.consequences
+        if consequence.severity is not ConsequenceSeverity.NONE
+    ]
+
+
+def list_reported_consequences(plan: Plan) -> list[Consequence]:
+    """Return the destroyed objects, the replaced ones, then the other risks of a plan."""
+    return [*list_destroyed_objects(plan), *list_replaced_objects(plan), *list_unnamed_risks(plan)]
+
+
+def count_vms(consequence: Consequence) -> int:
+    """Return the number of VMs on the object before the plan."""
+    return consequence.runs.get(VM, 0)
+
+
+def count_pods(consequence: Consequence) -> int:
+    """Return the number of pods and bindings of the object before the plan."""
+    return sum(consequence.runs.values()) - count_vms(consequence)
+
+
+def _is_object(consequence: Consequence) -> bool:
+    """Return whether the lines of destroyed and replaced objects name the subject."""
+    return bool(consequence.title) and consequence.kind in _OBJECT_KINDS
+
+
+def _select_objects(plan: Plan, kind: ConsequenceKind) -> Iterable[Consequence]:
+    """Yield the objects of a kind; equal ones on several clusters as one."""
+    objects = [item for item in plan.consequences if item.kind is kind and _is_object(item)]
+    groups = group_by(objects, lambda item: (item.risk, item.address, item.subject, item.data))
+    for group in groups.values():
+        yield group[0] if len(group) == 1 else _merge_clusters(group)
+
+
+def _merge_clusters(group: Sequence[Consequence]) -> Consequence:
+    """Return one record of an object that ends on several clusters."""
+    runs: Counter[str] = Counter()
+    for consequence in group:
+        runs.update(consequence.runs)
+    clusters = tuple(name for consequence in group for name in consequence.where)
+    is_equal = all(consequence.runs == group[0].runs for consequence in group)
+    pods = format_kind_counts(group[0].runs if is_equal else runs)
+    each = " each" if is_equal else ""
+    return replace(
+        group[0],
+        title=(
+            f"{group[0].subject} on {format_list(clusters, _MAX_CLUSTERS)}"
+            f"{enclose(' (', pods, f'{each})')}"
+        ),
+        runs=runs,
+        where=clusters,
+        before=sum(consequence.before for consequence in group),
+    )
+
+
+def _sort_by_size(consequences: Iterable[Consequence]) -> list[Consequence]:
+    """Return objects by VMs, then by data and workloads, then by pods; ties keep their order."""
+    return sorted(
+        consequences,
+        key=lambda ended: (
+            -count_vms(ended),
+            not ended.runs,
+            ended.severity is ConsequenceSeverity.NONE,
+            -count_pods(ended),
+        ),
+    )
