@@ -14,7 +14,10 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     KubernetesUpgrade,
     simulate_kubernetes_upgrade,
 )
-from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
+from nexusform.domains.whatif.rendering.failure_report import (
+    build_failure_document,
+    build_failure_report,
+)
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     KUBERNETES_UPGRADE,
     build_kubernetes_upgrade_report,
@@ -107,7 +110,7 @@ def test_bounds_of_single_re_created_pool_hold_for_every_split() -> None:
     failure = simulate_loss(state, [machine_])
     assert failure.samples is not None
     assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
-    document = FAILURE(failure)["samples"]
+    document = build_failure_document(failure)["samples"]
     assert document["vms_without_capacity"] == {"min": 0, "max": 2, "certain_bounds": True}
 
 
@@ -133,7 +136,7 @@ def test_failure_reports_number_of_fitting_samples() -> None:
         assert "others / o2" in words
         assert "o2 /" not in words
     assert "❌ Re-created VMs (predicted)" in render_report_markdown(outline)
-    draws = FAILURE(failure)["samples"]
+    draws = build_failure_document(failure)["samples"]
     assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (
         fitting,
         100,
@@ -155,7 +158,7 @@ def test_no_sampling_without_re_creations_or_unknown_cells() -> None:
     assert simulate_loss(build_applied_state(render_site(1, UNKNOWN)), ["o1"]).samples is None
     failure = simulate_rack_loss(render_site(1, KNOWN[0]))
     assert failure.samples is None
-    assert FAILURE(failure)["samples"] is None
+    assert build_failure_document(failure)["samples"] is None
 
 
 def test_unknown_cells_of_lost_machines_do_not_count() -> None:
