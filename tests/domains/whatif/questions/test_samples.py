@@ -19,7 +19,7 @@ from nexusform.domains.whatif.rendering.failure_report import (
     build_failure_report,
 )
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
-    KUBERNETES_UPGRADE,
+    build_kubernetes_upgrade_document,
     build_kubernetes_upgrade_report,
 )
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
@@ -191,7 +191,10 @@ def test_upgrade_reports_number_of_fitting_samples() -> None:
         words = " ".join(text.split())
         assert f"The upgrade fits in {fitting} of 100 samples (NUMA use unknown)" in words
         assert "no surge capacity for p." in words
-    assert KUBERNETES_UPGRADE(upgrade)["samples"]["fitting"] == fitting
+    assert build_kubernetes_upgrade_document(upgrade)["samples"]["fitting"] == fitting
     assert (
-        KUBERNETES_UPGRADE(simulate_upgrade(render_site(3, KNOWN[0], more=TWO)))["samples"] is None
+        build_kubernetes_upgrade_document(simulate_upgrade(render_site(3, KNOWN[0], more=TWO)))[
+            "samples"
+        ]
+        is None
     )
