@@ -15,6 +15,7 @@ from nexusform.schemas.value_types import (
     SetType,
     TupleType,
     Type,
+    has_dynamic,
 )
 from nexusform.values.typed_value import (
     NOT_NULL,
@@ -114,7 +115,9 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 def compare_values(left: Value, right: Value) -> Value:
     """Return `left == right` as in HCL.
 
-    Values of different types differ. It is unknown if unknown parts decide.
+    Values of different types differ, at every level: `{ a = null }` with a null of any type is not
+    the object with a null string. Only two nulls are equal whatever their types. It is unknown if
+    unknown parts decide.
     """
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
@@ -177,13 +180,14 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     if first is None or second is None:
         # Equal only if both are null.
         return first is second
-    if not _may_be_equal(left.type, right.type):
+    has_unknown_parts = not (left.is_wholly_known and right.is_wholly_known)
+    is_open = has_unknown_parts and (_has_open_type(left) or _has_open_type(right))
+    if not _may_be_equal(left.type, right.type, is_open=is_open):
         # Known values of different types.
         return False
     if first.__class__ is dict and first.keys() != second.keys():
         # Maps or objects of other names.
         return False
-    has_unknown_parts = not (left.is_wholly_known and right.is_wholly_known)
     if isinstance(left.type, SetType) and has_unknown_parts:
         # Elements of sets have no order, so they cannot be compared in pairs.
         return False if _is_certainly_different(left, right) else None
@@ -196,6 +200,16 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))
 
 
+def _has_open_type(value: Value) -> bool:
+    """Return whether the type of a value may change once its unknown parts are known.
+
+    A null of the open type has that type for good: only unknown parts get another one.
+    """
+    if value.raw is UNKNOWN:
+        return has_dynamic(value.type)
+    return not value.is_wholly_known and any(map(_has_open_type, value.parts))
+
+
 def _can_equal_unknown(left: Value, right: Value) -> bool:
     """Return whether two values may be equal, by their types and known limits.
 
@@ -206,7 +220,7 @@ def _can_equal_unknown(left: Value, right: Value) -> bool:
     # An unknown value may be null, and nulls of all types are equal, so different
     # types prove nothing.
     both_may_be_null = left.raw in _UNKNOWN_OR_NULL and right.raw in _UNKNOWN_OR_NULL
-    return both_may_be_null or _may_be_equal(left.type, right.type)
+    return both_may_be_null or _may_be_equal(left.type, right.type, is_open=True)
 
 
 def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
@@ -221,17 +235,22 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
     return result
 
 
-def _may_be_equal(left: Type, right: Type) -> bool:
+def _may_be_equal(left: Type, right: Type, *, is_open: bool) -> bool:
     """Return whether two types are equal, or may be once their open parts are known.
 
-    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but
-    never a map.
+    DYNAMIC is an open type or part. If `is_open`, a list of DYNAMIC may become a list of strings,
+    but never a map. Otherwise DYNAMIC equals only itself.
     """
-    if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
+    if left is right or left == right:
         return True
+    if left is DYNAMIC or right is DYNAMIC:
+        return is_open
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
     if _get_shape(left) != _get_shape(right):
         # With other names, or another number of parts.
         return False
-    return all(map(_may_be_equal, left.parts, right.parts))
+    return all(
+        _may_be_equal(left_part, right_part, is_open=is_open)
+        for left_part, right_part in zip(left.parts, right.parts, strict=True)
+    )

@@ -100,7 +100,8 @@ def _rename_attributes(of: Type, names: Mapping[str, str]) -> Type:
         return of
     if isinstance(of, ObjectType):
         return ObjectType.create(
-            {names.get(n, n): _rename_attributes(t, names) for n, t in of.attributes}
+            {names.get(n, n): _rename_attributes(t, names) for n, t in of.attributes},
+            [names.get(n, n) for n in of.optional],
         )
     if isinstance(of, TupleType):
         return TupleType(tuple(_rename_attributes(t, names) for t in of.elements))
