@@ -20,7 +20,7 @@ DESTROYED = RACKS + cluster("a", pools=pool("p", 2), count=1)
     ("planned", "words", "kind", "level"),
     [
         (DESTROYED, (), "destroyed", "warning"),
-        (SMALL, ("-replace=nexus_kubernetes_cluster.b",), "replaced", "note"),
+        (SMALL, ("-replace=nexus_kubernetes_cluster.b",), "replaced", "warning"),
     ],
 )
 def test_reports_for_machines_list_the_same_objects(
@@ -49,9 +49,14 @@ def test_reports_for_machines_list_the_same_objects(
         if result["ruleId"] == f"{kind}-object"
     ]
     assert result["level"] == level
-    assert "b (1 VM)." in result["message"]["text"]
+    sentence = {"destroyed": "b is deleted", "replaced": "b is deleted and created again"}[kind]
+    assert result["message"]["text"].endswith(f"{sentence} with 1 VM.")
     [case] = ET.fromstring(documents["junit"]).findall(f".//testcase[@classname='{kind}-object']")
-    assert "b (1 VM)." in str(case.findtext("system-out"))
-    [row] = [row for row in csv.DictReader(documents["csv"].splitlines()) if row["kind"] == kind]
-    assert (row["object"], row["address"]) == ("b", ended["address"])
-    assert row["reason"] == "b (1 VM)"
+    assert f"{sentence} with 1 VM." in str(case.findtext("system-out"))
+    [row] = [
+        row
+        for row in csv.DictReader(documents["csv"].splitlines())
+        if row["trigger"] == f"{kind}-object"
+    ]
+    assert (row["kind"], row["object"], row["address"]) == ("consequence", "b", ended["address"])
+    assert (row["action"], row["reason"]) == ("lasting", f"{sentence} with 1 VM")

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.plans.impact import risk_assessment
+from nexusform.plans import consequence
+from nexusform.plans.impact import object_consequences, risk_assessment
 from tests.planning.harness import RACKS, cluster, pool
 from tests.plans.impact.test_risk_assessment import ALL, NEW, OLD, build_configuration, build_shop
 
@@ -42,6 +43,36 @@ removed {
 """
 
 
+# A name of a pool, and consequences that no guard rail counts.
+HARMLESS = {
+    "control-plane",
+    "left-object",
+    "smaller-pool",
+    "smaller-workload",
+    "too-few-racks-for-quorum",
+}
+# Of fleets (tests/domains/fleet), and of machine actions (tests/planning/verdicts).
+ELSEWHERE = {
+    "destroyed-content",
+    "host-lost",
+    "placement-leaves-cluster",
+    "stopped-workload",
+    "vms-stopped",
+}
+
+
+def build_large_pool(count: int) -> str:
+    """Return a cluster whose VMs need a NUMA cell each; 21 of them fill the site."""
+    return RACKS + cluster("a", pools=pool("p", count, "NC_P46_224_v1"), count=3)
+
+
+def build_pods_apart(nodes: int) -> str:
+    """Return two pods that share no node, because of their host port."""
+    port = "{name: shop, image: shop, ports: [{containerPort: 80, hostPort: 80}]}"
+    shop = build_shop(2).replace("{name: shop, image: shop}", port)
+    return build_configuration(OLD, shop, count=nodes)
+
+
 class RiskCase(NamedTuple):
     """Configurations applied in this order, and the planned one, whose risks are expected."""
 
@@ -51,11 +82,18 @@ class RiskCase(NamedTuple):
 
 
 CASES = {
-    "cluster-deleted": RiskCase((SMALL,), RACKS, "lasting"),
-    "cluster-replaced-by-name": RiskCase(
-        (SMALL,), SMALL.replace('cluster" "a" {', 'cluster" "a" {\n  name = "b"'), "lasting"
+    "destroyed-object": RiskCase((SMALL,), RACKS, "lasting"),
+    "replaced-object": RiskCase(
+        (SMALL,), SMALL.replace("NC_G6_28_v1", "NC_G12_56_v1", 1), "lasting"
     ),
-    "pool-empty": RiskCase((SMALL,), RACKS + cluster("a", count=3), "lasting"),
+    "pool-deleted": RiskCase((SMALL,), RACKS + cluster("a", count=3), "lasting"),
+    "pool-empty": RiskCase((SMALL,), RACKS + cluster("a", pools=pool("p", 0), count=3), "lasting"),
+    "pool-without-redundancy": RiskCase(
+        (SMALL,), RACKS + cluster("a", pools=pool("p", 1), count=3), "lasting"
+    ),
+    "spare-capacity-lost": RiskCase((build_large_pool(1),), build_large_pool(21), "lasting"),
+    "surge-capacity-lost": RiskCase((build_large_pool(1),), build_large_pool(21), "lasting"),
+    "workload-shrinks": RiskCase((build_pods_apart(2),), build_pods_apart(1), "lasting"),
     "control-plane-shrinks": RiskCase(
         (SMALL,), RACKS + cluster("a", pools=pool("p", 2)), "lasting"
     ),
@@ -63,7 +101,7 @@ CASES = {
     "control-plane-quorum-lost": RiskCase(
         (SMALL,), SMALL.replace("r${count.index}", "other${count.index}"), "lasting"
     ),
-    "separation-rule-weakened": RiskCase(
+    "rule-weakened": RiskCase(
         (SMALL + RULE.replace("ENFORCEMENT", "deny"),),
         SMALL + RULE.replace("ENFORCEMENT", "warn"),
         "lasting",
@@ -120,8 +158,11 @@ def test_every_report_and_guard_rail_agrees_on_a_risk(risk: str, nf: Callable[..
     [finding, *_] = [found for found in decision["risks"] if found["risk"] == risk]
     assert (finding["severity"], finding["since"]) == (severity, "plan")
     text = finding["text"]
+    # The lines of ended and replaced objects have their names, with what runs on them.
+    is_object = finding["kind"] in ("ends", "replaced") and risk != "workload-lost"
     for name in ("text", "markdown", "html"):
-        assert text in " ".join(strip_markup(documents[name]).split()), name
+        shown = finding["subject"].rpartition("/")[2] if is_object else text
+        assert shown in " ".join(strip_markup(documents[name]).split()), name
     results = json.loads(documents["sarif"])["runs"][0]["results"]
     [result, *_] = [found for found in results if found["ruleId"] == risk]
     assert result["level"] == {"lasting": "warning", "temporary": "note"}[severity]
@@ -132,7 +173,7 @@ def test_every_report_and_guard_rail_agrees_on_a_risk(risk: str, nf: Callable[..
     [row, *_] = [
         row for row in csv.DictReader(documents["csv"].splitlines()) if row["trigger"] == risk
     ]
-    assert (row["kind"], row["action"], row["reason"]) == ("risk", severity, text)
+    assert (row["kind"], row["action"], row["reason"]) == ("consequence", severity, text)
     assert (row["object"], row["address"]) == (finding["subject"], finding["address"])
     limit = {"lasting": "risk", "temporary": "temporary_risk"}[severity]
     count = sum(found["severity"] == severity for found in decision["risks"])
@@ -167,11 +208,12 @@ def strip_markup(text: str) -> str:
 
 
 def test_every_risk_has_a_case() -> None:
-    source = Path(risk_assessment.__file__).read_text()
-    # A name of a pool, and advice about a site: no guard rail counts it.
-    others = {"control-plane", "too-few-racks-for-quorum"}
-    known = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', source)) - others
-    assert set(CASES) == known
+    source = "".join(
+        Path(str(module.__file__)).read_text()
+        for module in (consequence, risk_assessment, object_consequences)
+    )
+    known = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', source)) - HARMLESS
+    assert set(CASES) | ELSEWHERE == known
 
 
 def test_limits_for_a_review_are_checked_again_before_apply(nf: Callable[..., Result]) -> None:
@@ -181,8 +223,9 @@ def test_limits_for_a_review_are_checked_again_before_apply(nf: Callable[..., Re
     file.write_text(CASES["pool-empty"].planned)
     code, text, _ = nf("plan", "-warn-on=risk:0,moved:0", "-out=p", "-report=markdown:c.md")
     assert code == 0
-    assert "REVIEW needed by risk:0: 1 lasting risk: a/p keeps none of its 2 VMs" in " ".join(
-        text.split()
+    assert (
+        "REVIEW needed by risk:0: 1 lasting risk: a/p is scaled to 0: it keeps none of its 2 VMs"
+        in " ".join(text.split())
     )
     code, _, err = nf("apply", "p")
     assert code == 0, err

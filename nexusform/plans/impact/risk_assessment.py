@@ -85,7 +85,7 @@ def _find_lost_unmanaged_vms(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of unmanaged VMs that lose their machine."""
     for text in describe_lost_vms(plan):
         yield Consequence(
-            kind=ConsequenceKind.ENDS,
+            kind=ConsequenceKind.DOWN,
             risk="unmanaged-vms-lost",
             severity=ConsequenceSeverity.LASTING,
             subject="unmanaged VMs",

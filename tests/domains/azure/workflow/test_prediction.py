@@ -548,7 +548,7 @@ def test_risks_are_those_of_every_plan(capsys: pytest.CaptureFixture[str]) -> No
     code, out, err = run_predict(capsys, "-fail-on=risk:0", "-report=json:p.json")
     assert code == 1, (out, err)
     [risk] = json.loads(Path("p.json").read_text())["decision"]["risks"]
-    assert (risk["risk"], risk["severity"]) == ("cluster-deleted", "lasting")
+    assert (risk["risk"], risk["severity"]) == ("destroyed-object", "lasting")
 
 
 def test_deleted_pool_removes_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
