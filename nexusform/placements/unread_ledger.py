@@ -25,12 +25,16 @@ _WORKLOAD_KINDS: Final = frozenset({"VM", "cluster", "agent pool"})
 
 
 class PlacedPool(Struct, frozen=True):
-    """Pool with VMs placed by a plan; `is_decided`: nexusform decides their machines."""
+    """Pool with VMs placed by a plan; `is_decided`: nexusform decides their machines.
+
+    `doubt` is a clause on the order and time of requests that was not tried, "" if all were.
+    """
 
     site_id: str
     address: str
     pool: str
     is_decided: bool
+    doubt: str = ""
 
 
 class UnreadLedger(Struct, frozen=True, dict=True):
@@ -63,7 +67,7 @@ class UnreadLedger(Struct, frozen=True, dict=True):
             return "a source lacks VMs (see the warnings)"
         if not pool.is_decided and pool.site_id in self.uncertain_sites:
             return "the host of another VM of the site is uncertain"
-        return ""
+        return pool.doubt
 
     def find_fact_of_pool(self, pool: PlacedPool) -> UnreadFact | None:
         """Return the first fact that may change the hosts of a pool's VMs, None without any."""

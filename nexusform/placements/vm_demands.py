@@ -55,7 +55,8 @@ class PoolDemand(Struct, frozen=True):
     machine set by the user, or "". `rule_pool` and `rule_number` replace pool and number in the
     placement rule if they differ (plain VMs). `count_path` is the path of the number of VMs (empty
     for plain VMs and VNFs). `drain_timeout` is the maximum drain time of a node in seconds. With
-    `removes_newest`, fewer VMs remove those created last, not the highest numbers.
+    `removes_newest`, fewer VMs remove those created last, not the highest numbers. A platform
+    starts the VMs of the pools at once, apart from `awaited` ones, which are complete before.
     """
 
     pool: str
@@ -76,6 +77,7 @@ class PoolDemand(Struct, frozen=True):
     is_control_plane: bool = False
     drain_timeout: int = 1800
     removes_newest: bool = False
+    awaited: tuple[str, ...] = ()
 
     @property
     def keys(self) -> list[tuple[str, int | str]]:

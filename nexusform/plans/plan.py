@@ -449,7 +449,8 @@ class PlacementTable(Struct, frozen=True):
     provenance `decided` (VNFs) depend on no sample. `possible_vms_per_rack` has the fewest and
     the most VMs of each rack after a scale-in, if the platform chooses the VMs to remove.
     `drain_timeout` is the maximum drain time of a node in seconds; 0 for a control plane and for
-    VMs that are no nodes. `platform` chooses the machines, "" for Azure.
+    VMs that are no nodes. `platform` chooses the machines, "" for Azure. `doubt` is a clause on
+    orders of arrival there that were not tried, "" if all were.
     """
 
     address: Address
@@ -475,6 +476,7 @@ class PlacementTable(Struct, frozen=True):
     provenance: str = "predicted"
     drain_timeout: int = 0
     platform: str = ""
+    doubt: str = ""
 
     @property
     def rack_names(self) -> Iterable[str]:
@@ -492,7 +494,9 @@ class PlacementTable(Struct, frozen=True):
     def placed_pool(self) -> PlacedPool:
         """Pool for the ledger of unread facts."""
         is_decided = self.provenance == "decided"
-        return PlacedPool(self.site_id, str(self.address), self.pool, is_decided=is_decided)
+        return PlacedPool(
+            self.site_id, str(self.address), self.pool, is_decided=is_decided, doubt=self.doubt
+        )
 
 
 class SiteTies(Struct, frozen=True):

@@ -552,6 +552,7 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
+    _record_arrival_doubts(outcome, certainties)
     # By site id: verified predictions of earlier plans, from its note.
     records: dict[str, PredictionRecord] = {}
     for current in prior.objects.values():
@@ -564,6 +565,21 @@ def _measure_certainty(
         if site_id in certainties and vm_object.list_chosen_removals():
             certainties[site_id] = replace(certainties[site_id], vms={}, pools={})
     return samples, placement_fit.lower_certainty_to_accuracy(certainties, records)
+
+
+def _record_arrival_doubts(
+    outcome: PlacementPhasesResult, certainties: Mapping[str, placement_fit.SiteCertainty]
+) -> None:
+    """Record for the pools of a site which orders of arrival were not tried.
+
+    Pools with VMs that exist already have no doubt.
+    """
+    for vm_object in outcome.objects.values():
+        site_certainty = certainties.get(vm_object.request.demand.site_id)
+        if site_certainty is None or not site_certainty.untried:
+            continue
+        for pool_name, _ in vm_object.placements.new_handles:
+            vm_object.placements.doubts[pool_name] = site_certainty.untried
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:

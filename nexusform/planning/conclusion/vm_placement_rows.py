@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Certainty of a pool that was not sampled.
 _NO_CERTAINTY: Final = PoolCertainty("", "", 0, {}, (), is_tie_certain=False)
 OBSERVED_ELSEWHERE = "observed_elsewhere"
+# What the machine of a VM with an alternative depends on.
+ARRIVAL_ORDER: Final = "arrival order"
 # Platform that chooses the VMs of a smaller pool.
 _PLATFORM: Final = "Azure"
 _NO_SCORES: Final[Mapping[str, float]] = {}
@@ -203,6 +205,11 @@ def _build_row_of_current_vm(
     is_removable = action is PlacementAction.KEEP and any(
         name == pool.pool for name, _ in vm_object.list_chosen_removals()
     )
+    scores: Mapping[str, Any] = _collect_deciding_scores(explanation)
+    handle = vm_object.placements.new_handles.get(key)
+    alternative = certainty.alternatives.get(handle) if handle is not None else None
+    if alternative:
+        scores = {**scores, "depends_on": ARRIVAL_ORDER, "otherwise": alternative}
     return PlacementChange(
         address=vm_object.instance.address,
         kind=VM,
@@ -217,7 +224,7 @@ def _build_row_of_current_vm(
         sku=pool.sku.name,
         site_id=demand.site_id,
         reason=_CHOICE_REASON if is_removable else REASONS.get(trigger, ""),
-        scores=_collect_deciding_scores(explanation),
+        scores=scores,
         certainty=certainty.vms.get(vm_object.placements.new_handles[key]) if is_placed else None,
         provenance=vm.provenance,
         rejections=explanation.rejections if explanation is not None and everything else (),
@@ -325,6 +332,7 @@ def build_placed_pool_of_object(vm_object: VmObject, pool: PoolDemand) -> Placed
         str(vm_object.instance.address),
         pool.pool,
         is_decided=demand.provenance == "decided",
+        doubt=vm_object.placements.doubts.get(pool.pool, ""),
     )
 
 
@@ -438,6 +446,10 @@ def _build_table_row(
         platform=vm_object.request.site.scheduler.profile.platform
         if vm_object.request.site is not None
         else "",
+        doubt=next(
+            filter(None, (owner.placements.doubts.get(member.pool) for owner, member in members)),
+            "",
+        ),
     )
 
 

@@ -43,6 +43,7 @@ from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import PlacementCertainty
+from nexusform.scheduling.racks.uncertainty.arrivals import REMOVALS
 from nexusform.scheduling.racks.uncertainty.certainty import (
     PoolCertainty,
     Token,
@@ -665,6 +666,8 @@ class SiteCertainty(Struct, frozen=True):
     kept only on request. `fits` holds per sample whether all VMs fitted. On `uncertain_racks` are
     VMs in unknown cells that determine whether others fit: results for VMs on these racks are
     sampled, not certain. `machine_classes` are those of tied machines, by name in site order.
+    `alternatives` are other machines of VMs under a condition, and `untried` is a clause on orders
+    of arrival that were not tried.
     """
 
     vms: Mapping[int, PlacementCertainty] = field(default_factory=dict)
@@ -673,6 +676,8 @@ class SiteCertainty(Struct, frozen=True):
     fits: tuple[bool, ...] = ()
     uncertain_racks: frozenset[str] = frozenset()
     machine_classes: Mapping[str, int] = field(default_factory=dict)
+    alternatives: Mapping[int, str] = field(default_factory=dict)
+    untried: str = ""
 
 
 def lower_certainty_to_accuracy(
@@ -781,6 +786,13 @@ def measure_site_certainties(
         machines = [site.machines[name] for name in outcome.uncertain_machines]
         uncertain_racks = frozenset(machine.rack for machine in machines)
         certainty[site_id] = SiteCertainty(
-            vms, pools, outcome.outcomes, outcome.fits, uncertain_racks, outcome.machine_classes
+            vms,
+            pools,
+            outcome.outcomes,
+            outcome.fits,
+            uncertain_racks,
+            outcome.machine_classes,
+            {token: text for token, text in outcome.alternatives.items() if isinstance(token, int)},
+            outcome.untried or (REMOVALS if site.has_arrivals_after_removals else ""),
         )
     return sample_count, certainty

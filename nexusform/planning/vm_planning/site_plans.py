@@ -31,6 +31,7 @@ from nexusform.scheduling.listing.site_listing import (
 )
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.uncertainty.arrivals import Arrival, BuildingVms
 from nexusform.scheduling.racks.uncertainty.certainty import (
     OccupyOperation,
     Operation,
@@ -86,7 +87,8 @@ class SitePlan(Struct):
     those re-created by this plan, `lost_machines` those down in a hypothetical plan.
     `unread` are facts of the site's documents that are not read. `listing` is the site as its
     platform lists it (None: unknown); `unconfigured_machines` are machines of the list that the
-    configuration lacks: they keep their VMs and take no new ones.
+    configuration lacks: they keep their VMs and take no new ones. `building` are VMs of the plan
+    that still build when the next one arrives; `has_removals`: the plan removes VMs of the site.
     """
 
     id: str
@@ -106,6 +108,8 @@ class SitePlan(Struct):
     unread: tuple[UnreadFact, ...] = ()
     listing: SiteListing | None = None
     unconfigured_machines: frozenset[str] = frozenset()
+    building: BuildingVms = field(default_factory=BuildingVms)
+    has_removals: bool = False
 
     @property
     def configured_machines(self) -> dict[str, Machine]:
@@ -124,6 +128,14 @@ class SitePlan(Struct):
             for operation in self.operations
             if isinstance(operation, PlaceOperation)
         ]
+
+    @property
+    def has_arrivals_after_removals(self) -> bool:
+        """Whether the plan removes VMs and places others in an order of the platform."""
+        return self.has_removals and any(
+            isinstance(operation, PlaceOperation) and operation.arrival is not None
+            for operation in self.operations
+        )
 
     def find_machine_trigger(self, machine: str) -> str:
         """Return the reason (trigger) to re-create the VMs of a machine, "" if they may stay."""
@@ -177,20 +189,27 @@ class SitePlan(Struct):
         self.operations.append(ReleaseOperation(handle))
 
     def place(
-        self, demand: Demand, *, is_decided: bool = False
+        self, demand: Demand, *, is_decided: bool = False, arrival: Arrival | None = None
     ) -> tuple[int, Placement] | NoFitReason:
         """Place a VM by the rule, or return why it does not fit.
 
         The operation is recorded for the samples of unknown NUMA cells. A sample places the VM
-        again; with `is_decided` it uses the location found here, as apply does.
+        again; with `is_decided` it uses the location found here, as apply does. `arrival` is the
+        one at a platform that places VMs in an order of its own.
         """
+        if arrival is not None:
+            self.building.finish_awaited(arrival, self.scheduler)
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
             self.record_failure(demand)
         else:
             handle, placement = answer
             operation = OccupyOperation(handle, demand.vm, demand.sku, placement)
-            self.operations.append(operation if is_decided else PlaceOperation(handle, demand))
+            if arrival is not None:
+                self.building.add(arrival, placement.machine)
+            self.operations.append(
+                operation if is_decided else PlaceOperation(handle, demand, arrival)
+            )
         return answer
 
     def record_failure(self, demand: Demand) -> None:

@@ -41,6 +41,7 @@ from nexusform.planning.vm_planning.vm_object import (
 )
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
+from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.vms import Hint, HintScope
 from nexusform.scheduling.site_inventory import MachineConflict, PlanInventory
 
@@ -375,14 +376,15 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
     site = context.sites.get(demand.site_id)
     # A platform chooses the machines there.
     if site is not None and site.scheduler.profile.platform:
-        demand = replace(demand, provenance="predicted")
+        pools = _sort_pools(demand.pools)
+        demand = replace(demand, provenance="predicted", pools=pools)
     elif site is not None:
         # Requests that the site ignores must not distinguish its VMs.
-        pools = (
+        pools = tuple(
             replace(pool, constraints=pool.constraints.remove_platform_requests())
             for pool in demand.pools
         )
-        demand = replace(demand, pools=tuple(pools))
+        demand = replace(demand, pools=pools)
     demand = replace(demand, unread=tuple(_list_unread_facts(demand, vm_object, site)))
     # outside the selection: nothing changes.
     if instance.block is None:
@@ -395,6 +397,26 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
         instance.is_invalid = True
         return NO_DEMAND, diagnostics
     return demand, diagnostics
+
+
+def _sort_pools(pools: Sequence[PoolDemand]) -> tuple[PoolDemand, ...]:
+    """Return the pools of an object on a platform of its own: after awaited ones, by name.
+
+    Their order in a document has no meaning there, so it must not change the plan.
+    """
+    by_name = index_pools(pools)
+    position = {name: index for index, name in enumerate(sorted(by_name))}
+    awaited = {
+        name: [other for other in pool.awaited if other in by_name and other != name]
+        for name, pool in by_name.items()
+    }
+    order = sort_topologically(awaited, position)
+    # Heat rejects a cycle; its pools come last, in no order.
+    cyclic = by_name.keys() - set(order)
+    return (
+        *(by_name[name] for name in order),
+        *(replace(by_name[name], awaited=()) for name in sorted(cyclic)),
+    )
 
 
 def _list_unread_facts(

@@ -29,6 +29,7 @@ from nexusform.placements.vm_demands import (
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.resources.address import Address
+from nexusform.scheduling.racks.uncertainty.arrivals import Stage
 from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
 from nexusform.schemas.block_schema import PLACED_KEY, PREVIOUS_MACHINES_KEY
 from nexusform.state.objects import replace_note_entry
@@ -122,7 +123,8 @@ class PlannedVmPlacements(Struct, frozen=True):
     capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints behind failures.
     `explanations` are the requested decisions, `pin_rejections` the reasons against pinned VMs.
     `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
-    re-created at their location on re-created machines, without a placement decision.
+    re-created at their location on re-created machines, without a placement decision. `doubts` are
+    clauses on orders of arrival that were not tried, by pool.
     """
 
     reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
@@ -135,18 +137,21 @@ class PlannedVmPlacements(Struct, frozen=True):
     pin_rejections: list[str] = field(default_factory=list)
     relocated: set[VmKey] = field(default_factory=set)
     restored: set[VmKey] = field(default_factory=set)
+    doubts: dict[str, str] = field(default_factory=dict)
 
 
 class VmObject(Struct):
     """VMs of one instance: prior, requested and placed.
 
-    A block waiting for other placements sets `instance` later.
+    A block waiting for other placements sets `instance` later. The VMs of `awaited` stages are
+    complete before it is applied.
     """
 
     instance: Instance
     prior: Final[PriorVms] = field(default_factory=PriorVms)
     request: RequestedVms = field(default_factory=RequestedVms)
     placements: Final[PlannedVmPlacements] = field(default_factory=PlannedVmPlacements)
+    awaited: frozenset[Stage] = frozenset()
 
     @property
     def pools(self) -> tuple[PoolDemand, ...]:

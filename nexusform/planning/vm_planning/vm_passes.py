@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping, has_unknown_part
 from nexusform.placements.vm_demands import NO_DEMAND, VmDemand
@@ -44,6 +45,7 @@ from nexusform.planning.vm_planning.vm_object import (
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.resources.graph import find_reachable
+from nexusform.scheduling.racks.uncertainty.arrivals import Stage
 from nexusform.schemas.block_schema import BlockSchema
 
 
@@ -124,6 +126,8 @@ class _VmPlanner:
         # The VMs of each instance.
         self.objects: dict[Address, VmObject] = {}
         self.diagnostics: list[Diagnostic] = []
+        # The objects by block, and their number then.
+        self._objects_by_block: tuple[int, Mapping[ConfigAddress, list[VmObject]]] = (0, {})
         # VMs of all demands so far, for the limit.
         self._demand_count = 0
         # New VMs, and those processed so far.
@@ -317,8 +321,51 @@ class _VmPlanner:
             vm_placement_steps.restore_vm_locations(vm_object)
         for vm_object in objects_to_place:
             self._update_hint_targets(vm_object)
+            vm_object.awaited = self._find_awaited_stages(vm_object)
             vm_placement_steps.place_recreated_vms(vm_object, self.context)
             self.context.hints.add_objects([vm_object])
+
+    def _find_awaited_stages(self, vm_object: VmObject) -> frozenset[Stage]:
+        """Return the stages of other objects that are applied before an object.
+
+        Only a platform that places VMs in an order of its own needs them. Blocks of modules with
+        several instances need those of their own instance only, so references in modules do not
+        count.
+        """
+        site = vm_object.request.site
+        block = vm_object.instance.address.config_address
+        if site is None or not site.scheduler.profile.platform or block.module:
+            return frozenset()
+
+        def list_new_objects(address: ConfigAddress) -> list[VmObject]:
+            return [
+                other
+                for other in self._index_objects().get(address, ())
+                if other.placements.new_handles and other.request.site is site
+            ]
+
+        def list_next(address: ConfigAddress) -> Iterable[ConfigAddress]:
+            # Objects of a block with new VMs wait for those that it needs itself.
+            is_end = address != block and list_new_objects(address)
+            return () if is_end else self.blocks.order.get_direct_dependencies(address)
+
+        needed = find_reachable([block], list_next) - {block}
+        return frozenset(
+            (str(other.instance.address), pool)
+            for address in needed
+            for other in list_new_objects(address)
+            for pool, _ in other.placements.new_handles
+        )
+
+    def _index_objects(self) -> Mapping[ConfigAddress, list[VmObject]]:
+        """Return the objects so far by their block, indexed again only if there are more."""
+        count, index = self._objects_by_block
+        if count != len(self.objects):
+            index = group_by(
+                self.objects.values(), lambda item: item.instance.address.config_address
+            )
+            self._objects_by_block = (len(self.objects), index)
+        return index
 
     def _update_hint_targets(self, vm_object: VmObject) -> None:
         """Compute the demand of an object with hints again.
@@ -389,6 +436,7 @@ class _VmPlanner:
                     self.blocks.evaluate(instance, evaluation)
                 if not instance.is_invalid:
                     self._update_hint_targets(vm_object)
+                    vm_object.awaited = self._find_awaited_stages(vm_object)
                     vm_placement_steps.place_new_vms(vm_object, self.context)
                     self.context.hints.add_objects([vm_object])
                     self._placed_count += len(vm_object.request.actions.additions)

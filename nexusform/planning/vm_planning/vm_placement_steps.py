@@ -36,6 +36,7 @@ from nexusform.planning.vm_planning.vm_object import (
 )
 from nexusform.plans.plan import Action
 from nexusform.scheduling.racks.rules import hints as hint_rule
+from nexusform.scheduling.racks.uncertainty.arrivals import Arrival, GroupMembership
 from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placement, VmName, VmSku
 from nexusform.state.objects import ObjectState
 
@@ -214,6 +215,8 @@ def release_vm_capacity(vm_object: VmObject) -> None:
         return
     for key in [*vm_object.request.actions.removals, *vm_object.request.actions.recreations]:
         if vm_object.is_released_early(key):
+            if key in vm_object.placements.reservations:
+                vm_object.placements.reservations[key][0].has_removals = True
             _release_vm_capacity(vm_object, key)
 
 
@@ -374,11 +377,19 @@ def _place_vm(
         site.record_failure(site_plans.build_demand(vm_object.request.demand, pool, vm.number))
         return
     incoming_hints = context.hints.list_incoming_hints(vm_object)
-    hints = [*build_group_hints(vm_object, pool), *(binding.hint for binding in incoming_hints)]
+    groups = build_group_memberships(vm_object, pool)
+    group_hints = [hint for _, hint in groups if hint is not None]
+    hints = [*group_hints, *(binding.hint for binding in incoming_hints)]
     demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number, last_resort, hints)
     if context.explain is None or is_requested:
         vm_object.placements.explanations[vm.key] = site.scheduler.explain(demand)
-    answer = site.place(demand, is_decided=vm_object.request.demand.provenance == "decided")
+    arrival = None
+    # A platform of its own starts the VMs of all pools at once.
+    if site.scheduler.profile.platform:
+        arrival = _build_arrival(vm_object, pool, [membership for membership, _ in groups])
+    answer = site.place(
+        demand, is_decided=vm_object.request.demand.provenance == "decided", arrival=arrival
+    )
     if not isinstance(answer, NoFitReason):
         handle, placement = answer
         _record_placement(vm_object, vm, handle, placement)
@@ -415,13 +426,20 @@ def _record_placement(
 
 
 def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the placement groups of a pool as hints.
+    """Return the placement groups of a pool as hints for its next VM."""
+    hints = (hint for _, hint in build_group_memberships(vm_object, pool))
+    return [hint for hint in hints if hint is not None]
 
-    A hint has the machines and racks to prefer, or avoid, for the next VM of the pool. Affinity
-    prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the
-    maximum number of its VMs. A group without a placed VM, or for a whole site, gives no hint.
+
+def build_group_memberships(
+    vm_object: VmObject, pool: PoolDemand
+) -> list[tuple[GroupMembership, Hint | None]]:
+    """Return the placement groups of a pool, with the hint for its next VM.
+
+    The hint has the machines and racks to prefer, or avoid. A group without a placed VM has none. A
+    group for a whole site is left out.
     """
-    hints = []
+    memberships: list[tuple[GroupMembership, Hint | None]] = []
     for group in pool.groups:
         # All VMs of an object are on one site anyway.
         if group.scope == "site":
@@ -429,25 +447,30 @@ def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
         # numbers of VMs of the group.
         machines: Counter[str] = Counter()
         racks: Counter[str] = Counter()
-        for vm in vm_object.placements.vms.values():
+        existing: Counter[tuple[str, str]] = Counter()
+        for key, vm in vm_object.placements.vms.items():
             if vm.pool in group.pools:
                 machines[vm.placement.machine] += 1
                 racks[vm.placement.rack] += 1
-        if not machines:
-            continue
-        threshold = 1 if group.is_affinity else group.max_vms
-        hint = Hint(
+                if key not in vm_object.placements.new_handles:
+                    existing[vm.placement.machine, vm.placement.rack] += 1
+        membership = GroupMembership(
+            key=(str(vm_object.instance.address), group),
+            name=group.name,
             is_affinity=group.is_affinity,
             is_hard=group.is_hard,
             scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-            machines=_select_frequent_names(machines, threshold),
-            racks=_select_frequent_names(racks, threshold),
-            target=group.name,
-            vms_by_machine=tuple(sorted(machines.items())),
+            max_vms=group.max_vms,
+            existing=tuple((*location, number) for location, number in existing.items()),
         )
-        hints.append(hint)
-    return hints
+        memberships.append((membership, membership.build_hint(machines, racks)))
+    return memberships
 
 
-def _select_frequent_names(counts: Mapping[str, int], minimum: int) -> frozenset[str]:
-    return frozenset(name for name, count in counts.items() if count >= minimum)
+def _build_arrival(
+    vm_object: VmObject, pool: PoolDemand, groups: Sequence[GroupMembership]
+) -> Arrival:
+    """Build the arrival of a VM: after the VMs of awaited pools and objects."""
+    address = str(vm_object.instance.address)
+    own_stages = ((address, name) for name in pool.awaited)
+    return Arrival((address, pool.pool), vm_object.awaited.union(own_stages), tuple(groups))

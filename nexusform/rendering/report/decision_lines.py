@@ -593,7 +593,7 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
         placed_sites = {table.site_id for table in plan.placement_tables if table.placed}
         lacks_data = plan.ledger.select_sites(placed_sites).lacks_capacity_data
         missing = "; data is missing" if lacks_data else ""
-        yield f"low; {chooser} rack and machine{missing}{drawn}"
+        yield f"low; {chooser} rack and machine{missing}{_describe_doubts(plan)}{drawn}"
     else:
         # Never `all 1` or `all 2`.
         is_all = rack_known == placed and placed > 2
@@ -601,11 +601,17 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
         rule = _describe_rule_verification(plan)
         if not machine_known:
-            yield f"{counts}{rule}; {chooser} the machines{drawn}"
+            yield f"{counts}{rule}; {chooser} the machines{_describe_doubts(plan)}{drawn}"
         elif machine_known == placed:
             yield f"{counts}, machines too{rule}{drawn}"
         else:
             yield f"{counts}, machines for {machine_known:,}{rule}; {chooser} the others{drawn}"
+
+
+def _describe_doubts(plan: Plan) -> str:
+    """Return the clauses on orders of arrival that were not tried, each once."""
+    doubts = dict.fromkeys(table.doubt for table in plan.placement_tables if table.placed)
+    return "".join(f"; {doubt}" for doubt in doubts if doubt)
 
 
 def _describe_rule_verification(plan: Plan) -> str:

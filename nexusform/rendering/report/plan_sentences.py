@@ -531,6 +531,26 @@ def describe_plan_evaluation(plan: Plan) -> str:
     return f"{join_texts(facts)}; sandbox {'on' if evaluation.confined else 'off'}"
 
 
+def _describe_arrival_assumption(plan: Plan) -> str:
+    """Return the assumption on requests to platforms that place VMs in their own order, or ""."""
+    tables = [table for table in plan.placement_tables if table.placed and table.platform]
+    if not tables:
+        return ""
+    platforms = " and ".join(sorted({table.platform for table in tables}))
+    doubts = dict.fromkeys(table.doubt for table in tables if table.doubt)
+    tried = (
+        f"Not certain: {'; '.join(doubts)}."
+        if doubts
+        else "Exact machines are equal in every order of arrival, whether earlier VMs still build "
+        "or have finished."
+    )
+    return (
+        f" {tried} Assumed: {platforms} handles one request after another, and only those of this "
+        "plan: no other tenants, live migrations, evacuations, disabled services or changed "
+        "aggregates meanwhile."
+    )
+
+
 def describe_certainty(plan: Plan) -> str:
     """Return a sentence on the certainty of the predicted locations of all placed VMs.
 
@@ -547,6 +567,7 @@ def describe_certainty(plan: Plan) -> str:
         f"{plan.placed_vms:,}, machines for {machines:,} of {plan.placed_vms:,}, if the placement "
         "rule holds."
     )
+    text += _describe_arrival_assumption(plan)
     if plan.numa_sampling is None:
         return text
     from nexusform.rendering.notation.sample_text import describe_numa_samples

@@ -295,6 +295,14 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
     return [machine for machine in machines if machine != last_resort] or machines
 
 
+def list_fitting_machines(ledger: Ledger, demand: Demand) -> list[int]:
+    """Return the numbers of the machines that no filter rejects, in site order."""
+    machines = list(range(len(ledger.site.machines)))
+    for _, find_rejection in list_rejecting_checks(ledger, demand):
+        machines = [machine for machine in machines if find_rejection(machine) is None]
+    return exclude_last_resort(ledger, demand, machines)
+
+
 def _select_machines_by_keys(
     ledger: Ledger,
     demand: Demand,
@@ -340,10 +348,7 @@ def choose_placement(
     `pool_ties`, if given, for the report of the pool.
     """
     site = ledger.site
-    machines = list(range(len(site.machines)))
-    for _, find_rejection in list_rejecting_checks(ledger, demand):
-        machines = [machine for machine in machines if find_rejection(machine) is None]
-    machines = exclude_last_resort(ledger, demand, machines)
+    machines = list_fitting_machines(ledger, demand)
     if not machines:
         return None
     vm_text = tie_break.build_vm_digest(seed, demand.vm)

@@ -211,6 +211,34 @@ class RackScheduler:
         self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
+    def finish_build(self, machine: str) -> None:
+        """Count one VM less that this plan placed on a machine and that still builds."""
+        self._ledger.new_vms[self._site.machine_index[machine]] -= 1
+
+    def list_tied_machines(
+        self, demand: Demand, building: Iterable[Mapping[str, int]]
+    ) -> list[list[str]]:
+        """Return the machines tied for a VM by their weights, for several numbers of new VMs.
+
+        Each of `building` has the VMs that still build, by machine. With one machine that fits, or
+        none, the first answer is the only one.
+        """
+        ledger = self._ledger
+        site = self._site
+        machines = demand_rules.list_fitting_machines(ledger, demand)
+        kept = ledger.new_vms
+        answers: list[list[str]] = []
+        for counts in building:
+            ledger.new_vms = VmCounts(
+                {site.machine_index[name]: count for name, count in counts.items()}
+            )
+            tied = demand_rules.select_heaviest_machines(ledger, demand, machines)
+            answers.append([site.machines[number].name for number in tied])
+            if len(machines) < 2:
+                break
+        ledger.new_vms = kept
+        return answers
+
     def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | NoFitReason]:
         """Place VMs one after the other, as by calls of `place`."""
         return [self.place(demand) for demand in demands]

@@ -39,6 +39,7 @@ from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.scheduling.racks.uncertainty.arrivals import Stage
 from nexusform.scheduling.racks.uncertainty.certainty import (
     OccupyOperation,
     PlaceOperation,
@@ -177,6 +178,8 @@ class _NovaSiteReplay:
         self._hosts = build_hosts_without_servers(self._attributes["inventory"], settings, records)
         # names of servers removed since the last request.
         released: list[str] = []
+        # Names of the servers that still build, by stage.
+        self._building: dict[Stage, list[str]] = {}
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):
                 released.append(_name_server(operation.handle))
@@ -322,11 +325,24 @@ class _NovaSiteReplay:
             "host": host,
             "name": name,
             "released": released,
+            "finished": self._finish_awaited(operation),
         }
         self.requests.append(
             _NovaDriverRequest(address, vm.name, predicted, body, dict(self._servers))
         )
         self._servers[name] = {**size, "host": host, "is_building": True}
+        arrival = operation.arrival if isinstance(operation, PlaceOperation) else None
+        if arrival is not None:
+            self._building.setdefault(arrival.stage, []).append(name)
+
+    def _finish_awaited(self, operation: PlaceOperation | OccupyOperation) -> list[str]:
+        """Finish the servers that are complete before a request, and return their names."""
+        arrival = operation.arrival if isinstance(operation, PlaceOperation) else None
+        stages = arrival.awaited & self._building.keys() if arrival is not None else ()
+        names = [name for stage in sorted(stages) for name in self._building.pop(stage)]
+        for name in names:
+            self._servers[name] = {**self._servers[name], "is_building": False}
+        return names
 
 
 def _list_sku_names(flavor: str, image: str) -> list[str]:

@@ -327,6 +327,19 @@ class NovaSiteState:
         self.placement.delete(models.Allocation, consumer_id=server["uuid"])
         self.update_host_state(server["host"])
 
+    def finish_build(self, name: str) -> None:
+        """Mark a server as built: it no longer counts for the weigher of I/O operations."""
+        self.servers[name]["is_building"] = False
+        self.update_host_state(self.servers[name]["host"])
+
+    def remove_members(self, group: dict[str, Any]) -> None:
+        """Remove the members that stand for those of a group from their hosts.
+
+        A later group may have its name, or its members other hosts.
+        """
+        for number, host in enumerate(group.get("members", ())):
+            self.states[host].instances.pop(f"{group['name']} {number}", None)
+
     def delete(self) -> None:
         """Remove the site from Placement, and its settings from Nova."""
         for model in (
@@ -376,12 +389,16 @@ class NovaSiteState:
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
         """Return the hosts of highest weight for a request, [] if none fits.
 
-        Its `released` servers are deleted first. Add the server to the `host` of the request, else
-        to the first one. A server without a name is r<number>.
+        Its `released` servers are deleted first, and its `finished` ones no longer build. Add the
+        server to the `host` of the request, else to the first one. A server without a name is
+        r<number>.
         """
         for name in request.get("released", ()):
             if name in self.servers:
                 self.release(name)
+        for name in request.get("finished", ()):
+            if name in self.servers:
+                self.finish_build(name)
         flavor = request["flavor"]
         group = request.get("group")
         instance_group = self.build_group(group) if group else None
@@ -407,6 +424,7 @@ class NovaSiteState:
             filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ()
         )
         weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
+        self.remove_members(group or {})
         size = self.document.get("settings", {}).get("host_subset_size", 1)
         # Nova chooses one of the `size` best hosts; others of equal weight may be among them.
         best = [
@@ -461,7 +479,7 @@ class NovaSiteState:
                 f"{group['name']} {number}": host for number, host in enumerate(group["members"])
             }
             for member, host in members.items():
-                # weighers count the members on a host.
+                # weighers count the members on a host, until remove_members.
                 self.states[host].instances[member] = None
         result = objects.InstanceGroup(
             uuid=str(uuid.uuid4()),

@@ -28,10 +28,10 @@ TEMPLATE: Final = build_field_list(
 
 # Fields of a resource besides its properties.
 RESOURCE: Final = build_field_list(
-    "type properties Type Properties condition Condition external_id",
+    "type properties Type Properties condition Condition external_id depends_on DependsOn",
     {"a label of the resource": "metadata Metadata description Description"},
     {
-        Influence.ORDER: "depends_on DependsOn update_policy UpdatePolicy",
+        Influence.ORDER: "update_policy UpdatePolicy",
         Influence.EXISTENCE: "deletion_policy DeletionPolicy",
     },
 )

@@ -15,6 +15,7 @@ from nexusform.documents.yaml_documents import (
     parse_whole_number,
 )
 from nexusform.domains.vnf.importers.hot_fields import NETWORK, PROPERTIES, get_property_kind
+from nexusform.domains.vnf.importers.hot_order import ResourceId
 from nexusform.domains.vnf.importers.hot_values import (
     ResourceReference,
     Template,
@@ -321,6 +322,9 @@ class HotReading(Struct):
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
     hints_by_vdu: dict[str, SchedulerHints] = field(default_factory=dict)
     policies: dict[str, tuple[str, int]] = field(default_factory=dict)
+    dependencies: dict[ResourceId, tuple[ResourceId, ...]] = field(default_factory=dict)
+    # The resources around the servers of a VDU, the outermost first.
+    paths: dict[str, tuple[ResourceId, ...]] = field(default_factory=dict)
     resource_count: int = 0
 
 

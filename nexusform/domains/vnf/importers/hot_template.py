@@ -5,6 +5,7 @@ Tolerant, like tosca_vnfd.py: misplaced parts are read as intended, with a warni
 
 import posixpath
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from nexusform.domains.vnf.importers.hot_fields import (
     TYPES_WITHOUT_INFLUENCE,
     read_heat_schema,
 )
+from nexusform.domains.vnf.importers.hot_order import find_awaited_vdus, list_dependencies
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
@@ -128,8 +130,12 @@ def parse_hot(
             )
     rules = build_placement_rules(reading.groups, reading.hints_by_vdu)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
+    awaited = find_awaited_vdus(reading.paths, reading.dependencies)
     vdus = tuple(
-        replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values()
+        replace(
+            vdu, has_anti_affinity=vdu.name in separated_vdus, awaited=awaited.get(vdu.name, ())
+        )
+        for vdu in reading.vdus.values()
     )
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
 
@@ -168,13 +174,17 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     # An error says more.
     if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
+    reading.dependencies.update(list_dependencies(template))
     for name, body in resources.list_fields():
         reading.resource_count += 1
         if reading.resource_count > _MAX_RESOURCES:
             detail = f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
             template.notes.add_error(body, INVALID_DOCUMENT, detail)
             return
+        vdu_count = len(reading.vdus)
         _add_resource(reading, context, name, body)
+        for vdu in islice(reversed(reading.vdus), len(reading.vdus) - vdu_count):
+            reading.paths[vdu] = ((template.scope, name), *reading.paths.get(vdu, ()))
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:

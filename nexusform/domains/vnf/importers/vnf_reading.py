@@ -192,6 +192,7 @@ def _add_hot_details(
         missing_template=hot_vdu.missing_template,
         unknown_flavor=hot_vdu.unknown_flavor,
         unknown_image=hot_vdu.unknown_image,
+        awaited=hot_vdu.awaited,
     )
     if not hot_vdu.has_count:
         # The HOT file gives no number, so those of the VNFD apply.

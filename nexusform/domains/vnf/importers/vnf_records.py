@@ -65,7 +65,8 @@ class Vdu(Struct, frozen=True):
     the one of its image; "" if unspecified, like the requested `availability_zone` and `host` of
     Nova. With `boots_from_volume` its root disk is a volume. `unknown_flavor` and `unknown_image`
     are the facts of those without a known value. `missing_template` is the nested template in which
-    its server would be, "" if none is missing.
+    its server would be, "" if none is missing. Heat starts its servers after those of the
+    `awaited` VDUs.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Vdu(Struct, frozen=True):
     missing_template: str = ""
     unknown_flavor: UnreadFact | None = None
     unknown_image: UnreadFact | None = None
+    awaited: tuple[str, ...] = ()
 
 
 class PlacementRule(Struct, frozen=True):

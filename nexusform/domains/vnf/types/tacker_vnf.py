@@ -406,6 +406,7 @@ def compute_demand(
                 is_control_plane=is_plane,
                 # The standard user data removes the highest index, otherwise Tacker the newest VM.
                 removes_newest=not has_standard_user_data(attributes),
+                awaited=vdu.awaited,
             )
         )
     if has_errors(problems):

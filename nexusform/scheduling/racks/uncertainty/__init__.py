@@ -2,6 +2,7 @@
 
 # public names of the package, by module.
 PUBLIC = {
+    "arrivals": "Arrival BuildingVms GroupMembership REMOVALS Stage",
     "certainty": (
         "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples "
         "run_operations "

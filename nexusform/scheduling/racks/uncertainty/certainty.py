@@ -16,6 +16,17 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.uncertainty.arrivals import (
+    UNTRIED,
+    Arrival,
+    ArrivalResults,
+    ArrivingVm,
+    BuildingVms,
+    GroupMembers,
+    draw_order,
+    draws_finished,
+    search_arrivals,
+)
 from nexusform.scheduling.racks.uncertainty.machine_classes import (
     MachineClasses,
     is_independent_of_names,
@@ -33,11 +44,13 @@ PoolId = tuple[str, str]
 class PlaceOperation(Struct, frozen=True):
     """Placement of a VM.
 
-    `token` identifies it in later operations and in the result.
+    `token` identifies it in later operations and in the result. `arrival` is its arrival at a
+    platform that may place other VMs of the plan before it; None if the plan decides the order.
     """
 
     token: Token
     demand: Demand
+    arrival: Arrival | None = None
 
 
 class ReleaseOperation(Struct, frozen=True):
@@ -92,7 +105,9 @@ class SamplingResult(Struct, frozen=True):
     `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request.
     `fits[run]` tells whether every VM was placed. On `uncertain_machines` the unknown cells of VMs
     decide if one of the VMs fits. `machine_classes` are those of `tied_classes` by name of a
-    machine, in site order, {} after too few runs.
+    machine, in site order, {} after too few runs. `alternatives` are other locations of VMs with
+    their condition: `c3 if b arrives first`. `untried` is a clause on orders of arrival that were
+    not tried, "" if all were.
     """
 
     vms: Mapping[Token, PlacementCertainty]
@@ -101,6 +116,8 @@ class SamplingResult(Struct, frozen=True):
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
     uncertain_machines: tuple[str, ...] = ()
+    alternatives: Mapping[Token, str] = field(default_factory=dict)
+    untried: str = ""
 
 
 MIN_RUNS = 10
@@ -134,15 +151,32 @@ def run_operations(
 
     Return the placement of each VM to place, None if it did not fit. `split_choice` selects the
     assumed cells of VMs in unknown cells. `tied_machines` collects the tied machines by pool.
+    In a sample, VMs arrive in another order, and some finish at once.
     """
     scheduler = base.copy(sample, split_choice)
     scheduler.tied_machines = tied_machines
     placed: dict[Token, Placement | None] = {}
-    for operation in operations:
+    members = GroupMembers()
+    building = BuildingVms()
+    if sample is not None:
+        operations = _draw_operations(operations, sample)
+    for position, operation in enumerate(operations):
         if isinstance(operation, PlaceOperation):
+            demand = operation.demand
+            arrival = operation.arrival
+            if arrival is not None:
+                building.finish_awaited(arrival, scheduler)
+                demand = members.adapt_demand(demand, arrival)
             # Its handle and placement, None if no machine fits.
-            placed_vm = scheduler.try_place(operation.demand)
-            placed[operation.token] = placed_vm[1] if placed_vm is not None else None
+            placed_vm = scheduler.try_place(demand)
+            placement = placed_vm[1] if placed_vm is not None else None
+            placed[operation.token] = placement
+            if arrival is not None and placement is not None:
+                members.add(arrival, placement.machine, placement.rack)
+                if sample is not None and draws_finished(position, sample):
+                    scheduler.finish_build(placement.machine)
+                else:
+                    building.add(arrival, placement.machine)
         elif isinstance(operation, OccupyOperation):
             # Its machine is decided already, perhaps not its cells.
             placement = operation.placement
@@ -154,6 +188,47 @@ def run_operations(
         else:
             scheduler.release(operation.handle)
     return placed
+
+
+def _draw_operations(operations: Sequence[Operation], sample: int) -> Sequence[Operation]:
+    """Return the operations in another order of arrival.
+
+    Operations that are no arrival come first.
+    """
+    arrivals: list[Arrival] = []
+    arriving: list[Operation] = []
+    others: list[Operation] = []
+    for operation in operations:
+        if isinstance(operation, PlaceOperation) and operation.arrival is not None:
+            arrivals.append(operation.arrival)
+            arriving.append(operation)
+        else:
+            others.append(operation)
+    return [*others, *(arriving[position] for position in draw_order(arrivals, sample))]
+
+
+def _search_arrivals(
+    base: RackScheduler, operations: Sequence[Operation], planned: Mapping[Token, Placement | None]
+) -> ArrivalResults:
+    """Place the VMs of a plan in every order of arrival.
+
+    Not all orders are tried if the plan also has other operations on the site.
+    """
+    arriving = [
+        operation
+        for operation in operations
+        if isinstance(operation, PlaceOperation) and operation.arrival is not None
+    ]
+    if not arriving:
+        return ArrivalResults()
+    if len(arriving) < len(operations):
+        return ArrivalResults(untried=UNTRIED)
+    vms = [
+        ArrivingVm(operation.demand, operation.arrival)
+        for operation in arriving
+        if operation.arrival is not None
+    ]
+    return search_arrivals(base, vms, [planned[operation.token] for operation in arriving])
 
 
 def repeat_with_samples(
@@ -207,6 +282,10 @@ def repeat_with_samples(
         sample_matches.add_run(placements)
         unknown_cells.add_run(placements)
         on_progress(len(fits))
+    arrivals = _search_arrivals(base, operations, planned)
+    for results in arrivals.placements:
+        sample_matches.add_run(results)
+    runs += len(arrivals.placements)
     matches = sample_matches.compare_vms()
     pools = sample_matches.compute_pool_certainties(matches, runs)
     class_by_machine: Mapping[str, int] = {}
@@ -230,6 +309,12 @@ def repeat_with_samples(
         outcomes=tuple(outcomes),
         fits=tuple(fits),
         uncertain_machines=unknown_cells.list_uncertain_machines(),
+        alternatives={
+            token: arrivals.alternatives[position]
+            for position, token in enumerate(demands)
+            if position in arrivals.alternatives
+        },
+        untried=arrivals.untried,
     )
 
 
