@@ -4,7 +4,7 @@ Their contents, and their allowed imports.
 
 The engine imports no domain. It reads this table, and imports the objects of an entry on demand,
 for a configuration, a state or a command line: a plan loads only the domains it uses. An entry
-without a folder counts as absent.
+without a folder counts as absent, and so does an entry with an absent dependency.
 """
 
 from collections.abc import Iterator, Mapping
@@ -446,9 +446,46 @@ _ALL: Final = (
 @cache
 def find_domains() -> Mapping[str, DomainDeclaration]:
     """Return the existing domains by name."""
+    entries = {domain.name: domain for domain in _ALL}
     return {
-        domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None
+        name: domain for name, domain in entries.items() if not _list_missing_folders(name, entries)
     }
+
+
+def _list_missing_folders(name: str, entries: Mapping[str, DomainDeclaration]) -> list[str]:
+    """Return the names without a folder of a domain and all its dependencies, sorted."""
+    required: set[str] = set()
+    unvisited = [name]
+    while unvisited:
+        domain = entries[unvisited.pop()]
+        required.add(domain.name)
+        unvisited += [used for used in domain.dependencies if used not in required]
+    return sorted(used for used in required if not _has_folder(used))
+
+
+@cache
+def _has_folder(name: str) -> bool:
+    return find_spec(f"{PACKAGE}.{name}") is not None
+
+
+def explain_absent_domain(name: str, *field_names: str) -> str:
+    """Return a sentence about the missing domains that a name in these fields of an entry needs.
+
+    It starts with a space. It is "" if no absent domain has this name.
+    """
+    entries = {domain.name: domain for domain in _ALL}
+    for domain in _ALL:
+        if domain.name in find_domains():
+            continue
+        if any(name in getattr(domain, field_name) for field_name in field_names):
+            missing = _list_missing_folders(domain.name, entries)
+            noun = "domain" if len(missing) == 1 else "domains"
+            names = " and ".join(f'"{each}"' for each in missing)
+            return (
+                f' "{name}" needs the {noun} {names}, which this installation lacks: reinstall '
+                "nexusform."
+            )
+    return ""
 
 
 def collect_type_modules(field_name: str) -> dict[str, str]:

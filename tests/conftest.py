@@ -23,11 +23,12 @@ from hypothesis import HealthCheck, given, settings, strategies
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from nexusform.domain_table import find_domains
 from tests.garbage_collection import keep_loaded_objects
 from tests.stories import select_stories
 
 ROOT = Path(__file__).parents[1]
-DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
+DOMAINS = frozenset(find_domains())
 _OF_DOMAINS = re.compile(r"^from (?:nexusform|tests)\.domains\.(\w+)", re.MULTILINE)
 _MARKED = re.compile(r"^pytestmark = pytest\.mark\.of_domains\(([^)]*)\)", re.MULTILINE)
 _OF_TESTS = re.compile(r"^from (tests(?:\.\w+)+) import (\w*)", re.MULTILINE)

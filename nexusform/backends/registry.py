@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from nexusform.backends.guarded_backend import guard_backend
+from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.missing_packages import describe_missing_package
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_object_references, explain_absent_domain
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -122,6 +123,12 @@ def check_name(name: str) -> None:
             '".", not '
             "starting with a dot."
         )
+
+
+def explain_unknown_backend(kind: str) -> str:
+    """Return the detail of an error for an unknown kind of backend."""
+    hint = explain_absent_domain(kind, "backends") or suggest_name(kind, BACKENDS)
+    return f'There is no backend "{kind}". Known are: {", ".join(BACKENDS)}.{hint}'
 
 
 def sort_workspaces(names: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ from nexusform.cli.global_options import HELP_ALL, HELP_KEY
 from nexusform.cli.removed_words import REMOVED_COMMANDS, RemovedCommandError
 from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.domain_table import explain_absent_domain
 
 # Only shells that complete load it.
 if TYPE_CHECKING:
@@ -95,7 +96,11 @@ class LazyGroup(click.Group):
             )
         # For a Terraform command without an equivalent.
         hint = self.hints.get(name)
-        suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
+        suggestion = (
+            explain_absent_domain(words.split()[0], "commands")
+            or (f" {hint}" if hint else "")
+            or suggest_name(name, [*self.table, *self.aliases])
+        )
         raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature

@@ -34,6 +34,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.domain_table import explain_absent_domain
 from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
@@ -477,7 +478,8 @@ def _parse_checker_programs(flags: Sequence[str]) -> dict[str, str]:
         name, _, location = flag.partition("=")
         if name not in CHECKERS or not location:
             names = ", ".join(f"{checker}=LOCATION" for checker in sorted(CHECKERS))
-            raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
+            hint = explain_absent_domain(name, "checkers")
+            raise click.UsageError(f"-check-with={flag} is not valid.{hint} Use one of {names}.")
         programs[name] = location
     return programs
 

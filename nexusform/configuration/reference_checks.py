@@ -30,6 +30,7 @@ from nexusform.diagnostics.diagnostic import (
     find_nearest_names,
     suggest_name,
 )
+from nexusform.domain_table import explain_absent_domain
 from nexusform.json_data.plain_data import Path, format_path
 from nexusform.language.parser import sort_by_position
 from nexusform.language.references import GuardedTraversal, list_traversals, parse_traversal
@@ -161,7 +162,7 @@ def check_provider_names(
 def _build_unknown_provider_error(
     name: str, known_names: Collection[str], span: Span, header: str
 ) -> Diagnostic:
-    hint = suggest_name(name, known_names)
+    hint = explain_absent_domain(name, "providers") or suggest_name(name, known_names)
     detail = f'There is no provider "{name}". Known are: {", ".join(known_names)}.{hint}'
     return build_error("unknown-provider", detail, span, block=header)
 

@@ -31,6 +31,7 @@ from nexusform.configuration.static_arguments import (
     unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, suggest_name
+from nexusform.domain_table import explain_absent_domain
 from nexusform.json_data.plain_data import PathStep
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_body
 from nexusform.language.syntax import syntax_nodes as syntax
@@ -212,7 +213,10 @@ def _check_type(
     if types is None or label.value in types:
         return
     other_mode = OTHER_MODES[mode]
-    if label.value in (known_types.get_types(other_mode) or {}):
+    absent_hint = explain_absent_domain(label.value, "resource_types", "data_sources")
+    if absent_hint:
+        hint = absent_hint
+    elif label.value in (known_types.get_types(other_mode) or {}):
         header = f'{MODE_KEYWORDS[other_mode]} "{label.value}" "{block.labels[1].value}"'
         hint = f" It is {_MODE_TEXTS[other_mode].type_description}: write {header}."
     elif label.value.startswith(("azapi_", "azurerm_")):

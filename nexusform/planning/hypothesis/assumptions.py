@@ -16,6 +16,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.phrases import format_list
+from nexusform.domain_table import explain_absent_domain
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path
 from nexusform.language.parser import parse_file
@@ -69,7 +70,7 @@ def _find_loss(text: str, before: PlanResult) -> tuple[Edit, ...]:
     word, _, name = text.removeprefix(_LOST).partition("/")
     kinds = list_loss_kinds()
     if word not in kinds:
-        suggestion = suggest_name(word, kinds)
+        suggestion = explain_absent_domain(word, "losses") or suggest_name(word, kinds)
         forms = format_list(f"lost:{kind}/{kinds[kind].syntax}" for kind in kinds)
         raise _reject(text, f'there is no kind of loss "{word}".{suggestion} Use one of: {forms}')
     edits = kinds[word].list_edits(before)

@@ -15,6 +15,7 @@ from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.configuration.reference_checks import format_wrong_type
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.phrases import group_by
+from nexusform.domain_table import explain_absent_domain
 from nexusform.interfaces.plugins import PlanningKind, get_unfinished_message
 from nexusform.json_data.plain_data import get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
@@ -702,13 +703,14 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
         if block in configured or block.mode == "data":
             continue
         if block.type not in types:
+            absent_hint = explain_absent_domain(block.type, "resource_types")
+            hint = absent_hint or " Use the version that created it."
             diagnostics.append(
                 build_error(
                     "unknown-resource-type-in-state",
                     f"The state contains {block}, but this version of nexusform does not know the "
-                    f'type "{block.type}". '
-                    "Use the version that created it, or forget the object with `nexusform state "
-                    f"rm {block}`.",
+                    f'type "{block.type}".{hint} To forget the object: `nexusform state rm '
+                    f"{block}`.",
                 )
             )
             continue

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items, group_by
+from nexusform.domain_table import explain_absent_domain
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, VmDemand, index_pools
@@ -190,9 +191,11 @@ def _check_creation_numbers(state: State) -> Iterator[str]:
 def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> Iterator[str]:
     """Yield contradictions for objects of an unknown kind of provider."""
     for address, current in state.list_current_objects():
-        if current.provider.partition(".")[0] not in providers:
+        name = current.provider.partition(".")[0]
+        if name not in providers:
             yield (
                 f'{address} was created by the provider "{current.provider}", which does not exist.'
+                f"{explain_absent_domain(name, 'providers')}"
             )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories, explain_unknown_backend
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_string
@@ -221,14 +221,7 @@ def read_configured_choice(
     backend = BACKENDS.get(kind)
     if backend is None:
         return None, [
-            build_error(
-                "unknown-backend",
-                (
-                    f'There is no backend "{kind}". Known are: '
-                    f"{', '.join(BACKENDS)}.{suggest_name(kind, BACKENDS)}"
-                ),
-                _get_block_span(settings),
-            )
+            build_error("unknown-backend", explain_unknown_backend(kind), _get_block_span(settings))
         ]
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS, Directories, explain_unknown_backend
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.interfaces.plugins import RemoteStateQuery, ServerQuery
@@ -150,10 +150,7 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
     """
     kind = BACKENDS.get(query.backend)
     if kind is None:
-        suggestion = suggest_name(query.backend, BACKENDS)
-        detail = (
-            f'There is no backend "{query.backend}". Known are: {", ".join(BACKENDS)}.{suggestion}'
-        )
+        detail = explain_unknown_backend(query.backend)
         return None, [Problem(("backend",), "unknown-backend", detail)]
     if not isinstance(query.config, Mapping):
         detail = "An object is needed: config = { NAME = VALUE, ... }."

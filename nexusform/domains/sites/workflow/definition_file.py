@@ -27,6 +27,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.phrases import format_count, group_by
+from nexusform.domain_table import explain_absent_domain
 from nexusform.domains.sites.types.fleet_plan import (
     ANY_SITE,
     FILE_NAME,
@@ -434,10 +435,8 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
     durable_backends = [name for name in BACKENDS if name != "memory"]
     if kind not in durable_backends:
         names = ", ".join(durable_backends)
-        detail = (
-            f'There is no backend "{kind}" for sites. Known backends: '
-            f"{names}.{suggest_name(kind, BACKENDS)}"
-        )
+        hint = explain_absent_domain(kind, "backends") or suggest_name(kind, BACKENDS)
+        detail = f'There is no backend "{kind}" for sites. Known backends: {names}.{hint}'
         problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
     settings, setting_problems = build_prepared_body(
