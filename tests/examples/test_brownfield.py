@@ -29,9 +29,9 @@ def test_entire_site_is_imported_and_one_pool_grows(
     shutil.copytree(EXAMPLE / "export", "export")
     assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     out = capsys.readouterr().out
-    assert ("8 racks, 128 machines, 15 clusters; 898 " "VMs " "imported, " "2 " "without " "a " "machine, " "0 " "occupied") in " ".join(
-        out.split()
-    )
+    assert (
+        "8 racks, 128 machines, 15 clusters; 898 VMs imported, 2 without a machine, 0 occupied"
+    ) in " ".join(out.split())
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     assert "No changes." in capsys.readouterr().out
     text = Path("site.nf.hcl").read_text()

@@ -1,6 +1,6 @@
 """Tests of the example every-type, run as in its README.
 
-One file per type, each shown on the reference page.
+The example has one file per type, which its reference page shows.
 """
 
 from __future__ import annotations

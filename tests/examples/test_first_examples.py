@@ -34,7 +34,9 @@ def read_outputs(where: Path) -> dict[str, Any]:
 @pytest.fixture
 def example(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     target = tmp_path / request.param
-    shutil.copytree(EXAMPLES / request.param, target, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    shutil.copytree(
+        EXAMPLES / request.param, target, ignore=shutil.ignore_patterns("state", ".nexusform")
+    )
     return target
 
 
@@ -48,7 +50,11 @@ def test_document_step_by_step(example: Path) -> None:
     run_nexusform(example, "apply", "-auto-approve", "-var", "step=half-full")
     run_nexusform(example, "apply", "-auto-approve")
     rows = read_outputs(example)["vms_per_rack"]
-    spread = {(cluster[-1], pool): racks for cluster, pools in rows.items() for pool, racks in pools.items()}
+    spread = {
+        (cluster[-1], pool): racks
+        for cluster, pools in rows.items()
+        for pool, racks in pools.items()
+    }
     assert spread["a", "pool1"] == build_counts(3)
     assert sorted(spread["a", "pool2"].values()) == [1] * 6
     assert spread["b", "pool1"] == build_counts(6)
@@ -56,7 +62,9 @@ def test_document_step_by_step(example: Path) -> None:
     assert spread["c", "pool1"] == build_counts(6, 1, 4)
     assert spread["d", "pool1"] == build_counts(12, 7, 8)
     assert spread["d", "pool2"] == build_counts(3)
-    assert spread["e", "pool1"] == build_counts(4, 1, 2, 4, 5) | build_counts(5, 3, 6) | build_counts(3, 7, 8)
+    assert spread["e", "pool1"] == build_counts(4, 1, 2, 4, 5) | build_counts(
+        5, 3, 6
+    ) | build_counts(3, 7, 8)
     for cluster, count in {"a": 3, "b": 5, "c": 3, "d": 5, "e": 5}.items():
         assert sorted(spread[cluster, "control-plane"].values()) == [1] * count
     assert len(read_outputs(example)["machines_with_two_vms_of_a_cluster"]["cluster-d"]) == 6

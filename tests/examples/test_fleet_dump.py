@@ -45,14 +45,20 @@ def test_commands_of_readme_print_its_output(capsys: pytest.CaptureFixture[str])
         ),
     ],
 )
-def test_errors_are_reported(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_reported(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(list(arguments)) == 1
     assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 @pytest.mark.of_domains("whatif")
-@pytest.mark.parametrize("words", [("fleet", "-leave=par1"), ("fleet", "-drain=par1"), ("rebalance", "-from=fra1")])
-def test_bindings_that_the_state_lacks_do_not_seem_to_stay(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [("fleet", "-leave=par1"), ("fleet", "-drain=par1"), ("rebalance", "-from=fra1")]
+)
+def test_bindings_that_the_state_lacks_do_not_seem_to_stay(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Before the first apply, only the dump has the bindings."""
     assert run_command_line(["simulate", *words]) == 1
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -62,6 +68,8 @@ def test_bindings_that_the_state_lacks_do_not_seem_to_stay(words: tuple[str, ...
 
 def test_dump_without_bindings_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     dump = Path("hub/hub.json")
-    dump.write_text(dump.read_text().replace('"kind": "ClusterResourceBinding"', '"kind": "Secret"'))
+    dump.write_text(
+        dump.read_text().replace('"kind": "ClusterResourceBinding"', '"kind": "Secret"')
+    )
     assert run_command_line(["plan"]) == 1
     assert "clusterresourcebindings" in capsys.readouterr().err.lower()

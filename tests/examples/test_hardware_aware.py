@@ -1,6 +1,6 @@
 """Tests of the example hardware-aware, run as in its README.
 
-Two servers, two workers, with or without a server group.
+It places two workers on two servers, with or without a server group.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ def test_group_separates_workers_on_two_servers(example_directory: Path) -> None
     servers = outputs["server_of_each_worker"]
     assert sorted(servers.values()) == ["Compute01", "Compute02"]
     assert outputs["labels"] == {
-        name: {"CIS-node": server, "kubernetes.io/zone": server, "topology.kubernetes.io/zone": "rack1"}
+        name: {
+            "CIS-node": server,
+            "kubernetes.io/zone": server,
+            "topology.kubernetes.io/zone": "rack1",
+        }
         for name, server in servers.items()
     }
     assert NO_CHANGES in run_nexusform(example_directory, "plan").stdout
@@ -57,9 +61,14 @@ def test_group_separates_workers_on_two_servers(example_directory: Path) -> None
 
 def test_workers_without_group_may_share_a_server_until_heal(example_directory: Path) -> None:
     shared = {"vnf-a-workerNode-0": "Compute01", "vnf-a-workerNode-1": "Compute01"}
-    assert apply_and_read_outputs(example_directory, *BEFORE, *MAINTENANCE)["server_of_each_worker"] == shared
+    assert (
+        apply_and_read_outputs(example_directory, *BEFORE, *MAINTENANCE)["server_of_each_worker"]
+        == shared
+    )
     assert apply_and_read_outputs(example_directory, *BEFORE)["server_of_each_worker"] == shared
-    assert apply_and_read_outputs(example_directory, HEAL)["server_of_each_worker"] == shared | {"vnf-a-workerNode-1": "Compute02"}
+    assert apply_and_read_outputs(example_directory, HEAL)["server_of_each_worker"] == shared | {
+        "vnf-a-workerNode-1": "Compute02"
+    }
 
 
 def test_group_rejects_plan_without_second_server(example_directory: Path) -> None:
@@ -102,7 +111,10 @@ def test_two_plans_of_readme_differ_as_described(example_directory: Path) -> Non
 
 def test_server_label_leaves_replica_pending_unless_preferred(example_directory: Path) -> None:
     required = read_plan_text(example_directory, *BEFORE, *MAINTENANCE)
-    assert ("redis-cache-0 -> vnf-a-workerNode-1 / " "Compute01 " "/ " "zone " "rack1 " "(new; " "or " "vnf-a-workerNode-0 " "at another tie)") in required
+    assert (
+        "redis-cache-0 -> vnf-a-workerNode-1 / Compute01 / zone rack1 (new; or vnf-a-workerNode-0 "
+        "at another tie)"
+    ) in required
     assert "redis-cache-1 stays Pending (new)" in required
     assert "2 node(s) didn't match pod anti-affinity rules" in required
     preferred = read_plan_text(example_directory, *BEFORE, *MAINTENANCE, "-var", "preferred=true")
@@ -111,12 +123,16 @@ def test_server_label_leaves_replica_pending_unless_preferred(example_directory:
 
 
 def test_pods_follow_healed_worker(example_directory: Path) -> None:
-    assert apply_and_read_outputs(example_directory, *BEFORE, *MAINTENANCE, *HOSTNAME)["server_of_each_replica"] == {
-        "redis-cache-0": "Compute01",
-        "redis-cache-1": "Compute01",
-    }
-    assert NO_CHANGES in run_nexusform(example_directory, "plan", *BEFORE, *MAINTENANCE, *HOSTNAME).stdout
-    servers = apply_and_read_outputs(example_directory, *BEFORE, *HOSTNAME, HEAL)["server_of_each_replica"]
+    assert apply_and_read_outputs(example_directory, *BEFORE, *MAINTENANCE, *HOSTNAME)[
+        "server_of_each_replica"
+    ] == {"redis-cache-0": "Compute01", "redis-cache-1": "Compute01"}
+    assert (
+        NO_CHANGES
+        in run_nexusform(example_directory, "plan", *BEFORE, *MAINTENANCE, *HOSTNAME).stdout
+    )
+    servers = apply_and_read_outputs(example_directory, *BEFORE, *HOSTNAME, HEAL)[
+        "server_of_each_replica"
+    ]
     assert sorted(servers.values()) == ["Compute01", "Compute02"]
     assert NO_CHANGES in run_nexusform(example_directory, "plan", *BEFORE, *HOSTNAME).stdout
 

@@ -1,6 +1,6 @@
 """Tests of the example separation, run as in its README.
 
-Tenants on shared machines, and on dedicated racks.
+Its tenants share machines, or have dedicated racks.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ LINEAGE = "00000000-0000-4000-8000-000000000000"
 def test_state_of_document_example(tmp_path: Path) -> None:
     example = tmp_path / "nexus-document"
     shutil.copytree(
-        ROOT / "examples" / "nexus-document", example, ignore=shutil.ignore_patterns("state", ".nexusform")
+        ROOT / "examples" / "nexus-document",
+        example,
+        ignore=shutil.ignore_patterns("state", ".nexusform"),
     )
     command = [*commands.nexusform(), "apply", "-auto-approve"]
     subprocess.run(command, cwd=example, check=True, capture_output=True, timeout=120)

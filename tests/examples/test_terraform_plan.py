@@ -1,4 +1,4 @@
-"""Tests of the example terraform-plan, run as in its README: with `predict` and with configuration."""
+"""Tests of the example terraform-plan, as in its README: with `predict` and a configuration."""
 
 from __future__ import annotations
 

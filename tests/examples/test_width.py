@@ -1,4 +1,4 @@
-"""Tests of output width: all output of the examples fits 80 columns, except for unbreakable words."""
+"""Tests of output width: output of the examples fits 80 columns, except for unbreakable words."""
 
 from __future__ import annotations
 
@@ -23,13 +23,7 @@ HEREDOC = re.compile(r"<<-?EOT$")
 # Commands to copy are not wrapped.
 COMMAND = re.compile(r"\s+(kubectl|nexusform) ")
 
-BEFORE = (
-    "validate",
-    "plan -out=p.plan",
-    "show p.plan",
-    "plan -details",
-    "plan -placements=all",
-)
+BEFORE = ("validate", "plan -out=p.plan", "show p.plan", "plan -details", "plan -placements=all")
 AFTER = (
     "plan",
     "plan -destroy",
@@ -56,7 +50,9 @@ class ExampleCommands(Struct, frozen=True):
 
 
 WALKS = {
-    "quickstart": ExampleCommands(after=(("simulate " "failure " "-rack=left"), "explain nexus_kubernetes_cluster.web")),
+    "quickstart": ExampleCommands(
+        after=("simulate failure -rack=left", "explain nexus_kubernetes_cluster.web")
+    ),
     "nexus-document": ExampleCommands(
         after=(
             "plan -var step=empty",
@@ -68,7 +64,10 @@ WALKS = {
     ),
     "inventory": ExampleCommands(
         before=("inventory check export",),
-        after=(("reconcile " "-from=export"), ("explain -every " "nexus_kubernetes_cluster.ran " "ran-du-workers-0")),
+        after=(
+            "reconcile -from=export",
+            "explain -every nexus_kubernetes_cluster.ran ran-du-workers-0",
+        ),
     ),
     "fleet": ExampleCommands(
         after=(
@@ -91,16 +90,23 @@ WALKS = {
             "simulate failure -machine=Compute01",
             "destroy -auto-approve",
             "plan -var maintenance=true",
-            ("plan -var " "server_group=false " "-var " "maintenance=true " "-var " "topology_key=kubernetes.io/hostname"),
+            (
+                "plan -var server_group=false -var maintenance=true -var "
+                "topology_key=kubernetes.io/hostname"
+            ),
         )
     ),
-    "separation": ExampleCommands(apply=("apply -auto-approve " "-var " "apart=true"), after=(("plan -var " "apart=true"),)),
+    "separation": ExampleCommands(
+        apply="apply -auto-approve -var apart=true", after=("plan -var apart=true",)
+    ),
     "real-nodes": ExampleCommands(after=("show fleet_hub_manifest.upf",)),
     "terraform-plan": ExampleCommands(
         before=("predict -terraform-plan=plan.json -inventory=export",),
         after=("predict -terraform-plan=plan.json -inventory=export -fail-on=capacity:18",),
     ),
-    "every-type": ExampleCommands(apply=("apply -auto-approve " "-exclude=fleet_placement_eviction.shop_leaves_paris")),
+    "every-type": ExampleCommands(
+        apply="apply -auto-approve -exclude=fleet_placement_eviction.shop_leaves_paris"
+    ),
     "brownfield": ExampleCommands(
         before=("inventory check export", "import -from=export -generate-config-out=site.nf.hcl"),
         after=("reconcile -from=export",),
@@ -124,7 +130,9 @@ def _has_unbreakable_word(line: str) -> bool:
     return len(longest) > COLUMNS - 16
 
 
-def run_and_find_wide_lines(commands: Sequence[str], capfd: pytest.CaptureFixture[str]) -> list[str]:
+def run_and_find_wide_lines(
+    commands: Sequence[str], capfd: pytest.CaptureFixture[str]
+) -> list[str]:
     """Return all wide lines of the output of these commands, each with its command."""
     wide: list[str] = []
     for command in commands:
@@ -164,9 +172,15 @@ def test_every_object_of_every_type_fits_terminal(
     run_command_line(["apply", "-auto-approve", *FIRST, "-samples=0"])
     run_command_line(["state", "list"])
     addresses = capfd.readouterr().out.splitlines()
-    addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_", "openstack_"))]
-    assert {line.partition(".")[0] for line in addresses} == {*RESOURCE_TYPES} - {"fleet_placement_eviction"}
-    commands = [f"{verb} {address}" for address in addresses for verb in ("show", "state show", "explain")]
+    addresses = [
+        line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_", "openstack_"))
+    ]
+    assert {line.partition(".")[0] for line in addresses} == {*RESOURCE_TYPES} - {
+        "fleet_placement_eviction"
+    }
+    commands = [
+        f"{verb} {address}" for address in addresses for verb in ("show", "state show", "explain")
+    ]
     assert run_and_find_wide_lines(commands, capfd) == []
 
 
@@ -177,7 +191,9 @@ def test_output_of_three_sites_fits_terminal(
     commands = []
     for site in ("london", "paris", "dublin"):
         monkeypatch.chdir(tmp_path / "e" / "sites" / site)
-        commands += run_and_find_wide_lines(["plan -samples=0", ("apply -auto-approve " "-samples=0")], capfd)
+        commands += run_and_find_wide_lines(
+            ["plan -samples=0", "apply -auto-approve -samples=0"], capfd
+        )
     monkeypatch.chdir(tmp_path / "e" / "fleet")
     commands += run_and_find_wide_lines([*BEFORE, "apply -auto-approve", *AFTER], capfd)
     assert commands == []
@@ -185,11 +201,14 @@ def test_output_of_three_sites_fits_terminal(
 
 MISTAKES = {
     "syntax": 'resource "nexus_site" "lab" {\n  name = [' + '"a", ' * 60 + "\n}\n",
-    "type": ('resource ' '"nexus_sight" ' '"a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on" ' '{}\n'),
+    "type": 'resource "nexus_sight" '
+    '"a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on" {}\n',
     "argument": 'resource "nexus_site" "lab" {\n  ' + "/* long */" * 20 + ' nam = "x"\n}\n',
     "value": 'locals {\n  a = {a = "' + "long text " * 30 + '"}\n}\nresource "nexus_site" "lab" {\n'
     '  name = length(local.a.nothing, local.a, "' + "more " * 30 + '")\n}\n',
-    "reference": ('resource "nexus_rack" ' '"r" ' '{\n' ' ' ' ' 'site_id ' '= ' 'join("-", ' '[') + '"aaaa", ' * 30 + "nexus_site.lab.id])\n}\n",
+    "reference": 'resource "nexus_rack" "r" {\n  site_id = join("-", ['
+    + '"aaaa", ' * 30
+    + "nexus_site.lab.id])\n}\n",
     "assertion": 'check "c" {\n  assert {\n    condition     = 1 == 2\n    error_message = "'
     + "It is not so. " * 20
     + '"\n  }\n}\n',
@@ -202,7 +221,12 @@ def test_errors_fit_terminal(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(MISTAKES[mistake])
-    assert run_and_find_wide_lines(["validate", "plan", "apply -auto-approve", ("console -explain " "local.a.b")], capfd) == []
+    assert (
+        run_and_find_wide_lines(
+            ["validate", "plan", "apply -auto-approve", "console -explain local.a.b"], capfd
+        )
+        == []
+    )
 
 
 USAGE = (
