@@ -417,6 +417,7 @@ _ALL: Final = (
         name="sites",
         description="Many sites as data: one aggregated plan, waves, workers",
         dependencies=("azure", "whatif"),
+        installed_modules="workflow.root_modules:install_site_modules",
         io_layer=("workflow", "engines", "cli"),
         commands={
             "sites": CommandEntry(

@@ -61,6 +61,14 @@ class TreeLimits:
         if number > 2 * self._max_files:
             raise UnsafeTree(f"It has more than {self._max_files:,} files.")
 
+    def check_files(self, number: int) -> None:
+        """Check the number of files before they are read.
+
+        Raises UnsafeTree.
+        """
+        if number > self._max_files:
+            raise UnsafeTree(f"It has more than {self._max_files:,} files.")
+
     def count(self, size: int) -> None:
         """Count a file.
 

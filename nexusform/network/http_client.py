@@ -32,17 +32,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 _PART_BYTES: Final = 1 << 16
 
 
-def reject_other_origin(_address: str) -> bool:
-    """Return False: a redirect to another origin is an error."""
-    return False
-
-
 class WebRequest(Struct, frozen=True):
     """HTTP request.
 
     `max_bytes` limits the response. With `verify` certificates are verified.
-    `allows_origin` returns whether a redirect to an address of another origin is followed,
-    for a request without credentials.
+    `explain_rejection` returns why a redirect to an address is not followed, "" if it is.
+    Without it, redirects stay on one server. With credentials they always do.
     """
 
     method: str
@@ -51,7 +46,7 @@ class WebRequest(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     verify: bool = True
     max_bytes: int = 1 << 30
-    allows_origin: Callable[[str], bool] = reject_other_origin
+    explain_rejection: Callable[[str], str] | None = None
 
 
 class WebResponse(Struct, frozen=True):
@@ -115,21 +110,9 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     except (ValueError, WebError):
         target_origin = "an invalid address"
     message = f"the server answered {status}, a redirect to {target_origin}"
-    is_allowed = (
-        request.method == "GET"
-        and "Authorization" not in request.headers
-        # A valid address, and no step back to plain text.
-        and target_origin.startswith(("https:", parse_origin(address)))
-        and request.allows_origin(target)
-    )
-    if target_origin != parse_origin(address) and not is_allowed:
-        raise WebError(
-            (
-                f"{message}. It is not followed: credentials are only sent to "
-                f"{parse_origin(address)}. Correct the address"
-            ),
-            WebErrorKind.REDIRECT,
-        )
+    reason = _explain_rejected_redirect(request, parse_origin(address), target, target_origin)
+    if reason:
+        raise WebError(f"{message}. {reason}", WebErrorKind.REDIRECT)
     if request.method != "GET":
         raise WebError(
             (
@@ -139,6 +122,28 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
             WebErrorKind.REDIRECT,
         )
     return target
+
+
+def _explain_rejected_redirect(
+    request: WebRequest, origin: str, target: str, target_origin: str
+) -> str:
+    """Return why a redirect is not followed, and what to do; "" if it may be followed."""
+    is_same_server = target_origin == origin
+    if not is_same_server and not target_origin.startswith(SCHEMES):
+        return "It is not followed: only http and https addresses are. Correct the address"
+    if not is_same_server and (
+        request.explain_rejection is None
+        or request.method != "GET"
+        or "Authorization" in request.headers
+    ):
+        return f"It is not followed: credentials are only sent to {origin}. Correct the address"
+    # No step back to plain text.
+    if not is_same_server and not target_origin.startswith("https:"):
+        return "It is not followed: http is not encrypted. Use an address with https"
+    if request.explain_rejection is None:
+        return ""
+    rejection = request.explain_rejection(target)
+    return f"It is not followed: {rejection}" if rejection else ""
 
 
 def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:

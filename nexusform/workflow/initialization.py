@@ -107,7 +107,7 @@ def init_directory(
     Migrate the state if requested. Record the backend as chosen. `report` shows the
     progress of downloads.
     """
-    configuration, problems = _install_modules(context, options.modules, report)
+    configuration, problems = install_modules(context, options.modules, report)
     sources = configuration.files
     if has_errors(problems):
         return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
@@ -139,20 +139,23 @@ def init_directory(
     return InitResult(tuple(lines), tuple(problems), sources)
 
 
-def _install_modules(
+def install_modules(
     context: CommandContext, options: ModuleOptions, report: Callable[[str], None]
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load the configuration, and download its remote modules.
 
-    Return it with all problems.
+    A directory may also have test files or sites only. Return the configuration with all problems.
     """
     installer = ModuleInstaller(context, options, report)
     try:
         configuration, problems = load_project_configuration(context, packages=installer)
         sources = dict(configuration.files)
-        if not has_errors(problems):
+        further_problems = [problem for problem in problems if not _is_about_no_files(problem)]
+        if not has_errors(further_problems):
             for install in _INSTALLED_MODULES.values():
-                problems += install(context, options.test_directory, installer, sources)
+                further_problems += install(context, options.test_directory, installer, sources)
+            has_further_files = len(sources) > len(configuration.files)
+            problems = further_problems if has_further_files else problems
         configuration = replace(configuration, files=sources)
     except BaseException:
         # Interrupted: what was downloaded stays.
@@ -163,6 +166,11 @@ def _install_modules(
         *installer.warnings,
         *installer.finish(is_complete=not has_errors(problems)),
     ]
+
+
+def _is_about_no_files(problem: Diagnostic) -> bool:
+    """Return whether an error says that the directory of the command has no configuration."""
+    return problem.id == "no-configuration-files" and problem.subject is None
 
 
 def _prepare_backend(

@@ -273,6 +273,24 @@ output "o" {
 """
 
 
+TYPE_ERRORS = {
+    "n = each.value": 'suitable for the variable "n" of module "m": a number is required.',
+    'n = each.key == "bb" ? null : 1': 'The variable "n" of module "m" may not be null',
+}
+
+
+@pytest.mark.parametrize("argument", TYPE_ERRORS)
+def test_wrong_argument_of_a_call_names_its_instance(run: Run, argument: str) -> None:
+    call = 'module "m" {\n  source = "./m"\n  for_each = { aa = 1, bb = "x" }\n  ARGUMENT\n}\n'
+    inner = 'variable "n" {\n  type = number\n  nullable = false\n}\n'
+    files = {"main.nf.hcl": call.replace("ARGUMENT", argument), "m/main.nf.hcl": inner}
+    code, printed = run(files, "plan", "-no-color")
+    assert code == 1
+    text = " ".join(printed.replace("│", " ").split())
+    assert TYPE_ERRORS[argument] in text
+    assert 'with module.m["bb"],' in text
+
+
 @pytest.mark.parametrize("count", ["", "  count = 0\n", "  count = 2\n", "  count = var.unset\n"])
 @pytest.mark.parametrize(
     ("argument", "kind", "words"),

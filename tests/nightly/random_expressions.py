@@ -328,13 +328,13 @@ def compare_batch(
     values = evaluate_with_nexusform(texts, scope)
     failing = find_failing_expressions(directory, texts)
     compared: list[tuple[str, Value]] = []
-    for text, value, fails in zip(texts, values, failing, strict=True):
-        if (value is None) is not fails:
-            yield text, "error" if value is None else "value", "error" if fails else "value"
-        elif value is None:
+    for text, result, fails in zip(texts, values, failing, strict=True):
+        if (result is None) is not fails:
+            yield text, "error" if result is None else "value", "error" if fails else "value"
+        elif result is None:
             counts["errors in both"] += 1
         else:
-            compared.append((text, value))
+            compared.append((text, result))
     whole = f"[{', '.join(text for text, _ in compared)}]"
     ours = build_tuple([value for _, value in compared])
     columns = (
@@ -345,8 +345,10 @@ def compare_batch(
         ask_terraform(directory, f"type({whole})"),
     )
     for text, value, value_type, their_value, their_type in zip(*columns, strict=True):
-        if (value, value_type) != (their_value, their_type):
-            yield text, f"{value} of type {value_type}", f"{their_value} of type {their_type}"
+        our_text = f"{value} of type {value_type}"
+        their_text = f"{their_value} of type {their_type}"
+        if our_text != their_text:
+            yield text, our_text, their_text
 
 
 _ELEMENT_CONVERSION = re.compile(

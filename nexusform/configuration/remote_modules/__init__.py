@@ -7,7 +7,7 @@ PUBLIC = {
     ),
     "module_packages": (
         "InstalledPackage LockedPackages PackageFinder PlannedPackages "
-        "build_installed_package build_package_error "
+        "build_installed_package build_package_error describe_wrong_commit "
         "is_locked_call read_lock_file"
     ),
     "module_sources": (

@@ -130,6 +130,10 @@ class LockedPackages:
                 else f'{LOCK_FILE} names another source or version for the module "{name}".'
             )
             return None, [build_package_error("module-not-installed", f"{reason} {_INIT}", call)]
+        wrong_commit = describe_wrong_commit(source, locked.commit, f"{LOCK_FILE} has")
+        if wrong_commit:
+            detail = f"{wrong_commit} `nexusform init -upgrade` corrects it."
+            return None, [build_package_error("module-changed", detail, call)]
         directory = os.path.join(self._modules_directory, name)  # noqa: PTH118 - a shown path
         return self._check_package(directory, locked, call)
 
@@ -193,6 +197,17 @@ class PlannedPackages:
 def build_installed_package(directory: str, locked: LockedModule) -> InstalledPackage:
     """Build the package in a directory from its lock entry."""
     return InstalledPackage(directory, locked.subdirectory, split_directories(locked.incomplete))
+
+
+def describe_wrong_commit(source: ModuleSource, commit: str, place: str) -> str:
+    """Return a sentence about a commit that is not that of the source; "" if it is right.
+
+    A source with a branch or tag may be any commit. `place` is the start of the sentence.
+    """
+    if not source.is_commit or commit == source.ref:
+        return ""
+    wrong_text = f"the commit {commit}" if commit else "no commit"
+    return f"{place} {wrong_text}, but the source names {source.ref}. Find out who changed it."
 
 
 def is_locked_call(locked: LockedModule, call: CallHeader) -> bool:

@@ -99,15 +99,7 @@ def parse_module_source(source: str, *, needs_checksum: bool = True) -> ModuleSo
     Raises InvalidModuleSource. Without `needs_checksum` (an answer of a registry), an archive may
     come without one: the hash of the lock file counts.
     """
-    if not source.isprintable() or any(letter.isspace() for letter in source) or "\\" in source:
-        raise InvalidModuleSource(
-            "The source has a blank, a backslash or an invisible character. Remove it."
-        )
-    if source.startswith("/"):
-        raise InvalidModuleSource(
-            'Write the directory relative to this module, beginning with "./" or "../", not '
-            f'"{source}".'
-        )
+    _check_source_text(source)
     forced_kind, separator, address = source.partition("::")
     if not separator:
         forced_kind = ""
@@ -132,6 +124,28 @@ def parse_module_source(source: str, *, needs_checksum: bool = True) -> ModuleSo
             return _parse_git(address, subdirectory)
         return _parse_archive(address, subdirectory, needs_checksum=needs_checksum)
     return _parse_registry(address, subdirectory, source)
+
+
+def _check_source_text(source: str) -> None:
+    """Reject texts that are no source of any kind.
+
+    Raises InvalidModuleSource.
+    """
+    if not source.isprintable() or any(letter.isspace() for letter in source) or "\\" in source:
+        raise InvalidModuleSource(
+            "The source has a blank, a backslash or an invisible character. Remove it."
+        )
+    if source.startswith("/"):
+        raise InvalidModuleSource(
+            'Write the directory relative to this module, beginning with "./" or "../", not '
+            f'"{source}".'
+        )
+    if source.startswith(("oci://", "oci::")):
+        raise InvalidModuleSource(
+            "Modules of OCI registries are not supported: nexusform has no client for them. "
+            "Publish the directory in a git repository, in a registry of modules or as an "
+            f"archive. Or pull it with another program and write its local path. {_HELP}"
+        )
 
 
 def _split_subdirectory(address: str) -> tuple[str, str]:

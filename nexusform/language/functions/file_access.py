@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
     suggest_name,
 )
+from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluation_run import FileProblem, Files, MissingDirectory
 from nexusform.language.functions.encoding import decode_utf8
 from nexusform.language.functions.function import (
@@ -30,6 +31,7 @@ from nexusform.language.functions.function import (
 )
 from nexusform.language.functions.hashing import HASHES, encode_base64
 from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -254,7 +256,7 @@ class TemplateRenderer:
     def render(self, name: str, text: str, variables: Value) -> Value:
         """Render a template to its value: text, or of any type if it is one interpolation.
 
-        Raises FunctionProblem.
+        Raises FunctionProblem, also if the value is null.
         """
         from nexusform.language.evaluator import evaluate_expression
         from nexusform.language.parser import parse_template
@@ -286,7 +288,23 @@ class TemplateRenderer:
             self._depth -= 1
         if has_errors(problems):
             raise FunctionProblem(_describe_first_error(problems))
+        if value.is_null:
+            raise FunctionProblem(
+                f"{name}: the result of the template is null. Use a variable that is not null, "
+                'for example through coalesce(x, "")'
+            )
         return value
+
+    def render_string(self, text: Value, variables: Value) -> Value:
+        """Render the template of `templatestring` to text.
+
+        Raises FunctionProblem.
+        """
+        value = self.render("<templatestring argument>", text.raw, variables)
+        try:
+            return convert_value(value, STRING)
+        except ConversionProblem as problem:
+            raise FunctionProblem(f"invalid template result: {describe_problem(problem)}") from None
 
 
 def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
@@ -315,10 +333,8 @@ def build_template_functions(
             "templatestring",
             "A text rendered as a template.",
             (Parameter("template", STRING, "the text"), _VARIABLES),
-            DYNAMIC,
-            lambda text, variables: renderer.render(
-                "<templatestring argument>", text.raw, variables
-            ),
+            STRING,
+            renderer.render_string,
             (Example('templatestring("Hello, $${name}!", { name = "Ander" })', '"Hello, Ander!"'),),
         ),
     )

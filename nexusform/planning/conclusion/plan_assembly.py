@@ -84,7 +84,13 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
     Step,
 )
-from nexusform.resources.address import Address, compute_address_order, parse_address
+from nexusform.resources.address import (
+    Address,
+    ConfigAddress,
+    compute_address_order,
+    parse_address,
+    parse_pattern,
+)
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.rule import CountFilter
@@ -841,9 +847,9 @@ def _remove_errors_after_earlier_phases(
     """
 
     def get_phase(diagnostic: Diagnostic) -> int:
-        # Without a block: after all phases.
-        address = parse_address(diagnostic.address).config_address if diagnostic.address else None
-        return order.phases.get(address, sys.maxsize) if address else sys.maxsize
+        # Without a block, or about a module: after all phases.
+        block = _find_block(diagnostic)
+        return order.phases.get(block, sys.maxsize) if block else sys.maxsize
 
     kinds = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
     causes = [error for error in select_errors(diagnostics) if error.id not in kinds]
@@ -866,20 +872,28 @@ def _remove_dependents_of_errors(
     of another kind.
     """
     blocks_with_errors = {
-        parse_address(diagnostic.address).config_address
+        block
         for diagnostic in select_errors(diagnostics)
-        if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
+        if diagnostic.id != UNKNOWN_PLACEMENT and (block := _find_block(diagnostic))
     }
     remaining = []
     for diagnostic in diagnostics:
-        if diagnostic.id == UNKNOWN_PLACEMENT and diagnostic.address:
-            block = parse_address(diagnostic.address).config_address
+        block = _find_block(diagnostic)
+        if diagnostic.id == UNKNOWN_PLACEMENT and block is not None:
             # includes the block.
             needs = find_reachable([block], order.get_direct_dependencies)
             if not blocks_with_errors.isdisjoint(needs):
                 continue
         remaining.append(diagnostic)
     return remaining
+
+
+def _find_block(diagnostic: Diagnostic) -> ConfigAddress | None:
+    """Return the resource block of a diagnostic; None without one, or for a module."""
+    pattern = parse_pattern(diagnostic.address) if diagnostic.address else None
+    if pattern is None or not pattern.type:
+        return None
+    return parse_address(diagnostic.address).config_address
 
 
 def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -50,6 +50,7 @@ from nexusform.resources.address import (
     Key,
     ModulePath,
     ModulePathStep,
+    format_module,
 )
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, SetType
@@ -386,7 +387,17 @@ class Evaluation:
                 kind = "invalid-value-for-input-variable"
                 reason = describe_problem(problem)
                 detail = f"The given value is not suitable for the {subject}: {reason}."
-        self.diagnostics.append(build_error(kind, detail, span, block=get_header(instance.call)))
+        # Names the instance if there are several.
+        has_key = any(step.key is not None for step in instance.path)
+        self.diagnostics.append(
+            build_error(
+                kind,
+                detail,
+                span,
+                block=get_header(instance.call),
+                address=format_module(instance.path) if has_key else "",
+            )
+        )
         return build_unknown(declared.type)
 
     def set_variable(self, instance: ModuleInstance, name: str, value: Value) -> None:

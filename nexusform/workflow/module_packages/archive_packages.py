@@ -26,6 +26,18 @@ _TEXT_HEADERS: Final = (
     tarfile.GNUTYPE_LONGLINK,
 )
 _MAX_TEXT_MIB: Final = 1
+# Fields of a header: the size of the content, and the type of the entry.
+_TAR_SIZE: Final = slice(124, 136)
+_TAR_TYPE: Final = 156
+_TAR_FILE_TYPES: Final = (
+    tarfile.REGTYPE,
+    tarfile.AREGTYPE,
+    tarfile.CONTTYPE,
+    tarfile.LNKTYPE,
+    tarfile.SYMTYPE,
+    tarfile.GNUTYPE_SPARSE,
+)
+_CHUNK_BYTES: Final = 1 << 20
 _UNREADABLE: Final = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -70,9 +82,10 @@ def _read_zip(content: bytes) -> Iterator[TreeEntry]:
     # Before `zipfile` keeps them all: each file and directory has such a header.
     limits.check_number(content.count(_ZIP_HEADER))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for member in archive.infolist():
-            if member.is_dir():
-                continue
+        # The limit is reached before anything is written.
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        limits.check_files(len(members))
+        for member in members:
             kind = stat.S_IFMT(member.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFLNK):
                 raise UnsafeTree(f"{member.filename[:80]!a} is neither a file nor a directory.")
@@ -89,6 +102,7 @@ def _read_zip(content: bytes) -> Iterator[TreeEntry]:
 
 def _read_tar(content: bytes) -> Iterator[TreeEntry]:
     limits = TreeLimits()
+    _check_tar_headers(content)
     with (
         gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked,
         tarfile.open(  # type: ignore[call-overload]
@@ -109,6 +123,35 @@ def _read_tar(content: bytes) -> Iterator[TreeEntry]:
                     f"{member.name[:80]!a} is neither a file, a directory nor a symbolic link."
                 )
             yield TreeEntry(member.name, file.read())
+
+
+def _check_tar_headers(content: bytes) -> None:
+    """Check the numbers of files and of all headers of a tar file, before anything is written.
+
+    Only sizes and types of headers are read, which is much faster than `tarfile`. It reports
+    anything that is not a header. Raises UnsafeTree.
+    """
+    limits = TreeLimits()
+    files = 0
+    headers = 0
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked:
+        reader = _LimitedReader(unpacked)
+        while len(header := reader.read(tarfile.BLOCKSIZE)) == tarfile.BLOCKSIZE:
+            if not any(header):
+                # The end of the archive.
+                return
+            try:
+                size = tarfile.nti(header[_TAR_SIZE])  # type: ignore[attr-defined]
+            except tarfile.HeaderError:
+                return
+            headers += 1
+            files += header[_TAR_TYPE : _TAR_TYPE + 1] in _TAR_FILE_TYPES
+            limits.check_number(headers)
+            limits.check_files(files)
+            # Content fills whole blocks.
+            unread = -(-max(size, 0) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            while unread > 0 and (chunk := reader.read(min(unread, _CHUNK_BYTES))):
+                unread -= len(chunk)
 
 
 class _LimitedHeader(tarfile.TarInfo):

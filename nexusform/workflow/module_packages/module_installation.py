@@ -29,6 +29,7 @@ from nexusform.configuration.remote_modules.module_packages import (
     InstalledPackage,
     build_installed_package,
     build_package_error,
+    describe_wrong_commit,
     is_locked_call,
     read_lock_file,
 )
@@ -112,8 +113,8 @@ class ModuleInstaller:
     ) -> None:
         """Use the lock file of the context; `report` shows the progress."""
         self._context = context
-        self._options = options
-        self._report = report
+        self.options = options
+        self.report = report
         self._locked, source, self._lock_problems = read_lock_file(
             context.directory, context.confinement
         )
@@ -145,7 +146,11 @@ class ModuleInstaller:
         directory = os.path.join(self._context.packages_directory, name)  # noqa: PTH118
         try:
             tree = Path(self._context.confinement.resolve(directory))
-            pinned = None if self._options.upgrade else locked or self._find_sibling(source, call)
+            pinned = None if self.options.upgrade else locked or self._find_sibling(source, call)
+            if pinned is not None:
+                _check_commit(
+                    source, pinned.commit, LOCK_FILE, "`nexusform init -upgrade` corrects it"
+                )
             installed_hash = _compute_installed_hash(tree)
             if pinned is not None and installed_hash == pinned.hash:
                 module = replace(pinned, call=name, source=call.source)
@@ -165,7 +170,7 @@ class ModuleInstaller:
             )
             recorded = self._locked.get(name)
             is_recorded = recorded is not None and replace(recorded, span=None) == module
-            if self._options.is_readonly and not is_recorded:
+            if self.options.is_readonly and not is_recorded:
                 return None, [_build_readonly_error(call)]
             if package.hash != installed_hash:
                 _replace_tree(tree, package.directory)
@@ -204,7 +209,7 @@ class ModuleInstaller:
         old_text = _describe_selection(locked) if locked is not None else ""
         new_text = _describe_selection(module)
         change = f"{old_text} -> {new_text}" if old_text not in ("", new_text) else new_text
-        self._report(f"- {module.call}{f' {change}' if change else ''} in {directory}")
+        self.report(f"- {module.call}{f' {change}' if change else ''} in {directory}")
 
     def _get_package(
         self, name: str, source: ModuleSource, constraints: str, pinned: LockedModule | None
@@ -221,7 +226,7 @@ class ModuleInstaller:
             raise self._failures[failure_key]
         if key in self._packages:
             return self._packages[key]
-        self._report(f"Downloading {source.package} for {name}...")
+        self.report(f"Downloading {source.package} for {name}...")
         try:
             package = self._download(source, constraints, pinned)
         except (DownloadError, UnsafeTree) as problem:
@@ -246,13 +251,20 @@ class ModuleInstaller:
         version = commit = subdirectory = incomplete = ""
         warnings: list[str] = []
         left_out: list[UnsafeTree] = []
-        if self._options.mirror:
-            mirror = self._context.confinement.resolve_path_of_operator(self._options.mirror)
+        if self.options.mirror:
+            mirror = self._context.confinement.resolve_path_of_operator(self.options.mirror)
             if self._mirror is None:
                 self._mirror = read_mirror(Path(mirror))
             mirrored = select_mirrored_package(self._mirror, source, constraints, pinned)
             version = mirrored.version
             commit = mirrored.commit
+            _check_commit(source, commit, "the index of the mirror", "Write the mirror again")
+            if pinned is not None and pinned.commit != commit:
+                raise DownloadError(
+                    f"the index of the mirror has the commit {commit or '(none)'}, and {LOCK_FILE} "
+                    f"has {pinned.commit or '(none)'}. Find out who changed it. Write the mirror "
+                    "again, or `nexusform init -upgrade` accepts the commit of the mirror"
+                )
             subdirectory = mirrored.subdirectory
             incomplete = mirrored.incomplete
             write_tree(directory, read_tree(Path(mirror, mirrored.directory)))
@@ -272,10 +284,10 @@ class ModuleInstaller:
             warnings = list(_describe_skipped_content(left_out, submodules))
         tree_hash = compute_tree_hash(directory)
         if expected_hash and tree_hash != expected_hash:
-            place = "the index of the mirror" if self._options.mirror else LOCK_FILE
+            place = "the index of the mirror" if self.options.mirror else LOCK_FILE
             remedy = (
                 "Write the mirror again"
-                if self._options.mirror
+                if self.options.mirror
                 else "`nexusform init -upgrade` accepts the new content"
             )
             raise DownloadError(
@@ -338,7 +350,7 @@ class ModuleInstaller:
         modules = self._selected if is_complete else {**self._locked, **self._selected}
         text = render_lock_file(modules.values()) if modules else ""
         if text != self._lock_text:
-            if self._options.is_readonly:
+            if self.options.is_readonly:
                 return [_build_readonly_error()]
             try:
                 self._write_lock(text)
@@ -419,6 +431,16 @@ def _remove_abandoned_downloads(directory: Path) -> None:
     for path in directory.glob(f"{_TEMPORARY_PREFIX}*"):
         if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _check_commit(source: ModuleSource, commit: str, place: str, remedy: str) -> None:
+    """Check that a commit is that of the source, if the source names one.
+
+    Raises DownloadError.
+    """
+    wrong_commit = describe_wrong_commit(source, commit, f"{place} has")
+    if wrong_commit:
+        raise DownloadError(f"{wrong_commit} {remedy}")
 
 
 def _check_module_directory(package: _Package, source: ModuleSource) -> None:

@@ -31,12 +31,20 @@ def send_download(
 ) -> WebResponse:
     """Send a GET request and return a successful response.
 
-    Redirects to other servers are followed without credentials, if `allows_address` accepts
-    them. Raises DownloadError.
+    Redirects are followed if `allows_address` accepts them, to other servers without credentials.
+    Raises DownloadError.
     """
+
+    def explain_rejection(target: str) -> str:
+        return "" if allows_address(target) else build_rejection(target)
+
     shown_address = hide_query(address)
     request = WebRequest(
-        "GET", address, headers=headers or {}, max_bytes=max_bytes, allows_origin=allows_address
+        "GET",
+        address,
+        headers=headers or {},
+        max_bytes=max_bytes,
+        explain_rejection=explain_rejection,
     )
     if not allows_address(address):
         raise DownloadError(build_rejection(address))

@@ -80,7 +80,7 @@ class ModuleRegistry:
         if not location:
             raise DownloadError(f"{address}: the answer names no source of the module")
         if is_local_path(location) or location.startswith("/"):
-            location = urljoin(address, location)
+            location = _join_location(address, location)
         try:
             source = parse_module_source(location, needs_checksum=False)
         except InvalidModuleSource as problem:
@@ -137,6 +137,14 @@ class ModuleRegistry:
             raise DownloadError(
                 f"{hide_query(address)}: the answer is unusable: {problem}"
             ) from None
+
+
+def _join_location(address: str, location: str) -> str:
+    """Return the absolute form of a relative location, which may end in `//DIRECTORY`."""
+    base, question_mark, query = location.partition("?")
+    # `urljoin` would make one slash of two.
+    path, slashes, directory = base.partition("//")
+    return f"{urljoin(address, path)}{slashes}{directory}{question_mark}{query}"
 
 
 def _list_versions(document: Any) -> list[str] | None:

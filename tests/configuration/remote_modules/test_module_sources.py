@@ -164,3 +164,9 @@ def test_lock_file_is_read_as_written() -> None:
     entry = modules["a.b"]
     assert (entry.source, entry.constraints, entry.version) == (module.source, "~> 1.0", "1.2.0")
     assert render_lock_file(modules.values()) == text
+
+
+@pytest.mark.parametrize("source", ["oci://ghcr.io/org/module?tag=v1", "oci::ghcr.io/org/module"])
+def test_module_of_an_oci_registry_says_what_to_do(source: str) -> None:
+    with pytest.raises(InvalidModuleSource, match="Modules of OCI registries are not supported"):
+        parse_module_source(source)

@@ -48,7 +48,6 @@ def test_sites_share_the_modules_of_their_root_module(
     fleet: Callable[..., None],
     command: Callable[..., tuple[int, str, str]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path(".git").mkdir()
@@ -58,10 +57,33 @@ def test_sites_share_the_modules_of_their_root_module(
         source = server.add_file("/site.tgz", build_tar(files))
         fleet(definition=DEFINITION, site=SITE.replace("SOURCE", source))
         assert command("plan")[0] == 1
-        assert run_command_line(["-chdir=site", "init"]) == 0
-        monkeypatch.chdir(tmp_path)
+        # The directory of the sites has no configuration of its own.
+        assert run_command_line(["init"]) == 0
     capsys.readouterr()
     code, out, err = command("plan", "-out=p", *confine)
     assert code == 0, out + err
     code, out, err = command("apply", "p")
     assert code == 0, out + err
+
+
+def test_init_prepares_each_root_module_of_the_sites(
+    fleet: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "repositories").mkdir()
+    with start_module_server(tmp_path / "repositories") as server:
+        source = server.add_file("/site.tgz", build_tar({"main.nf.hcl": MODULE, "prefix": "-"}))
+        second = '\nsite "c" {\n  source = "./other"\n  inputs = { name = "c" }\n}\n'
+        fleet(definition=DEFINITION + second, site=SITE.replace("SOURCE", source))
+        Path("other").mkdir()
+        Path("other/main.nf.hcl").write_text(SITE.replace("SOURCE", source))
+        assert run_command_line(["init"]) == 0
+        out = capsys.readouterr().out
+        assert "Root module other:" in out
+        assert "Root module site:" in out
+        for directory in ("other", "site"):
+            assert Path(directory, ".nexusform.lock.hcl").exists()
+            assert Path(directory, ".nexusform/modules/lab/main.nf.hcl").exists()
+        # An error of a root module fails.
+        Path("other/main.nf.hcl").write_text("resource {")
+        assert run_command_line(["init"]) == 1
+        assert "other/main.nf.hcl" in capsys.readouterr().err

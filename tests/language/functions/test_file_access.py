@@ -122,7 +122,8 @@ def evaluate_text(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
             "Hello you!\n- 1\n- 2\n",
         ),
         ('templatefile("list.tftpl", { zones = ["1"] })', ["1"]),
-        ('templatestring("$${a + 1}", { a = 1 })', 2),
+        # Unlike a file, always text.
+        ('templatestring("$${a + 1}", { a = 1 })', "2"),
     ],
 )
 def test_files_are_read_relative_to_base_directory(text: str, wanted: object) -> None:
@@ -141,6 +142,9 @@ def test_files_are_read_relative_to_base_directory(text: str, wanted: object) ->
         ('templatefile("broken.tftpl", {})', "broken.tftpl:1"),
         ('templatefile("loop.tftpl", {})', "32 levels deep"),
         ('templatefile("list.tftpl", [])', "must be a map"),
+        ('templatefile("list.tftpl", { zones = null })', "the result of the template is null"),
+        ('templatestring("$${a}", { a = null })', "the result of the template is null"),
+        ('templatestring("$${a}", { a = [] })', "invalid template result: string required"),
         ('templatefile("list.tftpl", { "a b" = 1 })', 'invalid template variable name "a b"'),
     ],
 )

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import stat
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
+from nexusform.files.file_trees import UnsafeTree
+from nexusform.workflow.module_packages.archive_packages import _read_archive
 from tests.contracts.bad_answers import reset_connection, run_bad_server
 from tests.workflow.module_packages.module_server import (
     RACK,
@@ -236,6 +240,35 @@ def test_archive_with_too_many_headers_is_not_opened(
     assert "It has more than" in text
 
 
+@pytest.mark.parametrize("form", ["zip", "tar.gz"])
+def test_archive_with_too_many_files_is_rejected_before_any_is_written(
+    server: ModuleServer, nf: Run, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    module = "nexusform.workflow.module_packages.archive_packages"
+    limits = "nexusform.files.file_trees.TreeLimits.__init__.__defaults__"
+    monkeypatch.setattr(limits, (25, 1 << 20))
+    build = build_zip if form == "zip" else build_tar
+    write_root(server.add_file(f"/a.{form}", build({f"f{n}": "x" * n for n in range(26)})))
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}.TreeEntry", None)
+        code, text = nf("init")
+    assert code == 1
+    assert "It has more than 25 files." in text
+    write_root(server.add_file(f"/b.{form}", build({f"f{n}": "x" * n for n in range(25)})))
+    code, text = nf("init")
+    assert "more than 25 files" not in text
+
+
+def test_tar_of_many_entries_is_rejected_within_seconds() -> None:
+    """A tar of 60,000 files needs half a second, against 20 seconds if they are written."""
+    header = tarfile.TarInfo("f").tobuf()
+    content = gzip.compress(header * 60_000, compresslevel=1)
+    start = time.monotonic()
+    with pytest.raises(UnsafeTree, match="more than 50,000 files"):
+        list(_read_archive(content, "tar.gz"))
+    assert time.monotonic() - start < 10
+
+
 def test_large_archive_is_rejected(
     server: ModuleServer, nf: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +405,21 @@ def test_registry_module_of_three_levels_and_archive(server: ModuleServer, nf: R
     assert code == 0, text
     assert nf("apply", "-auto-approve")[0] == 0
     assert nf("output", "-json", "count") == (0, "4")
+
+
+@pytest.mark.parametrize("start", ["/files/", "./", "../../../../../../files/"])
+def test_registry_names_a_relative_address_with_a_directory(
+    server: ModuleServer, nf: Run, start: str
+) -> None:
+    content = build_zip(FILES)
+    for directory in ("/files", "/api/modules/team/site/nexus/1.0.0"):
+        server.add_file(f"{directory}/a.zip", content)
+    server.add_registry_module("team/site/nexus", {"1.0.0": f"{start}a.zip//site?archive=zip"})
+    write_root(f"127.0.0.1:{server.port}/team/site/nexus")
+    code, text = nf("init")
+    assert code == 0, text
+    assert 'subdirectory = "site"' in Path(LOCK_FILE).read_text()
+    assert nf("validate")[0] == 0
 
 
 def test_parameters_of_a_server_are_not_shown(

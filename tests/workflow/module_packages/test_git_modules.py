@@ -548,3 +548,50 @@ def test_server_gone_slow_or_garbage(
         code, text = nf("init")
         assert code == 1
         assert 'The module "lab" cannot be downloaded' in text, text
+
+
+def test_wrong_commit_in_the_lock_or_a_mirror_is_noticed(
+    server: ModuleServer, nf: Run, tmp_path: Path
+) -> None:
+    repository = server.repositories / "site"
+    files = {"main.nf.hcl": SITE.replace("SOURCE", "./rack")}
+    commit = commit_files(repository, {**files, "rack/main.nf.hcl": RACK.replace("COUNT", "2")})
+    write_root(server.build_git_source("site", ref=commit))
+    assert nf("init")[0] == 0
+    mirror = tmp_path / "mirror"
+    assert nf("modules", "mirror", str(mirror))[0] == 0
+    lock = Path(LOCK_FILE).read_text()
+    wrong = "0" * len(commit)
+    # The source names the commit.
+    fields = [line for line in lock.splitlines() if "commit" in line]
+    Path(LOCK_FILE).write_text(lock.replace(fields[0], fields[0].replace(commit, wrong)))
+    for arguments in (("plan",), ("validate",), ("init",)):
+        code, text = nf(*arguments)
+        assert code == 1, arguments
+        assert f"has the commit {wrong}, but the source names {commit}" in text
+    assert nf("init", "-upgrade")[0] == 0
+    assert Path(LOCK_FILE).read_text() == lock
+    index = (mirror / "index.json").read_text()
+    changed_index = index.replace(f'"commit": "{commit}"', f'"commit": "{wrong}"')
+    assert changed_index != index
+    (mirror / "index.json").write_text(changed_index)
+    for flags in ((), ("-upgrade",)):
+        shutil.rmtree(".nexusform")
+        code, text = nf("init", f"-from-mirror={mirror}", *flags)
+        assert code == 1
+        assert f"the index of the mirror has the commit {wrong}" in text
+        Path(".nexusform").mkdir(exist_ok=True)
+    # A tag: the lock and the mirror must agree.
+    run_git(repository, "tag", "v1")
+    write_root(server.build_git_source("site", ref="v1"))
+    (mirror / "index.json").unlink()
+    assert nf("init")[0] == 0
+    assert nf("modules", "mirror", str(mirror))[0] == 0
+    index = (mirror / "index.json").read_text()
+    (mirror / "index.json").write_text(
+        index.replace(f'"commit": "{commit}"', f'"commit": "{wrong}"')
+    )
+    shutil.rmtree(".nexusform")
+    code, text = nf("init", f"-from-mirror={mirror}")
+    assert code == 1
+    assert f"the index of the mirror has the commit {wrong}, and {LOCK_FILE} has {commit}" in text

@@ -146,3 +146,23 @@ def test_modules_of_test_files_with_similar_paths_are_separate(
     assert "Success! 8 passed" in text
     assert nf("init")[0] == 0
     assert Path(LOCK_FILE).read_text() == lock
+
+
+def test_directory_with_tests_only_is_prepared(server: ModuleServer, nf: Run) -> None:
+    commit_files(
+        server.repositories / "inner", {"main.nf.hcl": INNER.replace("NUMBER", "7")}, tag="v1"
+    )
+    write_test(server.build_git_source("inner", ref="v1"))
+    Path("main.nf.hcl").unlink()
+    Path("tests/main.nftest.hcl").write_text(
+        Path("tests/main.nftest.hcl").read_text().partition('run "check"')[0]
+    )
+    code, text = nf("init")
+    assert code == 0, text
+    assert nf("test")[0] == 0
+    # A directory with nothing stays an error.
+    shutil.rmtree("tests")
+    Path(LOCK_FILE).unlink()
+    code, text = nf("init")
+    assert code == 1
+    assert "contains no nexusform configuration files" in text

@@ -216,6 +216,29 @@ def test_repository_of_the_work_tree_is_not_used(
     assert not (tmp_path / "index").exists()
 
 
+def test_rejected_redirect_names_its_reason(server: ModuleServer, nf: Run) -> None:
+    """Archives of GitHub redirect to another server."""
+    source = server.add_file("/org/a.zip", build_zip({"main.nf.hcl": ""}))
+    write_root(source)
+    other = "https://codeload.example/org/zip?token=secret-word"
+    rejections = {
+        other: "It is not followed: a sandboxed run downloads nothing from "
+        "https://codeload.example/org/zip. Allow it with -allow-module=URL-PREFIX",
+        # Also on the same server.
+        "/other/a.zip": "It is not followed: a sandboxed run downloads nothing from "
+        f"{server.url}/other/a.zip. Allow it with -allow-module=URL-PREFIX",
+        f"http://localhost:{server.port}/a.zip": "It is not followed: http is not encrypted.",
+        "ftp://example/a.zip": "It is not followed: only http and https addresses are.",
+    }
+    for target, reason in rejections.items():
+        server.pages["/org/a.zip"] = (302, {"Location": target}, b"")
+        code, text = nf("init", "-confine", f"-allow-module={server.url}/org")
+        assert code == 1
+        assert reason in text, text
+        assert "secret-word" not in text
+        assert "credentials" not in text
+
+
 def test_sandboxed_run_downloads_only_allowed_modules(
     server: ModuleServer, nf: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
