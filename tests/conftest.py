@@ -38,6 +38,9 @@ SEARCHES = ("NEXUSFORM_SOUNDNESS_CASES", "NF_TEST_SITES")
 # compiles the product, and each worker rewrites the assertions of all tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Variables of Terraform print a hint.
+for name in [name for name in os.environ if name.startswith("TF_")]:
+    del os.environ[name]
 
 # No test loses power, and a killed process loses no write. A disk takes milliseconds to flush each
 # of thousands of files.

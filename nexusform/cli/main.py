@@ -378,7 +378,7 @@ def _start_log(arguments: Sequence[str]) -> None:
     # A shell that completes a line shows nothing else.
     if "_NEXUSFORM_COMPLETE" not in os.environ:
         for note in list_variable_notes(os.environ, arguments):
-            click.echo(note, err=True)
+            _print_to_stderr(note)
     flags = [word.partition("=")[0] for word in arguments if word.startswith("-")]
     command = arguments[0].partition("=")[0] if arguments else ""
     log_event("info", "command", name=command, flags=flags, version=nexusform.__version__)

@@ -65,19 +65,15 @@ def compute_consequences(plan: Plan, types: Types) -> tuple[Consequence, ...]:
     """
     if plan.errored:
         return tuple(_find_outage_losses(plan))
+    consequences = list(find_object_consequences(plan, types))
     # By risk and subject: an outage of lost machines repeats no other risk.
-    consequences: dict[tuple[str, str], Consequence] = {}
-    for consequence in find_object_consequences(plan, types):
-        key = (consequence.risk, f"{consequence.address} {consequence.subject}")
-        consequences[key] = consequence
+    risks: dict[tuple[str, str], Consequence] = {}
     for find_risks in RISK_FINDERS.values():
-        for consequence in find_risks(plan):
-            consequences.setdefault((consequence.risk, consequence.subject), consequence)
+        for risk in find_risks(plan):
+            risks.setdefault((risk.risk, risk.subject), risk)
+    consequences += risks.values()
     return tuple(
-        sorted(
-            consequences.values(),
-            key=lambda consequence: consequence.since is ConsequenceCause.STATE,
-        )
+        sorted(consequences, key=lambda consequence: consequence.since is ConsequenceCause.STATE)
     )
 
 

@@ -483,7 +483,7 @@ SNAPSHOT = (
                 'stage {\nname = "one"\nafter_stage_task {\ntype = "TimedWait"\nwait_time = '
                 '"soon"\n}\n}'
             ),
-            "no duration such as",
+            "not a duration such as",
         ),
         (
             "fleet_cluster_resource_override",
