@@ -1,8 +1,9 @@
 """Write domains/vnf/importers/assets/heat_fields.json.
 
-It has Heat's resource types, the properties of those that nexusform reads, and the template
-versions. Install openstack-heat, run this, and write what it prints to that file. A property that
-is new in Heat is then unread until `hot_fields.py` says otherwise.
+It has Heat's resource types, the properties of those that nexusform reads with their defaults, and
+the template versions. Install openstack-heat, run this, and write what it prints to that file. A
+property that is new in Heat is then unread until `hot_fields.py` says otherwise, and a new default
+fails a test until `hot_defaults.py` has it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,18 @@ def collect_resource_types() -> dict[str, Any]:
     return classes
 
 
+def collect_defaults(schemas: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the defaults of properties by path: `block_device_mapping_v2.*.boot_index`."""
+    defaults: dict[str, Any] = {}
+    for name, schema in sorted(schemas.items(), key=lambda item: str(item[0])):
+        path = f"{prefix}{name}"
+        if schema.default is not None:
+            defaults[path] = schema.default
+        if schema.schema is not None:
+            defaults.update(collect_defaults(dict(schema.schema), f"{path}."))
+    return defaults
+
+
 def list_template_versions() -> list[str]:
     """Return the versions of HOT templates, without those of CloudFormation and aliases."""
     names = (entry.name for entry in entry_points(group="heat.templates"))
@@ -73,6 +86,9 @@ def main() -> None:
                 for field, schema in sorted(classes[name].properties_schema.items())
             }
             for name in READ_TYPES
+        },
+        "defaults": {
+            name: collect_defaults(classes[name].properties_schema) for name in READ_TYPES
         },
     }
     sys.stdout.write(json.dumps(document, indent=1) + "\n")

@@ -547,7 +547,7 @@ def _describe_arrival_assumption(plan: Plan) -> str:
     return (
         f" {tried} Assumed: {platforms} handles one request after another, and only those of this "
         "plan: no other tenants, live migrations, evacuations, disabled services or changed "
-        "aggregates meanwhile."
+        "aggregates meanwhile. Existing networks request no bandwidth of hosts (QoS)."
     )
 
 

@@ -256,8 +256,9 @@ class PlacementConstraints(Struct, frozen=True):
     VM's image, "" if unknown, and `flavor` the name of its SKU, "" if it has only a size.
     `platform_zone` and `platform_host` are requested of a platform that chooses the machines;
     other sites ignore them. `unknown_request` is the fact of a request of it without a known
-    value, such as an image from a parameter. Pools pass their constraints as a whole, so a new
-    argument is one more field.
+    value, such as an image from a parameter. `local_disks` are requested of it: GiB of ephemeral
+    disk and MiB of swap. Pools pass their constraints as a whole, so a new argument is one more
+    field.
     """
 
     zones: frozenset[str] | None = None
@@ -267,11 +268,18 @@ class PlacementConstraints(Struct, frozen=True):
     platform_zone: str = ""
     platform_host: str = ""
     unknown_request: UnreadFact | None = None
+    local_disks: tuple[int, int] = (0, 0)
 
     def remove_platform_requests(self) -> PlacementConstraints:
         """Return the constraints without those of a platform: image, flavor, zone and host."""
         return replace(
-            self, image="", flavor="", platform_zone="", platform_host="", unknown_request=None
+            self,
+            image="",
+            flavor="",
+            platform_zone="",
+            platform_host="",
+            unknown_request=None,
+            local_disks=(0, 0),
         )
 
 

@@ -79,10 +79,11 @@ def write_site(
     vnfs: Mapping[str, str] | Iterable[str] = ("v",),
     hosts: Mapping[str, int] = HOSTS,
     settings: str = "",
+    inventory: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a site with VNFs; a mapping has more arguments by name."""
     more = vnfs if isinstance(vnfs, Mapping) else dict.fromkeys(vnfs, "")
-    text = SITE.replace("INVENTORY", json.dumps(build_inventory(hosts)))
+    text = SITE.replace("INVENTORY", json.dumps(inventory or build_inventory(hosts)))
     blocks = [VNF.replace("NAME", name).replace("MORE", more[name]) for name in more]
     Path("main.nf.hcl").write_text(text.replace("SETTINGS", settings) + "".join(blocks))
 

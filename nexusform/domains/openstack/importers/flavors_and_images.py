@@ -18,7 +18,7 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     select_host_properties,
     select_image_requests,
 )
-from nexusform.domains.openstack.scheduling.nova_host_records import build_flavor
+from nexusform.domains.openstack.scheduling.nova_host_records import ACTIVE, build_flavor
 
 
 def read_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,6 +35,8 @@ def read_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
             # MiB of swap, rounded up.
             "disk_gib": int(row["disk"]) + read_count(row, "ephemeral") + -(-swap // 1024),
             "root_disk_gib": row["disk"],
+            "ephemeral_gib": read_count(row, "ephemeral"),
+            "swap_mib": swap,
             "properties": read_properties(row.get("properties") or row.get("extra_specs")),
         }
         flavor = asdict(build_flavor(name, values))
@@ -65,6 +67,33 @@ def index_images(tables: Tables) -> dict[str, dict[str, str]]:
         if all(other == first for other in others):
             images.setdefault(name, by_id[ids[0]])
     return images
+
+
+def index_image_limits(tables: Tables) -> dict[str, dict[str, Any]]:
+    """Return what Nova's API checks of each image by its id, and by its name.
+
+    The name is left out if images of this name differ. Raises ValueError.
+    """
+    limits_by_id: dict[str, dict[str, Any]] = {}
+    limits_by_name: dict[str, list[dict[str, Any]]] = {}
+    for file, rows in sorted(tables.items()):
+        if file.startswith(f"{IMAGE}-") and rows:
+            row = rows[0]
+            with name_file(file, str(row["id"])):
+                limits = {
+                    "status": read_first_text(row, "status") or ACTIVE,
+                    "min_ram_mib": read_count(row, "min_ram"),
+                    "min_disk_gib": read_count(row, "min_disk"),
+                    "size": read_count(row, "size"),
+                }
+            limits_by_id[str(row["id"])] = limits
+            limits_by_name.setdefault(read_first_text(row, "name"), []).append(limits)
+    unique = {
+        name: first
+        for name, (first, *others) in limits_by_name.items()
+        if name and all(other == first for other in others)
+    }
+    return {**unique, **limits_by_id}
 
 
 def _select_requirements(properties: Mapping[str, str]) -> tuple[Any, ...]:

@@ -130,15 +130,14 @@ _LISTS_OF_TABLES: Final[Mapping[str, tuple[str, FieldList]]] = {
     "image": (
         "image",
         build_field_list(
-            "id name properties",
+            "id name properties status min_disk min_ram size",
             {
-                _LABEL: "owner protected schema status tags visibility os_hidden",
+                _LABEL: "owner protected schema tags visibility os_hidden",
                 _TIME: "created_at updated_at",
                 "the data of the image": (
                     "checksum container_format direct_url disk_format file locations "
-                    "os_hash_algo os_hash_value size stores virtual_size"
+                    "os_hash_algo os_hash_value stores virtual_size"
                 ),
-                "a check of the flavor, before a host is chosen": "min_disk min_ram",
             },
         ),
     ),
@@ -246,7 +245,7 @@ _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "hypervisor": {"hypervisor_version": "q", "service_host": "s"},
     "compute_nodes": {"hypervisor_hostname": "s"},
     "topology": {},
-    "image": {"id": "s", "name": "s"},
+    "image": {"id": "s", "name": "s", "status": "s"},
 }
 _NUMBER: Final = "q"
 _SUBJECTS: Final = ("name", "resource_class", "hypervisor_hostname", "host")

@@ -6,7 +6,11 @@ from typing import Any
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.openstack.importers.capture_script import COMMANDS, INVENTORY
-from nexusform.domains.openstack.importers.flavors_and_images import index_images, read_flavor
+from nexusform.domains.openstack.importers.flavors_and_images import (
+    index_image_limits,
+    index_images,
+    read_flavor,
+)
 from nexusform.domains.openstack.importers.nova_hosts import add_hosts
 from nexusform.domains.openstack.importers.nova_servers import iterate_servers
 from nexusform.domains.openstack.importers.openstack_fields import MISSING_COLUMN
@@ -78,6 +82,7 @@ def _fill_from_tables(reading: OpenstackReading, tables: Tables) -> None:
         check_duplicate_rows(name, rows)
     reading.flavors = {str(row["name"]): read_flavor(row) for row in tables["flavors"]}
     reading.images = index_images(tables)
+    reading.image_limits = index_image_limits(tables)
     reading.server_groups = _index_server_groups(tables)
     add_hosts(reading, tables)
     add_all_unknown_parts(reading, tables)

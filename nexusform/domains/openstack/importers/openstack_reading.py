@@ -20,6 +20,7 @@ class OpenstackReading(Struct):
     flavors: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
     images: dict[str, dict[str, str]] = field(default_factory=dict)
+    image_limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     other_resource_classes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.openstack.scheduling.hardware_fit import (
@@ -115,7 +116,8 @@ class FlavorRequest(Struct, frozen=True):
     `numa` has no cells if none are requested.
 
     `dedicated_vcpus` are PCPU with the `emulator_vcpus`; `fallback_vcpus` are VCPU on hosts without
-    PCPU. `problem` is a reason why no host can be predicted, else "". `other_resources` are amounts
+    PCPU. `problem` is a reason why Nova rejects the flavor, else "". `unpredicted` is a property
+    whose effect is not predicted. `other_resources` are amounts
     of further resource classes. `unallocated` is the size of the flavor beyond its amounts in
     Placement (`resources:` replaces amounts): weighers count the flavor's size.
     """
@@ -128,6 +130,7 @@ class FlavorRequest(Struct, frozen=True):
     traits: frozenset[str] = frozenset()
     unknown_alias: str = ""
     problem: str = ""
+    unpredicted: str = ""
     other_resources: Mapping[str, int] = field(default_factory=dict)
     unallocated: ServerSize = ServerSize()
 
@@ -163,10 +166,21 @@ def parse_flavor(
 
     `aliases` are those of nova.conf.
     """
+    unpredicted = _find_unpredicted(flavor.properties, _UNPREDICTED, "os:secure_boot")
     try:
-        return _parse(flavor, aliases, select_image_requests(image or {}))
+        request = _parse(flavor, aliases, select_image_requests(image or {}))
+    except _UnpredictedError as problem:
+        return FlavorRequest(unpredicted=unpredicted or str(problem))
     except ValueError as problem:
+        # With such a property, an unread one may make it valid.
+        if unpredicted:
+            return FlavorRequest(unpredicted=unpredicted)
         return FlavorRequest(problem=str(problem))
+    return replace(request, unpredicted=unpredicted) if unpredicted else request
+
+
+class _UnpredictedError(Exception):
+    """Property with an effect that is not predicted; the message is the property."""
 
 
 def _parse(
@@ -174,14 +188,11 @@ def _parse(
 ) -> FlavorRequest:
     """Return the requests of a flavor and an image.
 
-    Raises ValueError for invalid and unpredicted properties. `aliases` are the PCI devices
+    Raises ValueError for invalid properties, and _UnpredictedError. `aliases` are the PCI devices
     requested by name in flavors. `image` are the image's requests under the names of a flavor's
     properties; a conflict of both is invalid.
     """
     properties = flavor.properties
-    unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
-    if unpredicted:
-        raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
     for values in (properties, image):
         for key, known_values in _VALUES.items():
             if values.get(key, "") not in ("", *known_values):
@@ -363,7 +374,8 @@ def _apply_requested_cpus(flavor: Flavor, policy: str, amounts: Mapping[str, int
     if policy and any(values):
         raise ValueError(f"{text} is set beside {_POLICY}: Nova rejects its servers")
     if policy == DEDICATED:
-        raise ValueError(f"{text} is 0 beside {_POLICY}, and its effect is not predicted")
+        # Nova's second query asks for no CPUs.
+        raise _UnpredictedError(text)
     emulator_cpus = int(flavor.properties.get(_EMULATOR) == ISOLATE)
     if amounts.get(PCPU) and amounts[PCPU] != flavor.vcpus + emulator_cpus:
         raise ValueError(f"{text} is not the number of its vCPUs: Nova rejects its servers")
@@ -604,11 +616,10 @@ def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_unpredicted_property(properties: Mapping[str, str]) -> str:
-    """Return why no host can be predicted for an image, or ""."""
+    """Return the property of an image whose effect is not predicted, or ""."""
     # A snapshot of a server may have an empty list of volumes.
     filled = {name: value for name, value in properties.items() if value not in ("", "[]")}
-    unpredicted = _find_unpredicted(filled, _UNPREDICTED_IMAGE_PROPERTIES, "os_secure_boot")
-    return f"the image has {unpredicted}, and its effect is not predicted" if unpredicted else ""
+    return _find_unpredicted(filled, _UNPREDICTED_IMAGE_PROPERTIES, "os_secure_boot")
 
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:

@@ -23,6 +23,8 @@ MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
 # Suffix of a key in the metadata of aggregates, after the name of a weigher.
 MULTIPLIER: Final = "_weight_multiplier"
+# Status of an image with data to boot from.
+ACTIVE: Final = "active"
 # Largest number of a CPU.
 MAX_CPU: Final = 1 << 16
 
@@ -128,6 +130,7 @@ class Flavor(Struct, frozen=True):
 
     `disk_gib` is the amount allocated by Placement: root, ephemeral and swap disk. `root_disk_gib`
     is the root disk alone, which servers that boot from a volume do not have on their host.
+    `ephemeral_gib` and `swap_mib` are the limits of further local disks, None if unknown.
     """
 
     name: str
@@ -136,6 +139,8 @@ class Flavor(Struct, frozen=True):
     disk_gib: Count
     properties: Mapping[str, str] = field(default_factory=dict)
     root_disk_gib: Count = 0
+    ephemeral_gib: Count | None = None
+    swap_mib: Count | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError if the root disk is larger than all disks."""
@@ -156,6 +161,18 @@ class Flavor(Struct, frozen=True):
             disk_gib=self.disk_gib - self.root_disk_gib,
             root_disk_gib=0,
         )
+
+
+class ImageLimits(Struct, frozen=True):
+    """What Nova's API checks of an image: its status, and the sizes of flavors for it.
+
+    `size` is in bytes.
+    """
+
+    status: str = ACTIVE
+    min_ram_mib: Count = 0
+    min_disk_gib: Count = 0
+    size: Count = 0
 
 
 def build_sku_name(flavor: str, image: str, *, boots_from_volume: bool = False) -> str:

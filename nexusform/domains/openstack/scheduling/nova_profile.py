@@ -9,6 +9,8 @@ from itertools import chain, product
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
+
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     CUSTOM,
@@ -32,12 +34,14 @@ from nexusform.domains.openstack.scheduling.host_usage import (
     list_amounts,
 )
 from nexusform.domains.openstack.scheduling.nova_host_records import (
+    ACTIVE,
     DISK,
     MEMORY,
     MULTIPLIER,
     PCPU,
     VCPU,
     Flavor,
+    ImageLimits,
     NovaHost,
     NovaServer,
     build_flavor,
@@ -84,7 +88,7 @@ IMAGE: Final = "ImagePropertiesFilter"
 NUMA: Final = "NUMATopologyFilter"
 PCI: Final = "PciPassthroughFilter"
 # Filters accepted in `enabled_filters`. The one of capabilities rejects no host for flavors without
-# such properties; other flavors are rejected as not predicted.
+# such properties; hosts of other flavors are uncertain.
 FILTERS: Final = (COMPUTE, ANTI_AFFINITY, AFFINITY, AGGREGATES, CAPABILITIES, IMAGE, NUMA, PCI)
 # Further filters of Nova. They are accepted, and may reject any host.
 UNPREDICTED_FILTERS: Final = (
@@ -182,6 +186,7 @@ class _NovaRules(NamedTuple):
     flavors: Mapping[str, Flavor]
     requests: Mapping[str, FlavorRequest]
     images: Mapping[str, Mapping[str, str]]
+    image_limits: Mapping[str, ImageLimits]
     table: UsageTable
     enabled: frozenset[str]
     host_classes: frozenset[str]
@@ -228,10 +233,12 @@ class _NovaRules(NamedTuple):
         if flavor and flavor not in self.flavors:
             reason = (
                 f'The inventory has no flavor "{flavor}", and only its size is known: a flavor may '
-                "require traits, aggregates, NUMA cells or devices. Set vm_sku_name to the flavor "
-                "that Nova uses."
+                "require traits, aggregates, NUMA cells or devices. Capture flavors.json with the "
+                "flavors of all projects (--all)."
             )
             return _build_unread_fact(("flavor", flavor), "properties", reason)
+        if unpredicted := self._find_unpredicted_property(sku, constraints.image):
+            return unpredicted
         if request.unknown_alias:
             reason = (
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in '
@@ -289,8 +296,81 @@ class _NovaRules(NamedTuple):
             return _build_unread_fact(("image", image), "supported instances of hosts", reason)
         return None
 
+    def _find_unpredicted_property(self, sku: VmSku, image: str) -> UnreadFact | None:
+        """Return the fact of a property of the flavor or image whose effect is not predicted."""
+        flavor = self.flavors.get(sku.name, _NO_FLAVOR)
+        unpredicted = self.get_request(sku).unpredicted or next(
+            filter(None, map(self._find_unpredicted_comparison, flavor.properties.items())), ""
+        )
+        subject = ("flavor", sku.name)
+        if not unpredicted:
+            unpredicted = find_unpredicted_property(self.images.get(image, {}))
+            subject = ("image", image)
+        if not unpredicted:
+            return None
+        reason = f"The effect of {unpredicted} on placement is not predicted."
+        return _build_unread_fact(subject, unpredicted, reason)
+
+    def _find_unpredicted_comparison(self, item: tuple[str, str]) -> str:
+        """Return a property of a flavor if a filter compares it in a way that is not predicted.
+
+        It is about the state of hosts, or it has an operator such as ">= 2".
+        """
+        key, value = item
+        is_of_host = key in _HOST_STATE_FIELDS or key.startswith(_STATISTICS)
+        if is_of_host and CAPABILITIES in self.enabled:
+            return key
+        has_operator = value.split(maxsplit=1)[:1] != [value]
+        return key if self._is_of_aggregates(key) and has_operator else ""
+
+    def _is_of_aggregates(self, key: str) -> bool:
+        """Return whether a property of a flavor is compared with the metadata of aggregates."""
+        is_scoped = ":" not in key or key.startswith(_SCOPED_SPEC)
+        return AGGREGATES in self.enabled and is_scoped and not key.startswith(TRAIT)
+
+    def find_refusal(self, demand: Demand) -> str:
+        """Return why Nova's API refuses a VM before it looks for a host, or "".
+
+        Source: API._validate_flavor_image_nostatus and _validate_bdm of Nova 34.0.
+        """
+        flavor = self.flavors.get(demand.sku.name)
+        if flavor is None:
+            return ""
+        image = demand.constraints.image
+        limits = self.image_limits.get(image, ImageLimits())
+        if limits.status != ACTIVE:
+            return f'the image "{image}" is {limits.status}, not active'
+        if flavor.memory_mib < limits.min_ram_mib:
+            return (
+                f'the image "{image}" needs {limits.min_ram_mib:,} MiB of memory (min_ram), and '
+                f'the flavor "{flavor.name}" has {flavor.memory_mib:,}'
+            )
+        disk = flavor.root_disk_gib
+        # Without a root disk, Nova checks the volume.
+        if disk and limits.min_disk_gib > disk:
+            return (
+                f'the image "{image}" needs {limits.min_disk_gib:,} GiB of disk (min_disk), and '
+                f'the flavor "{flavor.name}" has {disk:,}'
+            )
+        if disk and limits.size > disk * _BYTES_PER_GIB:
+            return f'the image "{image}" is larger than the root disk of the flavor "{flavor.name}"'
+        ephemeral_gib, swap_mib = demand.constraints.local_disks
+        if flavor.ephemeral_gib is not None and ephemeral_gib > flavor.ephemeral_gib:
+            return (
+                f"the ephemeral disks of {ephemeral_gib:,} GiB exceed those of the flavor "
+                f'"{flavor.name}", {flavor.ephemeral_gib:,} GiB'
+            )
+        if flavor.swap_mib is not None and swap_mib > flavor.swap_mib:
+            return (
+                f'the swap of {swap_mib:,} MiB exceeds that of the flavor "{flavor.name}", '
+                f"{flavor.swap_mib:,} MiB"
+            )
+        return self.get_request(demand.sku).problem
+
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
+        if refusal := self.find_refusal(demand):
+            return refusal
         constraints = demand.constraints
         zone = constraints.platform_zone or self.default_zone
         if zone and zone != host.availability_zone:
@@ -304,9 +384,6 @@ class _NovaRules(NamedTuple):
             if problem := get_resource(host, name).find_unit_problem(amount):
                 return f"{name} {amount:,}: {problem}"
         image = self.images.get(demand.constraints.image, {})
-        problem = request.problem or find_unpredicted_property(image)
-        if problem:
-            return problem
         if reason := _find_trait_rejection(request.traits, host.traits):
             return reason
         flavor = self.flavors.get(demand.sku.name, _NO_FLAVOR)
@@ -322,22 +399,15 @@ class _NovaRules(NamedTuple):
 
         A property is about a trait of the host ("trait:NAME"), or about the metadata of its
         aggregates (without a prefix, or with the one for them). Properties with other prefixes
-        reject no host here. A property named as a field of Nova's host is about its state.
+        reject no host here, nor do those whose effect is not predicted.
         """
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
             rejected_value = "forbidden" if trait in host.traits else "required"
             return f"trait {trait} is {value}" if value == rejected_value else ""
-        is_of_host = key in _HOST_STATE_FIELDS or key.startswith(_STATISTICS)
-        if is_of_host and CAPABILITIES in self.enabled:
-            return f"{key} is compared with the state of the host, and its effect is not predicted"
-        is_of_aggregates = ":" not in key or key.startswith(_SCOPED_SPEC)
-        if AGGREGATES not in self.enabled or not is_of_aggregates:
+        if not self._is_of_aggregates(key) or self._find_unpredicted_comparison((key, value)):
             return ""
         name = key.removeprefix(_SCOPED_SPEC)
-        # Not one word, as ">= 2".
-        if value.split(maxsplit=1)[:1] != [value]:
-            return f"{name} has an operator ({value}), and its effect is not predicted"
         texts = (metadata.get(name, "") for metadata in host.aggregates.values())
         values = chain.from_iterable(map(split_list, texts))
         return "" if value in values else f"no aggregate of the host has {name}={value}"
@@ -369,6 +439,7 @@ _HOST_STATE_TEXT: Final = (
 _HOST_STATE_FIELDS: Final = frozenset(_HOST_STATE_TEXT.split())
 _STATISTICS: Final = ("num_task_", "num_vm_", "num_os_type_", "num_proj_")
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
+_BYTES_PER_GIB: Final = 1 << 30
 _HOW_TO_DESCRIBE: Final = (
     "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` "
     "(compute_nodes.json). Until then "
@@ -480,6 +551,8 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
 
     def describe_shortage(context: ShortageContext) -> str:
         hosts = [rules.hosts[context.layout.machines[number].name] for number in context.machines]
+        if refusal := rules.find_refusal(context.demand):
+            return f"The VM does not run: Nova refuses it because {refusal}."
         # Each once, in order.
         reasons = dict.fromkeys(rules.find_rejection(context.demand, host) for host in hosts)
         return "Every host is rejected: " + "; ".join(reason for reason in reasons if reason) + "."
@@ -492,6 +565,7 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
             demand.constraints.image,
             demand.constraints.platform_zone,
             demand.constraints.platform_host,
+            demand.constraints.local_disks,
         ),
         build_check=build_check,
         describe_shortage=describe_shortage,
@@ -671,6 +745,7 @@ class NovaSite(NamedTuple):
     servers: Mapping[str, NovaServer] = {}
     images: Mapping[str, Mapping[str, str]] = {}
     other_classes: Sequence[str] = ()
+    image_limits: Mapping[str, ImageLimits] = {}
 
     def build_usage_table(self, aliases: Mapping[str, PciDeviceAlias]) -> UsageTable:
         """Build the uses of the hosts."""
@@ -763,6 +838,9 @@ def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
         servers=_build_records(source, "servers", lambda _key, values: build_server(values)),
         images=get_mapping(source, "images"),
         other_classes=get_list(source, "other_resource_classes"),
+        image_limits=_build_records(
+            source, "image_limits", lambda _key, values: msgspec.convert(values, ImageLimits)
+        ),
     )
 
 
@@ -777,6 +855,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         },
         requests=site.parse_requests(settings.aliases),
         images=site.images,
+        image_limits=site.image_limits,
         table=site.build_usage_table(settings.aliases),
         enabled=enabled,
         host_classes=frozenset(chain.from_iterable(host.resources for host in site.hosts))

@@ -85,7 +85,11 @@ _SCHEMA: Final = BlockSchema(
         "flavors": _create_computed(
             MapType(
                 ObjectType.create(
-                    {**_FIGURES, "root_disk_gib": NUMBER, "properties": MapType(STRING)}
+                    {
+                        **_FIGURES,
+                        **dict.fromkeys(("root_disk_gib", "ephemeral_gib", "swap_mib"), NUMBER),
+                        "properties": MapType(STRING),
+                    }
                 )
             ),
             "Flavors by name.",
@@ -96,6 +100,17 @@ _SCHEMA: Final = BlockSchema(
         ),
         "images": _create_computed(
             MapType(MapType(STRING)), "Properties of images by name and id."
+        ),
+        "image_limits": _create_computed(
+            MapType(
+                ObjectType.create(
+                    {
+                        "status": STRING,
+                        **dict.fromkeys(("min_ram_mib", "min_disk_gib", "size"), NUMBER),
+                    }
+                )
+            ),
+            "Status of images by name and id, and the sizes that Nova's API compares with flavors.",
         ),
         "server_groups": _create_computed(
             MapType(ObjectType.create({"policy": STRING, "members": ListType(STRING)})),

@@ -14,6 +14,14 @@ from nexusform.documents.yaml_documents import (
     describe_kind,
     parse_whole_number,
 )
+from nexusform.domains.vnf.importers.hot_defaults import (
+    FLAVOR,
+    PORT,
+    RESOURCE_GROUP,
+    SERVER_GROUP,
+    get_default,
+)
+from nexusform.domains.vnf.importers.hot_devices import read_block_devices
 from nexusform.domains.vnf.importers.hot_fields import NETWORK, PROPERTIES, get_property_kind
 from nexusform.domains.vnf.importers.hot_order import ResourceId
 from nexusform.domains.vnf.importers.hot_values import (
@@ -103,6 +111,8 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
+    if value is None:
+        value = get_default(SERVER_GROUP, "policies")
     policies = get_list([value] if isinstance(value, str) else value)
     unresolved = next(
         (part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None
@@ -325,6 +335,8 @@ class HotReading(Struct):
     dependencies: dict[ResourceId, tuple[ResourceId, ...]] = field(default_factory=dict)
     # The resources around the servers of a VDU, the outermost first.
     paths: dict[str, tuple[ResourceId, ...]] = field(default_factory=dict)
+    # Zones of host aggregates in the templates, "" for one without a known name.
+    created_zones: set[str] = field(default_factory=set)
     resource_count: int = 0
 
 
@@ -358,7 +370,7 @@ def compute_group_repetition(
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
         count_node = get_resource_properties(body).get_node("count")
         count = _parse_count(template, count_node)
-        number = 1 if count is None else count
+        number = get_default(RESOURCE_GROUP, "count") if count is None else count
         # An absent count means 1.
         is_explicit = count is not None or count_node.is_absent
         sizes = _ScalingGroupSizes(
@@ -510,15 +522,15 @@ def add_server_vdu(
         )
         return
     zone, host = _parse_availability_zone(vdu_name, properties, template)
-    boot_volume = _find_boot_volume(vdu_name, properties, template)
-    from_volume = boot_volume is not None
     flavor_node = properties.get_node("flavor")
     flavor = template.resolve_value(flavor_node)
     image_node = properties.get_node("image")
     image = template.resolve_value(image_node)
-    if boot_volume is not None and image is None:
+    devices = read_block_devices(vdu_name, properties, template, has_image=image is not None)
+    from_volume = devices.boot_node is not None
+    if devices.boot_node is not None and image is None:
         # Nova reads the properties of the image from the volume.
-        image_node, image = boot_volume
+        image_node, image = devices.boot_node, devices.boot_image
     own_hints = properties.get_node(HINTS)
     # Tacker's driver reads only the hints passed by the top template, never a nested one.
     has_hints = bool(hints) or (not own_hints.is_absent and not template.chain)
@@ -537,6 +549,7 @@ def add_server_vdu(
         availability_zone=zone,
         host=host,
         boots_from_volume=from_volume,
+        local_disks=(devices.ephemeral_gib, devices.swap_mib),
         missing_template=missing_template,
         # The size and the requests of a flavor in the template are read, or unread there.
         unknown_flavor=None
@@ -627,7 +640,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
     """Report a port of a vnic_type that may need a PCI device, such as "direct"."""
     node = properties.get_node(_VNIC_TYPE)
     vnic_type = template.resolve_value(node)
-    if node.is_absent or vnic_type == "normal":
+    if node.is_absent or vnic_type == get_default(PORT, _VNIC_TYPE):
         return
     reason = (
         f"it needs a value for {vnic_type.description}"
@@ -692,54 +705,6 @@ def _parse_availability_zone(
     return zone, host.partition(":")[0]
 
 
-_DEVICES: Final = ("block_device_mapping_v2", "block_device_mapping")
-_VOLUME_SOURCES: Final = frozenset({"volume_id", "snapshot_id", "image", "image_id"})
-
-
-def _find_boot_volume(
-    vdu_name: str, properties: Node, template: Template
-) -> tuple[Node, Any] | None:
-    """Return the node and the image of the volume that is the root disk of a server, or None.
-
-    Its host then has no root disk. It is the device with boot_index 0, or the first one of the old
-    form if the server has no image.
-    """
-    for name in _DEVICES:
-        node = properties.get_node(name)
-        devices = template.resolve_value(node)
-        if node.is_absent or not devices:
-            continue
-        is_list = isinstance(devices, list) and all(isinstance(item, dict) for item in devices)
-        if not is_list or any(
-            isinstance(item.get("boot_index"), UnresolvedValue) for item in devices
-        ):
-            notes = template.notes
-            reason = "it needs a list of devices" if not is_list else "a boot_index is unknown"
-            notes.add_unread_fact(
-                node, ("server", vdu_name), name, Influence.PLACEMENT, reason=reason, pool=vdu_name
-            )
-            return None
-        if name == _DEVICES[1]:
-            has_image = not properties.get_node("image").is_absent
-            return None if has_image else (node, _read_volume_image(devices[0], template))
-        for device in devices:
-            is_volume = not _VOLUME_SOURCES.isdisjoint(device)
-            if is_volume and parse_whole_number(device.get("boot_index")) == 0:
-                return node, _read_volume_image(device, template)
-    return None
-
-
-def _read_volume_image(device: Mapping[str, Any], template: Template) -> Any:
-    """Return the image of a boot volume: of its device, or of a volume in the template."""
-    image = device.get("image") or device.get("image_id")
-    volume = device.get("volume_id")
-    if image is None and isinstance(volume, ResourceReference) and volume.scope == template.scope:
-        body = template.root.get_node("resources", volume.name)
-        image = template.resolve_value(get_resource_properties(body).get_node("image"))
-    advice = "set image in the block vdu"
-    return image or UnresolvedValue("the image of its boot volume", advice)
-
-
 def _parse_flavor_size(
     vdu_name: str, template: Template, flavor: object, *, boots_from_volume: bool = False
 ) -> VduSize:
@@ -761,7 +726,9 @@ def _parse_flavor_size(
                 node, subject, name, Influence.PLACEMENT, reason=reason, pool=vdu_name
             )
     vcpus, ram, disk, ephemeral, swap = (
-        _parse_count(template, flavor_properties.get_node(name), maximum=10**9)
+        get_default(FLAVOR, name)
+        if name in ("disk", "ephemeral", "swap") and flavor_properties.get_node(name).is_absent
+        else _parse_count(template, flavor_properties.get_node(name), maximum=10**9)
         for name in ("vcpus", "ram", "disk", "ephemeral", "swap")
     )
     # A volume replaces the root disk only. Swap is in MiB.

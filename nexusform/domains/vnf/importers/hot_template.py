@@ -19,6 +19,7 @@ from nexusform.documents.yaml_documents import (
     TextPosition,
     parse_whole_number,
 )
+from nexusform.domains.vnf.importers.hot_defaults import PORT, QOS_POLICY, ZONE_OF_AGGREGATE
 from nexusform.domains.vnf.importers.hot_fields import (
     PROPERTIES,
     RESOURCE,
@@ -60,6 +61,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     IGNORED,
     INVALID_DOCUMENT,
     NOT_GIVEN,
+    Vdu,
     Vnf,
 )
 from nexusform.domains.vnf.importers.vnf_text import (
@@ -78,6 +80,7 @@ _REPEATED_TYPES: Final = (
 )
 _SERVER_GROUP: Final = "OS::Nova::ServerGroup"
 _SERVERS: Final = ("OS::Nova::Server", "AWS::EC2::Instance")
+_NETWORKS: Final = ("OS::Neutron::Net", "OS::Neutron::ProviderNet")
 _MAX_DEPTH: Final = 8
 # Maximum number of resources; nested templates count on each use.
 _MAX_RESOURCES: Final = 20_000
@@ -131,11 +134,12 @@ def parse_hot(
     rules = build_placement_rules(reading.groups, reading.hints_by_vdu)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
     awaited = find_awaited_vdus(reading.paths, reading.dependencies)
+    parsed_vdus = [_forget_created_zone(vdu, reading) for vdu in reading.vdus.values()]
     vdus = tuple(
         replace(
             vdu, has_anti_affinity=vdu.name in separated_vdus, awaited=awaited.get(vdu.name, ())
         )
-        for vdu in reading.vdus.values()
+        for vdu in parsed_vdus
     )
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
 
@@ -206,14 +210,53 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
         add_server_vdu(reading, template, name, body, context.repetition, context.hints)
     elif kind in _REPEATED_TYPES:
         _add_scaling_group(reading, context, name, body)
-    elif kind == "OS::Neutron::Port":
-        check_sriov_port(name, properties, template)
+    elif kind in (PORT, *_NETWORKS):
+        _check_network_resource(name, kind, properties, template)
+    elif kind == ZONE_OF_AGGREGATE.resource_type:
+        zone = template.resolve_value(properties.get_node(ZONE_OF_AGGREGATE.property))
+        reading.created_zones.add(zone if isinstance(zone, str) else "")
     elif kind == _SERVER_GROUP:
         reading.groups[reference] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
         _add_scaling_policy(reading, template, name, properties)
     elif _is_template_type(kind, reading.nested):
         _add_nested_template(reading, context, name, body, kind)
+
+
+def _check_network_resource(name: str, kind: str, properties: Node, template: Template) -> None:
+    """Report a port that may need a PCI device, or the QoS policy of a network.
+
+    Ports without a policy inherit that of their network, which may request bandwidth of a host.
+    """
+    if kind == PORT:
+        check_sriov_port(name, properties, template)
+        return
+    node = properties.get_node(QOS_POLICY.property)
+    if node.is_absent or template.resolve_value(node) is None:
+        return
+    reason = "ports of the network inherit it, and it may request bandwidth of a host"
+    template.notes.add_unread_fact(
+        node, ("network", name), QOS_POLICY.property, Influence.PLACEMENT, reason=reason
+    )
+
+
+def _forget_created_zone(vdu: Vdu, reading: HotReading) -> Vdu:
+    """Return a VDU without a requested zone that the stack creates itself, and report it."""
+    zone = vdu.availability_zone
+    # "": a zone of the stack has an unknown name.
+    if not zone or reading.created_zones.isdisjoint((zone, "")):
+        return vdu
+    reason = f'the stack creates the zone "{zone}", or may create it, and the hosts of it change'
+    notes = next(item for item in reading.notes.values() if item.file == vdu.origin.file)
+    notes.add_unread_fact(
+        Node(data=None, position=TextPosition(vdu.origin.line, 1)),
+        ("server", vdu.name),
+        "availability_zone",
+        Influence.PLACEMENT,
+        reason=reason,
+        pool=vdu.name,
+    )
+    return replace(vdu, availability_zone="")
 
 
 def _is_created(template: Template, name: str, body: Node) -> bool:

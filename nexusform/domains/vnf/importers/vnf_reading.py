@@ -193,6 +193,7 @@ def _add_hot_details(
         unknown_flavor=hot_vdu.unknown_flavor,
         unknown_image=hot_vdu.unknown_image,
         awaited=hot_vdu.awaited,
+        local_disks=hot_vdu.local_disks,
     )
     if not hot_vdu.has_count:
         # The HOT file gives no number, so those of the VNFD apply.

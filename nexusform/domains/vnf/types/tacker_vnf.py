@@ -362,12 +362,13 @@ def compute_demand(
     levels = compute_target_levels(attributes)
     # Of VMs by VDU.
     numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
+    site_id = str(attributes["site_id"])
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
-        sku = resolve_vdu_sku(vdu, block, context, str(attributes["site_id"]))
+        sku = resolve_vdu_sku(vdu, block, context, site_id)
         if isinstance(sku, Problem):
             # An error, so there is no demand at the end.
             problems.append(sku)
@@ -393,7 +394,10 @@ def compute_demand(
                     flavor=get_flavor(vdu, block),
                     platform_zone=vdu.availability_zone,
                     platform_host=vdu.host,
-                    unknown_request=_find_unknown_request(vdu, block),
+                    unknown_request=_find_unknown_request(
+                        vdu, block, has_flavor=context.find_sku(vdu.flavor, site_id) is not None
+                    ),
+                    local_disks=vdu.local_disks,
                 ),
                 triggers=(
                     ("sku_changed", (sku.name, *size_figures)),
@@ -411,7 +415,6 @@ def compute_demand(
         )
     if has_errors(problems):
         return None, problems
-    site_id = str(attributes["site_id"])
     return VmDemand(
         site_id,
         f"vnf:{build_id(attributes)}",
@@ -422,22 +425,30 @@ def compute_demand(
     ), problems
 
 
-def _find_unknown_request(vdu: Vdu, block: Mapping[str, Any]) -> UnreadFact | None:
-    """Return the fact of a flavor or image without a known value that the block does not set."""
+def _find_unknown_request(
+    vdu: Vdu, block: Mapping[str, Any], *, has_flavor: bool
+) -> UnreadFact | None:
+    """Return the fact of a flavor or image without a known value that the block does not set.
+
+    `has_flavor`: the site has the flavor of the VDU.
+    """
     if not block.get("vm_sku_name"):
         if vdu.unknown_flavor is not None:
             return vdu.unknown_flavor
         if vdu.flavor and format_sku(vdu, block) != vdu.flavor:
+            advice = (
+                f'set vm_sku_name = "{vdu.flavor}" there'
+                if has_flavor
+                else f'the site has no flavor "{vdu.flavor}": capture flavors.json with the '
+                "flavors of all projects (--all)"
+            )
             return UnreadFact(
                 "server",
                 vdu.name,
                 "flavor",
                 vdu.origin.file,
                 vdu.origin.line,
-                reason=(
-                    "its size is that of the VNFD or of the block vdu; set vm_sku_name = "
-                    f'"{vdu.flavor}" there'
-                ),
+                reason=f"its size is that of the VNFD or of the block vdu; {advice}",
                 pool=vdu.name,
             )
     return None if block.get("image") or vdu.image else vdu.unknown_image
