@@ -39,9 +39,8 @@ RULES: Final[tuple[LintRule, ...]] = (
         zones_pinned.check,
         literal=True,
         help="Pinned zones are the main reason for VMs of one cluster on one machine. They also "
-        "leave"
-        " fewer machines for growth and repairs. Omit availability_zones, or name as many zones "
-        "as possible.",
+        "leave fewer machines for growth and repairs. Omit availability_zones, or name as "
+        "many zones as possible.",
     ),
     LintRule(
         zones_too_small.ID,
@@ -62,8 +61,7 @@ RULES: Final[tuple[LintRule, ...]] = (
         sku_mismatch.check,
         literal=True,
         help="A SKU for other hardware wastes vCPUs or memory of every NUMA cell. Use the SKU of "
-        "the "
-        "same size for the machines in the pool's zones.",
+        "the same size for the machines in the pool's zones.",
     ),
     LintRule(
         shared_machine.ID,

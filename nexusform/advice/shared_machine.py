@@ -95,7 +95,6 @@ def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site
         reason = f"The site has {machine_text} that accept VMs, but {cluster} has {vm_count} VMs."
     return (
         f"{format_count(len(shared), 'machine runs', 'machines run')} two or more VMs of "
-        f"{cluster}, "
-        f"which fail together: {examples}. {reason} Lower the count, or create larger clusters "
-        "first."
+        f"{cluster}, which fail together: {examples}. {reason} Lower the count, or create larger "
+        "clusters first."
     )

@@ -58,17 +58,15 @@ def check(facts: LintInput) -> list[Diagnostic]:
             verb = select_word_form(len(unlisted_machines), "does not", "do not")
             detail = (
                 f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the "
-                "zones of "
-                f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and "
-                "cannot run its VMs. "
-                "Choose a SKU that all of them list, or zones with one kind of hardware."
+                f"zones of {pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} "
+                "and cannot run its VMs. Choose a SKU that all of them list, or zones with one "
+                "kind of hardware."
             )
         elif site.usage is None:
             detail = (
                 f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} "
-                "(it needs "
-                f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The "
-                "pool will not fit."
+                f"(it needs {format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are "
+                f"{hardware}). The pool will not fit."
             )
         else:
             # In a plan, this is an error already.
@@ -128,11 +126,9 @@ def _format_inefficient_sku(pool: LintPool, better: Mapping[str, _BetterSku]) ->
     better_count = _count_vms_per_cell(best, cpus, memory)
     return (
         f"{pool_text} asks for {pool.sku.name}: {current_count} of them fit a NUMA cell of "
-        f"{hardware} "
-        f"({cpus} vCPUs, {memory} GiB) and leave {_format_cell_remainder(pool.sku, cpus, memory)} "
-        "of it. "
-        f"{best.name} is designed for this hardware: {better_count} fit and leave "
-        f"{_format_cell_remainder(best, cpus, memory)}."
+        f"{hardware} ({cpus} vCPUs, {memory} GiB) and leave "
+        f"{_format_cell_remainder(pool.sku, cpus, memory)} of it. {best.name} is designed for this "
+        f"hardware: {better_count} fit and leave {_format_cell_remainder(best, cpus, memory)}."
     )
 
 

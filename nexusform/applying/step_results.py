@@ -269,9 +269,8 @@ def _format_answer_problems(
         return ""
     return (
         f"The answer of provider {call.provider.name} does not match the plan. "
-        f"{' '.join(sentences)} The "
-        "answer was saved, so the next plan starts from it; the object is not marked for "
-        "replacement."
+        f"{' '.join(sentences)} The answer was saved, so the next plan starts from it; the object "
+        "is not marked for replacement."
     )
 
 

@@ -16,8 +16,7 @@ PUBLIC = {
     ),
     "locks": (
         "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member "
-        "check_breakable "
-        "format_unlock_failure read_monotonic_clock format_lock"
+        "check_breakable format_unlock_failure read_monotonic_clock format_lock"
     ),
     "memory": "MemoryBackend",
     "local_file": "is_local_state",

@@ -205,8 +205,7 @@ class OverwriteGuardBackend:
             log_event("debug", "a client failed", what=description, problem=repr(problem))
             raise BackendProblem(
                 f"Cannot {description} at {self.describe()}: the server's answer is incomplete or "
-                "invalid "
-                f"({type(problem).__name__}). Check the server and the address."
+                f"invalid ({type(problem).__name__}). Check the server and the address."
             ) from problem
 
     def _append_journal_records(self, records: Sequence[bytes]) -> None:
@@ -240,10 +239,8 @@ class OverwriteGuardBackend:
         elif _compute_state_document_digest(stored) != self._known_digest:
             raise BackendProblem(
                 f"{self.describe()} now contains {_describe_state_document(stored)}; before, it "
-                "contained "
-                f"{self._known_description}. Another process wrote it without the lock, or the "
-                "server's "
-                "answer was wrong. It was not overwritten. Run the command again."
+                f"contained {self._known_description}. Another process wrote it without the lock, "
+                "or the server's answer was wrong. It was not overwritten. Run the command again."
             )
         self._has_verified = True
 

@@ -272,8 +272,7 @@ class LocalBackend:
             if foreign_names:
                 raise BackendProblem(
                     f'Cannot delete the workspace "{name}": "{directory}" contains '
-                    f'"{foreign_names[0]}", '
-                    "which is not a file of its state. Move it away."
+                    f'"{foreign_names[0]}", which is not a file of its state. Move it away.'
                 )
             renamed = directory.with_name(f".{name}.{os.urandom(8).hex()}.deleted")
             directory.rename(renamed)

@@ -211,6 +211,5 @@ class LockLease:
 def _format_lease_loss(reason: str) -> str:
     return (
         f"The lock of the state was lost: {reason}. Another run may hold it. This run starts and "
-        "writes "
-        "nothing more. Its finished steps are in the journal for the next run."
+        "writes nothing more. Its finished steps are in the journal for the next run."
     )

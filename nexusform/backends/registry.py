@@ -120,8 +120,7 @@ def check_name(name: str) -> None:
     if _NAME.fullmatch(name) is None:
         raise BackendProblem(
             f'Invalid workspace name "{name}": use up to 90 letters, digits, "-", "_", "~" and '
-            '".", not '
-            "starting with a dot."
+            '".", not starting with a dot.'
         )
 
 

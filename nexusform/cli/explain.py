@@ -148,8 +148,7 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     return build_warning(
         "plan-rejected",
         f"The plan has {format_count(len(errors), 'error')} (first: {first_error}) and cannot be "
-        "applied. "
-        "The explanation is still valid. Run `nexusform plan` to list the errors.",
+        "applied. The explanation is still valid. Run `nexusform plan` to list the errors.",
     )
 
 

@@ -158,8 +158,8 @@ def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
         screen.print_text("\nNothing to import: the state already has all of its objects.")
     else:
         screen.print_text(
-            f"\nImport successful! {format_count(result.imported, 'object')} in the state, "
-            "nothing moved.\n"
+            f"\nImport successful! {format_count(result.imported, 'object')} in the state, nothing "
+            "moved.\n"
             f"Wrote the configuration to {arguments.generate_config_out}. Review and keep it;\n"
             "`nexusform plan` has no changes now."
         )

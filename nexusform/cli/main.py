@@ -275,8 +275,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _print_to_stderr(
             f"Error: the output cannot be written: {problem.strerror}. State and journal are "
-            "intact. "
-            "Free disk space and run the command again."
+            "intact. Free disk space and run the command again."
         )
         return 1
     except ImportError as problem:
@@ -447,6 +446,5 @@ def _save_traceback(traceback_text: str) -> str:
         )
     return (
         f"The details are in {path}. Please report it, with that file and, if you can, the "
-        "configuration "
-        "that led to it."
+        "configuration that led to it."
     )

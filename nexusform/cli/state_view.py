@@ -43,8 +43,7 @@ from nexusform.workflow.states.state_history import read_history
 NO_STATE = build_error(
     "no-state-file-was-found",
     "This command needs a state. The first `nexusform apply` creates it. Run it in the directory "
-    "of the "
-    "configuration, or use -state=FILE.",
+    "of the configuration, or use -state=FILE.",
 )
 
 

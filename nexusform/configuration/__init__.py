@@ -9,8 +9,8 @@ PUBLIC = {
     "literal_edits": "apply_literal_edits build_literal_edit TextEdit",
     "loader": (
         "check_constant_variables list_automatic_variable_files check_hidden_characters JSON "
-        "MAX_FILE_BYTES "
-        "list_ignore_comments load_configuration NATIVE read_given_variables read_root_variables"
+        "MAX_FILE_BYTES list_ignore_comments load_configuration NATIVE read_given_variables "
+        "read_root_variables"
     ),
     "module_blocks": "decode_module_source decode_provider_block",
     "refactoring_blocks": "build_address_pattern",
@@ -26,7 +26,7 @@ PUBLIC = {
     "variable_values": "Assignment VariableValueSource parse_variable_file",
     "static_arguments": (
         "describe_duplicate check_name evaluate_constant evaluate_bool evaluate_string "
-        "is_constant_value EMPTY_SCOPE "
-        "get_bare_keyword list_static_items find_single_block parse_reference parse_references"
+        "is_constant_value EMPTY_SCOPE get_bare_keyword list_static_items find_single_block "
+        "parse_reference parse_references"
     ),
 }

@@ -469,18 +469,15 @@ class _Decoder:
         position = describe_span(earlier.span)
         if provider.alias:
             detail = (
-                f'A provider configuration for "{provider.name}" with alias "{provider.alias}" '
-                "was already "
-                f"given at {position}. Each configuration for the same provider must have a "
-                "distinct alias."
+                f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was '
+                f"already given at {position}. Each configuration for the same provider must have "
+                "a distinct alias."
             )
         else:
             detail = (
-                f'A default (non-aliased) provider configuration for "{provider.name}" was '
-                "already given "
-                f'at {position}. If multiple configurations are required, set the "alias" '
-                "argument for "
-                "alternative configurations."
+                f'A default (non-aliased) provider configuration for "{provider.name}" was already '
+                f'given at {position}. If multiple configurations are required, set the "alias" '
+                "argument for alternative configurations."
             )
         self._add_error("duplicate-provider-configuration", detail, provider.span)
 

@@ -222,8 +222,7 @@ def _explain_not_iterable(value: Value) -> str:
     if value.is_sensitive:
         return (
             "Cannot use a sensitive value in for_each: the number of blocks would reveal it. If "
-            "the value "
-            "need not be hidden, use nonsensitive(...)."
+            "the value need not be hidden, use nonsensitive(...)."
         )
     return ""
 

@@ -419,8 +419,8 @@ class _FileReader:
         ]
         if not files:
             detail = (
-                f'The directory "{directory}" contains no nexusform configuration files '
-                f"(*{NATIVE} or "
+                f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} '
+                "or "
                 f"*{JSON}).{_describe_foreign_configuration(names) or ('' if call else _INIT_HINT)}"
             )
             self._add_error("no-configuration-files", detail, call)
@@ -729,10 +729,8 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     )
     detail = (
         f"This file contains {len(offsets)} invisible characters (U+{ord(text[offsets[0]]):04X}) "
-        "on line "
-        f"{line_list}. They can reorder a line, or make different names look the same. Remove "
-        "them, or "
-        "write them as \\uNNNN."
+        f"on line {line_list}. They can reorder a line, or make different names look the same. "
+        "Remove them, or write them as \\uNNNN."
     )
     return [build_warning("hidden-characters", detail, first)]
 
@@ -795,10 +793,9 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
         return ""
     text = format_first_items(renames, _MAX_LISTED_FILES)
     return (
-        f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} "
-        "for another "
-        "tool. The language is the same, but the resource types differ. To use the content, "
-        f"rename {text}."
+        f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for "
+        "another tool. The language is the same, but the resource types differ. To use the "
+        f"content, rename {text}."
     )
 
 

@@ -188,8 +188,7 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
     if attribute is not None and alias is not None and not is_valid_name(alias):
         detail = (
             "An alias must be a valid name. A name must start with a letter or underscore and may "
-            "contain "
-            "only letters, digits, underscores, and dashes."
+            "contain only letters, digits, underscores, and dashes."
         )
         problems.append(
             build_error("invalid-provider-configuration-alias", detail, attribute.expression.span)

@@ -144,8 +144,7 @@ class PreparedBody:
             if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
                 detail = (
                     f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. '
-                    "Make them "
-                    f'equal, or remove "{count_name}".'
+                    f'Make them equal, or remove "{count_name}".'
                 )
                 result.problems.append(
                     build_error("conflicting-arguments", detail, self._arguments[list_name].span)

@@ -150,9 +150,8 @@ def check_provider_names(
                 continue
             detail = (
                 "There is no provider configuration "
-                f"{block.provider}.{suggest_name(block.provider, providers)} "
-                f'Write a block provider "{name}" {"with this alias " if alias else ""}in the '
-                "root module."
+                f"{block.provider}.{suggest_name(block.provider, providers)} Write a block "
+                f'provider "{name}" {"with this alias " if alias else ""}in the root module.'
             )
             yield build_error(
                 "provider-configuration-not-present", detail, block.header_span, block=block.header
@@ -197,8 +196,8 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
             if name != "data" and name in _ROOT_CHECKS:
                 detail = (
                     "Only resources, count.index, and each.key may be used in "
-                    "replace_triggered_by. For "
-                    "another value, set it in an argument of a resource, and use that resource."
+                    "replace_triggered_by. For another value, set it in an argument of a resource, "
+                    "and use that resource."
                 )
                 yield build_error("invalid-trigger", detail, expression.span, block=block.header)
 
@@ -369,8 +368,7 @@ class _ReferenceChecker:
             return _check_builtin_attribute(traversal)
         detail = (
             'The "count" object can only be used in "module", "resource", and "data" blocks, and '
-            "only "
-            'when the "count" argument is set.'
+            'only when the "count" argument is set.'
         )
         return iter(
             [build_error("reference-to-count-in-non-counted-context", detail, traversal.span)]
@@ -384,8 +382,7 @@ class _ReferenceChecker:
             return _check_builtin_attribute(traversal)
         detail = (
             'The "each" object can be used only in "module", "resource", "data" and "import" '
-            "blocks, and "
-            'only when the "for_each" argument is set.'
+            'blocks, and only when the "for_each" argument is set.'
         )
         return iter(
             [build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)]
@@ -398,8 +395,7 @@ class _ReferenceChecker:
         if not scope.has_self or scope.block is None:
             detail = (
                 'The "self" object is not available in this context. It can be used only in '
-                "postcondition "
-                "blocks of resource and data blocks."
+                "postcondition blocks of resource and data blocks."
             )
             yield build_error("invalid-self-reference", detail, traversal.span)
             return
@@ -613,8 +609,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         return
     detail = (
         f'The "{root}" object does not have an attribute named '
-        f'"{name}".{suggest_name(name, attributes)} '
-        f"Its {attribute_list}."
+        f'"{name}".{suggest_name(name, attributes)} Its {attribute_list}.'
     )
     span = traversal.steps[0].span
     headline = f'Invalid "{root}" attribute'
@@ -634,8 +629,8 @@ def _check_instance_key(
     if has_index and not repetition:
         detail = (
             f'Because {label} does not have "count" or "for_each" set, references to it must not '
-            "include an "
-            f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
+            "include an index key. Remove the bracketed index to refer to the single instance of "
+            f"this {noun}."
         )
         span = steps[0].span
         headline = f"Unexpected {noun} instance key"
@@ -647,8 +642,8 @@ def _check_instance_key(
         example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
             f'Because {label} has "{repetition}" set, its attributes must be accessed on specific '
-            "instances. For "
-            f"example, to correlate with indices of a referring resource, use: {example}"
+            "instances. For example, to correlate with indices of a referring resource, use: "
+            f"{example}"
         )
         yield build_error(
             "missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key"

@@ -252,8 +252,7 @@ def read_repetition(
     if count is not None and for_each is not None:
         detail = (
             'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be '
-            "used "
-            f"to be explicit about the number of {noun}s to be created."
+            f"used to be explicit about the number of {noun}s to be created."
         )
         problems.append(
             build_error("invalid-combination-of-count-and-for-each", detail, for_each.name_span)
@@ -280,8 +279,7 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
             return f"{traversal.root.name}.{alias}"
     detail = (
         "The provider argument requires a provider name, optionally followed by a period and then "
-        "a "
-        "configuration alias."
+        "a configuration alias."
     )
     problems.append(
         build_error("invalid-provider-configuration-reference", detail, attribute.expression.span)

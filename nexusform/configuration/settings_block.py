@@ -175,8 +175,7 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
     if is_satisfied is None:
         detail = (
             f'"{constraint}" is not a version constraint. Write comparisons separated by commas, '
-            "for example "
-            '">= 0.1, < 2".'
+            'for example ">= 0.1, < 2".'
         )
         problems.append(
             build_error("invalid-version-constraint", detail, attribute.expression.span)
@@ -184,8 +183,7 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
     elif not is_satisfied:
         detail = (
             f"This configuration requires nexusform {constraint}; this is version {__version__}. "
-            "Use "
-            "another version of nexusform, or change the constraint."
+            "Use another version of nexusform, or change the constraint."
         )
         problems.append(
             build_error("unsupported-nexusform-version", detail, attribute.expression.span)

@@ -39,8 +39,7 @@ NAME_RULE = (
 )
 _REFERENCE_RULE = (
     "A single static variable reference is required: only attribute access and indexing with "
-    "constant keys. "
-    "No calculations, function calls, template expressions, etc are allowed here."
+    "constant keys. No calculations, function calls, template expressions, etc are allowed here."
 )
 
 

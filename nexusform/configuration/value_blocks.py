@@ -150,8 +150,8 @@ def _evaluate_deprecation(attribute: Attribute | None, problems: list[Diagnostic
     text = evaluate_string(attribute, problems)
     if attribute is not None and text is not None and not text.strip():
         detail = (
-            'The argument "deprecated" must not be empty. Say in it what to use instead, or '
-            "remove it."
+            'The argument "deprecated" must not be empty. Say in it what to use instead, or remove '
+            "it."
         )
         problems.append(build_error("invalid-deprecated-value", detail, attribute.expression.span))
         return ""
@@ -297,8 +297,7 @@ def decode_condition_blocks(
         if condition is not None and not list_traversals(condition.expression):
             detail = (
                 "The condition expression must refer to at least one object from elsewhere in the "
-                "configuration, or "
-                "else its result would not be checking anything."
+                "configuration, or else its result would not be checking anything."
             )
             headline = f"Invalid {kind} expression"
             span = condition.expression.span

@@ -82,15 +82,13 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
     if not equals:
         detail = (
             f'The given -var option "{text}" is not correctly specified. It must be a variable '
-            "name and "
-            'value separated by an equals sign, like -var="key=value".'
+            'name and value separated by an equals sign, like -var="key=value".'
         )
         return None, [build_error("invalid-var-option", detail)]
     if name != name.strip():
         detail = (
             f'The given -var option "{text}" must not have spaces around the name. To pass a name '
-            "and value "
-            "with spaces, quote the whole option."
+            "and value with spaces, quote the whole option."
         )
         return None, [build_error("invalid-variable-name", detail)]
     return Assignment(name, value, VariableValueSource("-var")), []
@@ -208,8 +206,7 @@ def _check_variable_declared(
     if assignment.origin.text == "-var":
         detail = (
             f'A variable named "{assignment.name}" was assigned on the command line, but the root '
-            "module "
-            f"does not declare a variable of that name. {advice}"
+            f"module does not declare a variable of that name. {advice}"
         )
         yield build_error("value-for-undeclared-variable", detail)
     elif assignment.origin.span is not None:
@@ -253,8 +250,8 @@ def _resolve_variable(
             if value is None:
                 detail = (
                     f"The given value (from {assignment.origin.text}) is not suitable for "
-                    f"var.{variable.name} declared "
-                    f"at {place_of(variable.span)}: required variable may not be set to null."
+                    f"var.{variable.name} declared at {place_of(variable.span)}: required variable "
+                    "may not be set to null."
                 )
                 subject = assignment.origin.span or variable.span
                 problems.append(build_error("required-variable-not-set", detail, subject))
@@ -264,8 +261,7 @@ def _resolve_variable(
     if value is None:
         detail = (
             f'The root module input variable "{variable.name}" is not set, and has no default '
-            "value. Use a -var "
-            "or -var-file command line argument to provide a value for this "
+            "value. Use a -var or -var-file command line argument to provide a value for this "
             f"variable.{hint(variable.name)}"
         )
         problems.append(build_error(MISSING_VALUE, detail, variable.span))
@@ -287,9 +283,8 @@ def _redact_sensitive_problems(
     source = place_of(span) if span is not None else assignment.origin.text
     detail = (
         f"The given value (from {source}) is not suitable for var.{variable.name} declared at "
-        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. "
-        "The value "
-        f"is hidden because it is {word}."
+        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. The "
+        f"value is hidden because it is {word}."
     )
     return [build_error("invalid-value-for-input-variable", detail, variable.span)]
 
@@ -332,8 +327,7 @@ def _convert_assigned_value_to_type(
         source = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
         detail = (
             f"The given value{source} is not suitable for var.{variable.name} declared at "
-            f"{declared}: "
-            f"{describe_problem(problem)}."
+            f"{declared}: {describe_problem(problem)}."
         )
         subject = variable.span if isinstance(assignment.value, str) else assignment.value.span
         return build_unknown(variable.type), [

@@ -121,8 +121,7 @@ def parse_yaml(
     if size > MAX_BYTES:
         detail = (
             f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a "
-            "List in "
-            "JSON (kubectl get -o json). Split it into several files."
+            "List in JSON (kubectl get -o json). Split it into several files."
         )
         return YamlStream(
             (), (build_problem(file, position=None, problem_id="file-too-large", detail=detail),)

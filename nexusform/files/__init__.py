@@ -12,9 +12,9 @@ PUBLIC = {
     "tree_hash_cache": "TreeHashCache",
     "regular_files": (
         "Confinement create_file is_path_below NotRegularFile open_regular_file "
-        "open_regular_to_read OutsideConfinement PRIVATE "
-        "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes "
-        "write_file_atomically remove_abandoned_temporary_files"
+        "open_regular_to_read OutsideConfinement PRIVATE read_regular sync_directory FileTooLarge "
+        "list_directory UNCONFINED write_all_bytes write_file_atomically "
+        "remove_abandoned_temporary_files"
     ),
     "program_environment": "build_program_environment",
     "limited_worker": "LimitedWorker serve_requests WorkerFailure",

@@ -240,9 +240,8 @@ def validate_dns_subdomain(name: str) -> tuple[str, ...]:
     RFC 1123 defines the form.
     """
     rule = (
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
-        "or '.',"
-        " and must start and end with an alphanumeric character"
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+        "'.', and must start and end with an alphanumeric character"
     )
     return _list_problems(name, MAX_SUBDOMAIN_LENGTH, _DNS_SUBDOMAIN, rule)
 

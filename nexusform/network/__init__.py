@@ -10,8 +10,7 @@ PUBLIC = {
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": (
         "DeadlineRunner read_deadline OperationAbandoned pause_deadline read_seconds "
-        "compute_silence_limit share_deadline "
-        "is_caller_waiting"
+        "compute_silence_limit share_deadline is_caller_waiting"
     ),
     "web_errors": "WebError check_plain_credentials find_free_port is_loopback",
     "http_client": "build_limited_session parse_origin SCHEMES WebRequest WebResponse send_request",

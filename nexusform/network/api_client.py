@@ -212,9 +212,8 @@ class ApiClient:
                         target = "an invalid address"
                     raise WebError(
                         f"the server answered {response.status_code}, a redirect to {target}. It "
-                        "is not followed: "
-                        f"credentials are only sent to {parse_origin(str(sent.url))}. Correct the "
-                        "address",
+                        "is not followed: credentials are only sent to "
+                        f"{parse_origin(str(sent.url))}. Correct the address",
                         WebErrorKind.REDIRECT,
                     )
                 yield response

@@ -220,8 +220,8 @@ class DeadlineRunner:
                     self._has_been_silent = True
                     raise OperationAbandoned(
                         f"Cannot {description} at {self._get_name()}: no result within "
-                        f"{operation.seconds:.0f} "
-                        f"s. Check the server, or set {VARIABLE}=SECONDS to wait longer."
+                        f"{operation.seconds:.0f} s. Check the server, or set {VARIABLE}=SECONDS "
+                        "to wait longer."
                     )
                 try:
                     self._check_lease()

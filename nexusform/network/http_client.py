@@ -116,8 +116,8 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     if request.method != "GET":
         raise WebError(
             (
-                f"{message}. Redirects are followed for GET only. Nothing was written. Correct "
-                "the address"
+                f"{message}. Redirects are followed for GET only. Nothing was written. Correct the "
+                "address"
             ),
             WebErrorKind.REDIRECT,
         )
@@ -266,8 +266,8 @@ def build_limited_session(endpoint: str) -> Any:
                 is_to_endpoint = False
             if not is_to_endpoint:
                 raise InvalidURL(
-                    f"an answer of {origin} links to another server, and credentials are not "
-                    "sent there"
+                    f"an answer of {origin} links to another server, and credentials are not sent "
+                    "there"
                 )
             record_server_access(origin)
             is_stream = options.get("stream")

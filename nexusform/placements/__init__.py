@@ -4,10 +4,9 @@
 PUBLIC = {
     "prediction_scores": (
         "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain "
-        "lower_share_to_accuracy "
-        "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION "
-        "RECORD_KEY "
-        "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
+        "lower_share_to_accuracy MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord "
+        "RACK_PREDICTION RECORD_KEY PredictionRecordScore VerifiedPrediction TIE_PREDICTION "
+        "VM_PREDICTIONS"
     ),
     "recreations": "RecreatedPool RecreatedVm count_nodes_up",
     "unread_ledger": (
@@ -17,7 +16,6 @@ PUBLIC = {
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (
         "ClaimDemand compute_number_sort_key index_pools index_vms PlacementGroupRule NO_DEMAND "
-        "MACHINE_LOST OBSERVED PlacedVm "
-        "PoolDemand VmDemand"
+        "MACHINE_LOST OBSERVED PlacedVm PoolDemand VmDemand"
     ),
 }

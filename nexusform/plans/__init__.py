@@ -7,8 +7,7 @@ No decisions are made here.
 PUBLIC = {
     "maintenance": (
         "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction "
-        "PoolNodeRecreation "
-        "select_stopped_vms Upgrade"
+        "PoolNodeRecreation select_stopped_vms Upgrade"
     ),
     "plan_checks": (
         "PlanOrigin DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailOutcome "
@@ -16,12 +15,10 @@ PUBLIC = {
     ),
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "
-        "NumaSampling Drift FORGOTTEN_REASON "
-        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
-        "PlacementTable "
-        "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep "
-        "SeparationVerdict "
-        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "
-        "MissingObject NOT_READ_IDS build_hypothetical_plan"
+        "NumaSampling Drift FORGOTTEN_REASON InventoryRead Mode OutputChange RejectedCluster "
+        "PlacementAction PlacementChange PlacementTable PlacementTotal Plan PREDICTION_KEY "
+        "SitePredictionAccuracy Rollout RolloutStep SeparationVerdict SeparationViolation Step "
+        "StepKind VariableValue FeasibilityResult Feasibility LossEffect MissingObject "
+        "NOT_READ_IDS build_hypothetical_plan"
     ),
 }

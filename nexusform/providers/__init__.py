@@ -7,8 +7,7 @@ registry.py lists them.
 PUBLIC = {
     "kubeconfig": (
         "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem "
-        "read_pod_account "
-        "build_api_client read_account"
+        "read_pod_account build_api_client read_account"
     ),
     "optional_provider_interfaces": (
         "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison "

@@ -77,8 +77,7 @@ class ExecPlugin(Struct, frozen=True):
         except subprocess.TimeoutExpired:
             raise ExecPluginProblem(
                 f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for "
-                "input, "
-                "run it by hand first."
+                "input, run it by hand first."
             ) from None
         except OSError as problem:
             raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
@@ -142,8 +141,7 @@ class KubernetesAccount(Struct, frozen=True):
             return ""
         return (
             f"The certificate of {self.server} is not verified (insecure-skip-tls-verify in the "
-            "kubeconfig): "
-            "another server could answer and receive the credentials. Set "
+            "kubeconfig): another server could answer and receive the credentials. Set "
             "certificate-authority-data instead."
         )
 
@@ -244,14 +242,12 @@ def _check_untrusted_account(
     if fields:
         raise KubeconfigProblem(
             f"{prefix}: {format_list(fields)} {select_word_form(len(fields), 'is', 'are')} not "
-            "allowed there. "
-            "Use a kubeconfig outside of the work tree."
+            "allowed there. Use a kubeconfig outside of the work tree."
         )
     if not trust.is_url_allowed(account.server):
         raise KubeconfigProblem(
             f"{prefix}: its server {account.server} is not allowed. Use a kubeconfig outside of "
-            "the "
-            f"work tree, or allow the server:\n-allow-remote={account.server}"
+            f"the work tree, or allow the server:\n-allow-remote={account.server}"
         )
 
 
@@ -385,9 +381,8 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
     if account.user.get("auth-provider"):
         raise KubeconfigProblem(
-            f"{account.source} cannot be used: the user {account.user_name} uses an "
-            "auth-provider, removed "
-            "in Kubernetes 1.26. Use an exec plug-in."
+            f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, "
+            "removed in Kubernetes 1.26. Use an exec plug-in."
         )
     # Credentials over plain HTTP.
     rejection = check_plain_credentials(account.server) if account.user else ""

@@ -340,9 +340,8 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
                 key = ObjectKey(kind, name, creation)
             case _:
                 raise ProviderProblem(
-                    f"The reality file {path}: entry {position} must be an object with type and "
-                    "id (texts), "
-                    "creation (a whole number) and attributes (an object)."
+                    f"The reality file {path}: entry {position} must be an object with type and id "
+                    "(texts), creation (a whole number) and attributes (an object)."
                 )
         if key in objects:
             repeated = f"{key.type} {key.id}, creation {key.creation}"

@@ -37,8 +37,7 @@ _RESOURCE: Final = re.compile(
 EXTENDED: Final = build_optional_argument(
     DYNAMIC,
     'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, '
-    "or a "
-    "list per NUMA cell. Hugepages reduce memory.",
+    "or a list per NUMA cell. Hugepages reduce memory.",
 )
 KUBELET_BLOCK: Final = NestedBlock(
     BlockSchema(
@@ -57,8 +56,7 @@ KUBELET_BLOCK: Final = NestedBlock(
             "reserved_cpus": build_optional_argument(
                 STRING,
                 'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: '
-                '"0-1" on '
-                "NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.",
+                '"0-1" on NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.',
             ),
             "extended_resources": EXTENDED,
             "topology_manager_policy": build_optional_argument(
@@ -125,8 +123,8 @@ def check_extended_resources(values: Any, path: Path) -> list[Problem]:
         if not _RESOURCE.match(name):
             text = (
                 f'"{name}" is not an extended resource: write its full name, such as '
-                '"nvidia.com/gpu", or '
-                '"hugepages-1Gi". CPU, memory and disk are those of the VM SKU.'
+                '"nvidia.com/gpu", or "hugepages-1Gi". CPU, memory and disk are those of the VM '
+                "SKU."
             )
             problems.append(_build_problem((*path, name), text))
         elif is_set_and_known(amount) and _parse_reservation_amounts(amount) is None:

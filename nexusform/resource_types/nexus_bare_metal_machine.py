@@ -223,8 +223,7 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
         if used > total:
             detail = (
                 f'The "occupied" blocks add up to {name} = {used:,}, and the machine has '
-                f"{total:,}. "
-                "It counts as full. Compare machine_sku with the real hardware."
+                f"{total:,}. It counts as full. Compare machine_sku with the real hardware."
             )
             problems.append(
                 Problem(("occupied", 0), "overcommitted-machine", detail, Severity.WARNING)
@@ -312,8 +311,7 @@ def _check_slot_and_name_conflict(
             ("slot",),
             "duplicate-slot",
             f'{other_address} is already in slot {machine.slot} of the rack "{rack.name}". Give '
-            "one of "
-            "the two another slot.",
+            "one of the two another slot.",
         )
     other_address = inventory.addresses_by_name.get(
         ("machine", rack.site_id, machine.name), address
@@ -335,9 +333,8 @@ def _check_slot_and_name_conflict(
         ("name",),
         "duplicate-machine",
         f'{other_address} adds a machine "{rack_machine.name}" in slot {rack_machine.slot} '
-        "already. To describe that "
-        f'machine, give this one rack_id = "{other_rack.id}" and slot = {rack_machine.slot}; else '
-        "another name.",
+        f'already. To describe that machine, give this one rack_id = "{other_rack.id}" and slot = '
+        f"{rack_machine.slot}; else another name.",
     )
 
 

@@ -67,8 +67,7 @@ _SCHEMA: Final = BlockSchema(
     },
     {"group": _GROUP},
     "Clusters, pools or workloads that must not share a machine, rack or site. It moves nothing: "
-    "plans "
-    "check it in every sample.",
+    "plans check it in every sample.",
 )
 build_id: Final = build_id_builder("name")
 

@@ -35,8 +35,7 @@ _SCHEDULER: Final = NestedBlock(
             "rack_spread": build_optional_argument(
                 STRING,
                 "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies "
-                "to new "
-                "VMs; moves none.",
+                "to new VMs; moves none.",
                 default=RackSpread.POOL.value,
                 choices=tuple(spread.value for spread in RackSpread),
             ),

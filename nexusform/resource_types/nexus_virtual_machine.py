@@ -158,8 +158,7 @@ def _build_hints(
         if target_locations is None:
             detail = (
                 f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of '
-                "this "
-                "configuration by its id."
+                "this configuration by its id."
             )
             problems.append(
                 Problem(("placement_hint", index, "resource_id"), "unknown-resource", detail)

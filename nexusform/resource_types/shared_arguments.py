@@ -159,8 +159,7 @@ def build_reference_problem(
         (argument,),
         kind,
         f'No {noun} has the id "{object_id}".{suggest_name(object_id, ids)}{known_text} Write a '
-        "reference "
-        f"such as {example}, so that the {noun} is planned first.",
+        f"reference such as {example}, so that the {noun} is planned first.",
     )
 
 
@@ -181,8 +180,7 @@ def build_unknown_sku_problem(name: str, path: Path, known: Collection[str]) -> 
         path,
         "unknown-vm-sku",
         f'There is no VM SKU "{name}".{suggest_name(name, sorted(known))}{nearest_text} Declare '
-        "your own "
-        "sizes with nexus_vm_sku.",
+        "your own sizes with nexus_vm_sku.",
     )
 
 
@@ -206,9 +204,8 @@ _UnsetOrUnknown: Final = type(None) | Unknown
 _BODY: Final = AttributeSchema(
     DYNAMIC,
     "Further request body as in the REST API: location, extendedLocation, tags, properties. "
-    "Planned values"
-    " override it; the rest is sent unchanged. Credentials, passwords, keys and user data are "
-    "sensitive.",
+    "Planned values override it; the rest is sent unchanged. Credentials, passwords, keys and user "
+    "data are sensitive.",
     optional=True,
     secret_fields=SECRET_FIELDS,
 )

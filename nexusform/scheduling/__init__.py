@@ -9,19 +9,15 @@ PUBLIC = {
     "placement_decision": "PlacementCertainty ObjectLocation Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB "
-        "HUGEPAGES "
-        "KubeletConfiguration MAX_CELLS NodeSize Platform REJECTING_POLICIES "
-        "list_registered_labels Reserve "
-        "list_reserved_cpus STORAGE TopologyPolicy"
+        "HUGEPAGES KubeletConfiguration MAX_CELLS NodeSize Platform REJECTING_POLICIES "
+        "list_registered_labels Reserve list_reserved_cpus STORAGE TopologyPolicy"
     ),
     "site_inventory": (
         "add_observed_facts OBSERVED_KEY PlanInventory MachineConflict InventoryMachine "
-        "OccupiedCapacity "
-        "InventoryRack merge_site_machines SiteSettings MachineUpgradeStrategy"
+        "OccupiedCapacity InventoryRack merge_site_machines SiteSettings MachineUpgradeStrategy"
     ),
     "machine_actions": (
         "FAILED MACHINE_ACTION_TYPE ACTION_KINDS POWER_OFF MachineActionKind record_result "
-        "ACTION_PENDING SUCCEEDED "
-        "CORDONED_BY_ACTION compute_facts_after"
+        "ACTION_PENDING SUCCEEDED CORDONED_BY_ACTION compute_facts_after"
     ),
 }

@@ -140,8 +140,7 @@ CATALOGUES: Mapping[str, SkuCatalogue] = MappingProxyType(
             machine_skus=MappingProxyType({sku.name: sku for sku in _MACHINE_SKUS_2026_03}),
             source=(
                 "Azure Operator Nexus documentation: reference-nexus-kubernetes-cluster-sku (VM "
-                "SKUs), "
-                "concepts-nexus-kubernetes-placement (extra-large SKUs), "
+                "SKUs), concepts-nexus-kubernetes-placement (extra-large SKUs), "
                 "reference-near-edge-compute (hardware)"
             ),
             date="2026-03-03",

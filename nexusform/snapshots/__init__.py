@@ -5,8 +5,7 @@ PUBLIC = {
     "availability": "sample_capacity SampledShortage",
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (
-        "VmOwnerSnapshot is_large_enough supports_machine_hardware PoolSnapshot "
-        "SiteSnapshot "
+        "VmOwnerSnapshot is_large_enough supports_machine_hardware PoolSnapshot SiteSnapshot "
         "list_planned_objects list_recorded_machines list_state_objects build_snapshot Snapshot"
     ),
 }

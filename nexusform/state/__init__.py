@@ -16,14 +16,12 @@ PUBLIC = {
     ),
     "journal": (
         "ApplyStart InstanceOutcome encode_journal_record find_journal_end ApplyEnd Intent "
-        "InstanceMoves NO_STEP "
-        "OpenStepIntent OPERATION_CONTINUATION "
-        "PlanPart ApplyProgress parse_journal Record RecordSequence RunningOperation"
+        "InstanceMoves NO_STEP OpenStepIntent OPERATION_CONTINUATION PlanPart ApplyProgress "
+        "parse_journal Record RecordSequence RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
     "objects": (
         "EMPTY EMPTY_INSTANCE InstanceState ObjectState OutputState State get_current_object "
-        "iterate_current_objects "
-        "replace_note_entry"
+        "iterate_current_objects replace_note_entry"
     ),
 }

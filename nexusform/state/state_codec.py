@@ -349,8 +349,7 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
         return build_error(
             NEWER_STATE,
             f"{name} was written{writer} as version {version} of the format; this nexusform reads "
-            "up to "
-            f"version {CURRENT}. Use a newer nexusform.",
+            f"up to version {CURRENT}. Use a newer nexusform.",
         )
     return None
 

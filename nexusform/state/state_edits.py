@@ -143,8 +143,7 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
         raise _build_error(
             "ambiguous-instance-address",
             "More than one instance would get the same address. Write one full address, or move "
-            "them one "
-            f"by one to keys of {target}.",
+            f"them one by one to keys of {target}.",
         )
     # An address that is moved away, too, is free: a swap or a chain is possible.
     occupied_addresses = sorted(

@@ -397,8 +397,7 @@ def _migrate_workspace(
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
     unlock_new_backend = (
         f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` "
-        "and the "
-        "backend settings of this init, then migrate again"
+        "and the backend settings of this init, then migrate again"
     )
     with ExitStack() as exit_stack:
         for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, unlock_new_backend)):
@@ -446,8 +445,7 @@ def _copy_locked_state(
         unfinished_error = build_error(
             "unresolved-interrupted-apply",
             f'An apply in the workspace "{name}" was interrupted. Restore the previous backend '
-            "settings, run "
-            "`nexusform apply -resume`, then migrate.",
+            "settings, run `nexusform apply -resume`, then migrate.",
         )
         return "", [*problems, unfinished_error]
     rejection = _check_target_state(stored.state, target_stored.state, name, target)
@@ -478,9 +476,8 @@ def _check_target_state(
     return build_error(
         "backend-state-conflict",
         f'{target.describe()} already has a state for the workspace "{name}" (lineage '
-        f"{target_state.lineage}, serial "
-        f"{target_state.serial}). To overwrite it, add -force-copy; to use it, run init "
-        "-reconfigure instead.",
+        f"{target_state.lineage}, serial {target_state.serial}). To overwrite it, add -force-copy; "
+        "to use it, run init -reconfigure instead.",
     )
 
 
@@ -495,10 +492,8 @@ def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoic
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed ({change_text}), and the previous one has a "
-        "state or "
-        "cannot be read. To migrate the state, run `nexusform init -migrate-state`. To use the "
-        "state of "
-        "the new backend, run `nexusform init -reconfigure`.",
+        "state or cannot be read. To migrate the state, run `nexusform init -migrate-state`. To "
+        "use the state of the new backend, run `nexusform init -reconfigure`.",
     )
 
 

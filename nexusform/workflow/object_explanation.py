@@ -456,8 +456,7 @@ class _ExplanationQuery(Struct, frozen=True):
             return build_error(
                 "nothing-to-explain",
                 f"Placements at {self.pattern} ({format_list(nouns)}) have no scheduling rules to "
-                "explain. "
-                "To see where they are, run `nexusform plan -details`.",
+                "explain. To see where they are, run `nexusform plan -details`.",
             )
         known = [
             *map(str, self.request.state.instances),

@@ -111,8 +111,8 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
     verb = select_word_form(unchecked_count, "was", "were")
     detail = (
         f"{check.program} {check.version} has checked {check.checked:,} of "
-        f"{format_count(check.total, check.noun)}; "
-        f"{unchecked_count:,} {verb} not checked: {reason}."
+        f"{format_count(check.total, check.noun)}; {unchecked_count:,} {verb} not checked: "
+        f"{reason}."
     )
     return [build_warning("incomplete-program-check", detail)]
 
@@ -139,8 +139,8 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
     for difference in check.differences[:_MAX_LISTED]:
         detail = (
             f"{difference.address}: {difference.object} is predicted "
-            f"{_format_location(difference.predicted)}; "
-            f"{check.program} {check.version} decides {_format_location(difference.actual)}. {hint}"
+            f"{_format_location(difference.predicted)}; {check.program} {check.version} decides "
+            f"{_format_location(difference.actual)}. {hint}"
         )
         errors.append(build_error("predicted-decision-differs", detail))
     rest = len(check.differences) - _MAX_LISTED

@@ -74,8 +74,7 @@ def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -
         f"{racks * in_rack:5} machines {filled:4.0%} {vms:6} VMs, {want:3} more | rows, columns "
         f"{program.size} | built {built:5.2f} s, solved {solved:6.2f} s ({first}) | with steps "
         f"{whole:6.2f} s, {made.status} {made.recreations} of {made.bound}, {len(made.windows)} "
-        "windows | "
-        f"{memory} MB",
+        f"windows | {memory} MB",
         flush=True,
     )
 

@@ -23,7 +23,7 @@ def build_site(seed: int = 8) -> str:
     racks = "".join(
         (
             f'resource "nexus_rack" "r{n}" {{\n  site_id       = nexus_site.s.id\n  machine_count '
-            f"= 4\n}}\n"
+            "= 4\n}\n"
         )
         for n in range(1, 5)
     )

@@ -335,8 +335,8 @@ def test_unknown_log_level_is_an_error(
 
 def test_vm_without_required_argument(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     vm = (
-        f'{SITE}\nresource "nexus_virtual_machine" "v" {{\n  site_id = nexus_site.lab.id\n  name '
-        f'= "v"\n}}\n'
+        f'{SITE}\nresource "nexus_virtual_machine" "v" {{\n  site_id = nexus_site.lab.id\n  name = '
+        '"v"\n}\n'
     )
     (tmp_path / "main.nf.hcl").write_text(vm)
     code, text = nf("plan")

@@ -275,8 +275,8 @@ ENVIRONMENT = {
     ),
     "NF_LOG_PATH": "log file, instead of stderr; lines are appended",
     "NF_AZURE_REQUESTS": (
-        "`N:DIRECTORY`: at most N requests per minute and subscription, for all processes "
-        "with DIRECTORY"
+        "`N:DIRECTORY`: at most N requests per minute and subscription, for all processes with "
+        "DIRECTORY"
     ),
     "NF_CLUSTER_CA": "CA certificate of a Dask cluster ([many sites](../many-sites.md))",
     "NF_CLUSTER_CERT": "client certificate for the Dask cluster",
@@ -317,8 +317,7 @@ ENVIRONMENT = {
     ),
     "NF_NET_DEADLINE": (
         "timeout in seconds of a remote state operation, plus 1 s per MiB, or of an Azure request "
-        "with "
-        "retries; default 180"
+        "with retries; default 180"
     ),
     "NF_LEASE_SECONDS": "lease time of a remote state lock without renewal, 15 to 60",
     "NO_COLOR": "disables colours",

@@ -414,8 +414,8 @@ def test_vault_wraps_key(
         ("state {}", 'The argument "method" is required'),
         (
             (
-                'method "unencrypted" "u" {}\nstate {\n method = method.unencrypted.u\n enforced '
-                "= true\n}"
+                'method "unencrypted" "u" {}\nstate {\n method = method.unencrypted.u\n enforced = '
+                "true\n}"
             ),
             "`enforced = true` does not allow the method unencrypted",
         ),

@@ -609,7 +609,7 @@ def test_failed_value_of_a_placement_argument_is_one_error(name: str) -> None:
         "main.nf.hcl": SITE
         + (
             f'resource "nexus_site" "t" {{\n name = {name}\n}}\nlocals {{\n failing = '
-            f"tonumber(nexus_site.s.id)\n}}\n"
+            "tonumber(nexus_site.s.id)\n}\n"
         )
         + 'module "m" {\n source = "./m"\n text = nexus_site.s.id\n}\n',
         "m/main.nf.hcl": (

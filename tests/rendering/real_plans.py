@@ -158,8 +158,8 @@ def plan_repair(where: Path) -> RealPlan:
     nexusform(directory, "apply", "-auto-approve", "-samples=0")
     more = '\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? ["r1-bm01"] : []\n'
     more += (
-        "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n "
-        " }"
+        "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n  "
+        "}"
     )
     main.write_text(SMALL.replace("WORKERS", "8").replace("MORE", more))
     return plan_directory(directory)

@@ -4,9 +4,8 @@
 PUBLIC = {
     "configuration": (
         "AnyBody CallHeader Check Condition Configuration DEFAULT_PROVIDER Encryption "
-        "EncryptionTarget ImportBlock "
-        "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock "
-        "ResourceBlock Settings Variable"
+        "EncryptionTarget ImportBlock KeyProviderBlock Lifecycle MethodName Module ModuleCall "
+        "Output ProviderBlock ResourceBlock Settings Variable"
     ),
     "limits": (
         "build_limit_error DEFAULT PlanSizeLimits merge_limits parse_limit_overrides "

@@ -57,8 +57,7 @@ def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError
     """
     detail = (
         f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, "
-        "raise the "
-        f"limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
+        f"raise the limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
     )
     return DiagnosticsError(build_error("plan-too-large", detail))
 

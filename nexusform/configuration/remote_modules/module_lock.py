@@ -103,8 +103,8 @@ def parse_lock_file(source: SourceFile) -> tuple[dict[str, LockedModule], list[D
         problem = _find_invalid_field(module, modules)
         if problem:
             detail = (
-                f"{problem} Restore the file from version control, or delete it and run "
-                "`nexusform init`."
+                f"{problem} Restore the file from version control, or delete it and run `nexusform "
+                "init`."
             )
             problems.append(build_error("invalid-module-lock", detail, block.header_span))
         modules.setdefault(call, module)

@@ -124,8 +124,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     return (
         f"{table.cluster}/{table.pool}: "
         f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n"
-        f"{_format_vms_per_rack(table)} "
-        "(predicted)"
+        f"{_format_vms_per_rack(table)} (predicted)"
     )
 
 

@@ -31,8 +31,7 @@ from nexusform.rendering.report.plan_sentences import HYPOTHETICAL_PLAN
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
-    "'self'; "
-    "base-uri 'none'; form-action 'none'"
+    "'self'; base-uri 'none'; form-action 'none'"
 )
 
 

@@ -187,8 +187,7 @@ def _check_prevent_destroy(
         build_error(
             "prevented-destroy",
             f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this "
-            "object to "
-            "be destroyed. Remove prevent_destroy, or exclude the object with "
+            "object to be destroyed. Remove prevent_destroy, or exclude the object with "
             f"-exclude={instance.address}.",
             block.header_span,
             address=str(instance.address),
@@ -208,16 +207,14 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     if instance.action is Action.FORGET and not is_action:
         consequence = (
             "its objects on the site keep running, unmanaged. Plans reserve the capacity of its "
-            "VMs until a "
-            "provider or an inventory shows it free, or until `nexusform state rm "
+            "VMs until a provider or an inventory shows it free, or until `nexusform state rm "
             "'nexus_rack.NAME:VM'`."
         )
         summary = "removed from the state, not destroyed; it keeps running on the site, unmanaged"
         if instance.type.kind is PlanningKind.MEMBER:
             consequence = (
                 "it stays a member on the hub, and its workloads keep running. The plan treats it "
-                "as "
-                "removed: its bindings and pods are removed from the state."
+                "as removed: its bindings and pods are removed from the state."
             )
             summary = f"{address}: stays a member on the hub; its workloads keep running"
         text = f"{address} is removed from the state but not destroyed: {consequence}"
@@ -226,10 +223,8 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
         yield build_error(
             "kept-object-to-replace",
             f"{address} must be replaced, but lifecycle.destroy = false keeps the old object and "
-            "its capacity. "
-            f"To destroy it, set destroy = true. To keep it, run `nexusform state rm {address}`, "
-            "and give the new "
-            "object another name.",
+            "its capacity. To destroy it, set destroy = true. To keep it, run `nexusform state rm "
+            f"{address}`, and give the new object another name.",
             instance.block.header_span,
             address=str(address),
             block=instance.block.header,

@@ -105,9 +105,8 @@ def _check_availability(
         return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
     detail = (
         f"{cluster_id} runs {current}. Its extended availability ends on {end.date}. After it the "
-        "cluster cannot be "
-        "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows "
-        "the hops."
+        "cluster cannot be upgraded, only deleted. Upgrade it before: nexusform simulate "
+        "kubernetes-upgrade shows the hops."
     )
     return Problem(_PATH, _ENDING, detail, Severity.WARNING, brief=brief)
 

@@ -94,8 +94,7 @@ def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
     if mistakes:
         detail = (
             f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were "
-            "made. "
-            "Report it with the configuration and the state."
+            "made. Report it with the configuration and the state."
         )
         yield build_error("unbalanced-plan-totals", detail)
 

@@ -82,11 +82,9 @@ def check_blocked_upgrades(
         verb = select_word_form(len(upgrade.budgets), "allows", "allow")
         detail = (
             f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such "
-            "pods time out. Before "
-            "the upgrade, allow one eviction (minAvailable, maxUnavailable), or run one more "
-            "replica than the budget "
-            f"requires. `nexusform simulate kubernetes-upgrade {upgrade.address}` shows every "
-            "batch."
+            "pods time out. Before the upgrade, allow one eviction (minAvailable, maxUnavailable), "
+            "or run one more replica than the budget requires. `nexusform simulate "
+            f"kubernetes-upgrade {upgrade.address}` shows every batch."
         )
         summary = f"{upgrade.cluster}: {names} {verb} no eviction, so drains time out"
         problem = Problem((), "blocked-upgrade", detail, Severity.WARNING, brief=summary)

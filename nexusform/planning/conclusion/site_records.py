@@ -515,8 +515,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
         shortage = format_shortage(row)
         detail = (
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes "
-            "fail to "
-            f"start. Suggested fixes: {_REMEDIES[row.kind]}."
+            f"fail to start. Suggested fixes: {_REMEDIES[row.kind]}."
         )
         # surge: needed by an upgrade.
         was_insufficient = row.free_before is not None and row.free_before < row.surge

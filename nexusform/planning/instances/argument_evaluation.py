@@ -222,8 +222,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
         build_error(
             "missing-required-argument",
             'The argument "name" must be set for a block with several instances: the block\'s own '
-            "name "
-            f'can be used only once. Example: name = "{block.name}-${{{key}}}".',
+            f'name can be used only once. Example: name = "{block.name}-${{{key}}}".',
             block.header_span,
             address=str(instance.address),
             block=block.header,
@@ -299,9 +298,8 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
             continue
         detail = (
             f'"{format_argument(path, instance.type.schema)}" affects a name or a location, and '
-            "every "
-            "plan shows those, so it cannot be sensitive. Wrap it in nonsensitive() if it may be "
-            "shown."
+            "every plan shows those, so it cannot be sensitive. Wrap it in nonsensitive() if it "
+            "may be shown."
         )
         diagnostics.append(instance.build_error(SENSITIVE_PLACEMENT, detail, path))
     return diagnostics
@@ -317,11 +315,9 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
     name = format_argument(path, instance.type.schema)
     return instance.build_error(
         UNKNOWN_PLACEMENT,
-        f'"{name}" affects the placement, so it must be known in the plan. Its value is known '
-        "only after "
-        "apply. Use a literal, a variable, or an attribute that nexusform computes in the plan "
-        "(ids, "
-        "names, placements); timestamp() and uuid() are known only after apply.",
+        f'"{name}" affects the placement, so it must be known in the plan. Its value is known only '
+        "after apply. Use a literal, a variable, or an attribute that nexusform computes in the "
+        "plan (ids, names, placements); timestamp() and uuid() are known only after apply.",
         path,
     )
 

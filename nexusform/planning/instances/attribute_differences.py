@@ -402,8 +402,8 @@ def check_triggers(
             continue
         detail = (
             f"{trigger.type}.{trigger.name} has no instance with the key "
-            f"{json.encode(trigger.key).decode()}. "
-            "Refer to an instance that exists, or to the whole resource."
+            f"{json.encode(trigger.key).decode()}. Refer to an instance that exists, or to the "
+            "whole resource."
         )
         yield build_error("invalid-trigger", detail, expression.span, block=instance.block_header)
 

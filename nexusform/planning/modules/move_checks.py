@@ -62,9 +62,8 @@ class _MoveChecker:
             yield build_error(
                 "moved-to-another-type",
                 f"{source} cannot move to a {statement.target.type}: the type of an object cannot "
-                "change. Remove "
-                "this block. To keep the object, forget it with a removed block and import it "
-                "under its new type.",
+                "change. Remove this block. To keep the object, forget it with a removed block and "
+                "import it under its new type.",
                 statement.span,
                 address=source if statement.source.type else "",
                 block="moved",
@@ -75,8 +74,8 @@ class _MoveChecker:
             yield build_error(
                 "moved-object-still-exists",
                 f"This block says that {source} moved, but it is still declared at "
-                f"{_format_location(declared)}. "
-                f"Declare it as {target} instead, or remove this block.",
+                f"{_format_location(declared)}. Declare it as {target} instead, or remove this "
+                "block.",
                 statement.span,
                 block="moved",
             )
@@ -151,9 +150,8 @@ def _build_ambiguity_error(
     return build_error(
         "ambiguous-move-statements",
         f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this "
-        "one that "
-        f"{this_move}. Each address can be the source or the target of one move only. Remove one "
-        "of them.",
+        f"one that {this_move}. Each address can be the source or the target of one move only. "
+        "Remove one of them.",
         statement.span,
         block="moved",
     )
@@ -194,8 +192,8 @@ def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
                 yield build_error(
                     kind,
                     f"This block says that {prefix}{removed.source} was removed, but it is still "
-                    "declared at "
-                    f"{_format_location(declared.header_span)}. Remove one of the two blocks.",
+                    f"declared at {_format_location(declared.header_span)}. Remove one of the two "
+                    "blocks.",
                     removed.span,
                     block="removed",
                 )

@@ -166,8 +166,8 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
     """
     if output.ephemeral:
         detail = (
-            f'The output "{output.name}" of the root module is saved in the state, so it cannot '
-            "be ephemeral."
+            f'The output "{output.name}" of the root module is saved in the state, so it cannot be '
+            "ephemeral."
         )
         return [
             build_error(

@@ -322,9 +322,8 @@ def _read_data_source(
         unknown_argument_problem = Problem(
             unknown_path,
             _UNKNOWN_ARGUMENT,
-            "A data source is read while the plan is made, so its arguments must be known by "
-            "then; this "
-            "value is known only after apply.",
+            "A data source is read while the plan is made, so its arguments must be known by then; "
+            "this value is known only after apply.",
         )
         return None, [unknown_argument_problem]
     problems = source.check(arguments)

@@ -67,8 +67,7 @@ Expansion: TypeAlias = tuple[BlockExpansion, list[Diagnostic]]
 
 _EPHEMERAL_REPETITION: Final = (
     'The given "{}" is derived from an ephemeral value, so it cannot be saved in the plan. Use a '
-    "value that is not "
-    "ephemeral."
+    "value that is not ephemeral."
 )
 Evaluate: TypeAlias = Callable[[Expression], Value | None]
 
@@ -130,8 +129,8 @@ def _expand_count(expression: Expression, value: Value, header: str, maximum: in
         return reject(_EPHEMERAL_REPETITION.format("count"))
     if value.has_marks:
         return reject(
-            "Sensitive values, or values derived from them, cannot be used as count: it would "
-            "show them."
+            "Sensitive values, or values derived from them, cannot be used as count: it would show "
+            "them."
         )
     # The caller reports it or waits.
     if not value.is_known:
@@ -217,10 +216,8 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
         ), []
     return reject(
         'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, '
-        "and you "
-        f"have provided a value of type {describe_type(kind)}. Use toset() to turn a list of "
-        "strings into "
-        "a set."
+        f"and you have provided a value of type {describe_type(kind)}. Use toset() to turn a list "
+        "of strings into a set."
     )
 
 

@@ -432,9 +432,8 @@ class _StateMover:
             build_warning(
                 "unresolved-resource-instance-address-changes",
                 f"{source} could not move to {target}, because an object already exists there. It "
-                "is planned "
-                "under its old address. Remove one of the two from the state, or correct the "
-                "moved block.",
+                "is planned under its old address. Remove one of the two from the state, or "
+                "correct the moved block.",
                 address=source,
             )
             for source, target in sorted(self._rejected.items())

@@ -283,12 +283,10 @@ def _build_later_phase_reference_errors(
                 if need not in value_needs:
                     continue
                 detail = (
-                    f"{block.address} refers to {need}, but every {need.type} is planned after "
-                    f"all {block.type} "
-                    f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, "
-                    "racks, machines, "
-                    "clusters and VMs, fleet objects. Use a literal value, or reverse the "
-                    "reference."
+                    f"{block.address} refers to {need}, but every {need.type} is planned after all "
+                    f"{block.type} blocks: {block.address} -> {need} -> {block.address}. The order "
+                    "is sites, racks, machines, clusters and VMs, fleet objects. Use a literal "
+                    "value, or reverse the reference."
                 )
                 errors.append(build_error("cycle", detail, block.header_span, block=block.header))
     return errors

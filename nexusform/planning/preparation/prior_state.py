@@ -211,8 +211,7 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
                 duplicate_error = build_error(
                     "duplicate-import-configuration",
                     f"An import block for the resource {address} was already declared at "
-                    f"{location}. Remove one of "
-                    "them.",
+                    f"{location}. Remove one of them.",
                     block.to.span,
                     block="import",
                     headline=f'Duplicate import configuration for "{address}"',
@@ -489,9 +488,8 @@ def build_missing_configuration_error(address: Address, span: Span) -> Diagnosti
     """Build the error for an import without a configured target."""
     detail = (
         f"The configuration for the given import target {address} does not exist. All target "
-        "instances "
-        "must have an associated configuration to be imported. Write its block, or generate it "
-        "with "
-        "-generate-config-out=FILE (for resources of the root module without count and for_each)."
+        "instances must have an associated configuration to be imported. Write its block, or "
+        "generate it with -generate-config-out=FILE (for resources of the root module without "
+        "count and for_each)."
     )
     return build_error("missing-import-target-configuration", detail, span, block="import")

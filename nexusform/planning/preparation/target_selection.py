@@ -106,9 +106,8 @@ def build_selection(
         partial_warning = build_warning(
             PARTIAL,
             f"The plan was created with {option}, so it may lack changes of the configuration. "
-            "Excluded "
-            "objects stay unchanged and keep their capacity. Run `nexusform plan` without it "
-            "afterwards.",
+            "Excluded objects stay unchanged and keep their capacity. Run `nexusform plan` without "
+            "it afterwards.",
         )
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
@@ -200,9 +199,8 @@ def check_moved_selection(
     return [
         build_error(
             "moved-resource-instances-excluded-by-targeting",
-            "This configuration moves objects of the state to other addresses. A plan must "
-            "include both "
-            f"addresses of each, but {option} excludes some. Plan without {option}, "
+            "This configuration moves objects of the state to other addresses. A plan must include "
+            f"both addresses of each, but {option} excludes some. Plan without {option}, "
             f"{remedy}:{lines}",
         )
     ]

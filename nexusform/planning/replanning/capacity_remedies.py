@@ -272,8 +272,7 @@ def _try_without_surge(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
             f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade '
-            "removes a "
-            f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
+            f"removes a VM before it adds the next, and fits.{format_certainty_note(outcome)}"
         )
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 

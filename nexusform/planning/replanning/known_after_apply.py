@@ -425,9 +425,8 @@ class _FinalOutputs(Struct):
         if not value.is_wholly_known:
             detail = (
                 f'Output "{name}" was planned as (known after apply), and is still unknown after '
-                "apply: an object "
-                "that it refers to failed or does not exist. The state keeps its last value. Plan "
-                "again."
+                "apply: an object that it refers to failed or does not exist. The state keeps its "
+                "last value. Plan again."
             )
             unknown_output_error = build_error(
                 "output-unknown-after-apply", detail, block=f'output "{name}"'

@@ -538,8 +538,8 @@ class _SiteActionOrder:
                 return (
                     f"{noun} {format_first_items(budgets, _MAXIMUM_NAMED)} of "
                     f"{cluster_id.rpartition('/')[2]} "
-                    f"{select_word_form(len(budgets), 'allows', 'allow')} no eviction. "
-                    "Allow one, or run one more replica."
+                    f"{select_word_form(len(budgets), 'allows', 'allow')} no eviction. Allow one, "
+                    "or run one more replica."
                 )
         return ""
 

@@ -171,14 +171,14 @@ def check_uncertain_fit(
     )
     detail = (
         f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells "
-        "of "
-        f"existing VMs: some of the new VMs may not fit on the site. {site_capacity_per_sku} Lower "
-        "counts are more certain; `nexusform simulate capacity` shows the certain count of a SKU."
+        f"of existing VMs: some of the new VMs may not fit on the site. {site_capacity_per_sku} "
+        "Lower counts are more certain; `nexusform simulate capacity` shows the certain count of a "
+        "SKU."
     )
     if placing_objects:
         share = (
-            f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of "
-            "NUMA cells"
+            f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of NUMA "
+            "cells"
         )
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
         clusters = dict.fromkeys(vm_object.request.demand.cluster for vm_object in placing_objects)

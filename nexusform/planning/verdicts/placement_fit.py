@@ -318,8 +318,7 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
     subject = select_word_form(pool.surge_size, "it does", "they do")
     return (
         f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before it removes "
-        "old ones, "
-        f"and {subject} not fit."
+        f"old ones, and {subject} not fit."
     )
 
 
@@ -371,8 +370,7 @@ def _build_group_warning(
     group = rule.name.removeprefix("the other VMs of ")
     detail = (
         f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
-        f"{locations}{others}. "
-        f"Rules do not move existing VMs. To separate them, re-place: "
+        f"{locations}{others}. Rules do not move existing VMs. To separate them, re-place: "
         f"{format_first_items(options, MAXIMUM_NAMED, ' ')}."
     )
     return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))
@@ -530,12 +528,10 @@ def check_removed_cells(
         yield changed[sites[site_id].offering_addresses[name]].build_error(
             "machine-smaller-than-vms",
             f"{name} has {prior_site.machines[name].cells} NUMA cells, and {cells} after this "
-            "plan. "
-            f"{format_count(len(vm_names), 'VM')} "
+            f"plan. {format_count(len(vm_names), 'VM')} "
             f"{select_word_form(len(vm_names), 'uses', 'use')} the removed cells: "
             f"{format_first_items(vm_names, MAXIMUM_NAMED)}. Set evacuate = true for {name} to "
-            "move its VMs, or keep "
-            "the number of cells.",
+            "move its VMs, or keep the number of cells.",
         )
 
 
@@ -572,10 +568,9 @@ def check_changed_sku_cells(
         yield changed[sku_name].build_error(
             "vm-sku-cells-changed",
             f"{format_count(len(vm_names), 'VM')} of {sku_name} {verb} another number of NUMA "
-            "cells: "
-            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. A change of a SKU re-creates no VM. "
-            "Add a nexus_vm_sku "
-            "with another name, and set it in the pools: their VMs are then re-created.",
+            f"cells: {format_first_items(vm_names, MAXIMUM_NAMED)}. A change of a SKU re-creates "
+            "no VM. Add a nexus_vm_sku with another name, and set it in the pools: their VMs are "
+            "then re-created.",
             ("numa_cells",),
         )
 

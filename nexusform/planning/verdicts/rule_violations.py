@@ -100,8 +100,7 @@ def _check_affinity_groups(vm_object: VmObject) -> Iterator[Diagnostic]:
             yield _build_warning(
                 vm_object,
                 f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. "
-                "Rules do "
-                "not move existing VMs; re-place some with -replace.",
+                "Rules do not move existing VMs; re-place some with -replace.",
             )
 
 

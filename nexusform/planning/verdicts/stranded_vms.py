@@ -211,10 +211,9 @@ def check_lost_forgotten_vms(
         subject = select_word_form(len(names), "It is", "They are")
         text = (
             f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages "
-            f"{run_verb} "
-            f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {subject} lost with it. Import "
-            "them "
-            f"with an import block, or remove a deleted one: nexusform state rm '{address}:NAME'."
+            f"{run_verb} there: {format_first_items(names, _MAXIMUM_NAMED)}. {subject} lost with "
+            "it. Import them with an import block, or remove a deleted one: nexusform state rm "
+            f"'{address}:NAME'."
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(
@@ -246,13 +245,12 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
         subject = select_word_form(number, "it is", "they are")
         text = (
             f"{format_count(number, 'VM')} {run_verb} already under "
-            f"{select_word_form(number, 'a name', 'names')} that "
-            f"{address} uses, and no resource manages {select_word_form(number, 'it', 'them')}: "
+            f"{select_word_form(number, 'a name', 'names')} that {address} uses, and no resource "
+            f"manages {select_word_form(number, 'it', 'them')}: "
             f"{format_first_items(locations, _MAXIMUM_NAMED)}. Platforms reject a name in use. If "
-            f"{subject} meant, "
-            f"import {select_word_form(number, 'it', 'them')} with an import block (to = "
-            f"{address}). If {subject} "
-            "deleted, run: nexusform state rm 'ADDRESS OF THE RACK:NAME'."
+            f"{subject} meant, import {select_word_form(number, 'it', 'them')} with an import "
+            f"block (to = {address}). If {subject} deleted, run: nexusform state rm 'ADDRESS OF "
+            "THE RACK:NAME'."
         )
         summary = (
             f"{address}: {format_count(number, 'VM')} of the same "
@@ -326,9 +324,8 @@ def _format_lost_vms_error(
     if mode is Mode.DESTROY:
         return (
             f"{problem} To remove the machines, remove {address_text} from the configuration (or "
-            "set "
-            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere "
-            "first."
+            "set evacuate on it first) and run `nexusform apply`: its VMs are then placed "
+            "elsewhere first."
         )
     result = "created again" if _is_resource_recreated(instance) else "placed elsewhere"
     if selection.targets:
@@ -384,11 +381,10 @@ def _format_forgotten_rejection(
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")
     return (
         f"{_format_affected_vms(instance, forgotten)}: {owners} "
-        f"{select_word_form(len(forgotten), 'is', 'are')} only "
-        f"forgotten, so {select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget "
-        f"{instance.address} "
-        f"too (`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to "
-        "delete the VMs."
+        f"{select_word_form(len(forgotten), 'is', 'are')} only forgotten, so "
+        f"{select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget "
+        f"{instance.address} too (`nexusform state rm '{instance.address}'`), or remove {blocks} "
+        f"of {owners} to delete the VMs."
     )
 
 
@@ -424,10 +420,8 @@ def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) 
     total = sum(map(len, lost_names.values()))
     detail = (
         f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that "
-        "neither the "
-        "configuration nor the state contains. This plan does not change them. A plan without "
-        "-target "
-        "and -exclude places them elsewhere."
+        "neither the configuration nor the state contains. This plan does not change them. A plan "
+        "without -target and -exclude places them elsewhere."
     )
     return build_diagnostic(Severity.WARNING, MISSING_MACHINE, detail)
 

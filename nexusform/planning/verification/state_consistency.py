@@ -86,9 +86,8 @@ def check_consistency(
         cell_warning = build_warning(
             "impossible-numa-cells",
             f"{impossible_cells[0]}{more} The platform reported it, or the hardware or SKU "
-            "changed. These cells count "
-            "as unknown, and the capacity stays reserved. To re-place the VMs, evacuate the "
-            "machine.",
+            "changed. These cells count as unknown, and the capacity stays reserved. To re-place "
+            "the VMs, evacuate the machine.",
         )
         problems.append(cell_warning)
     overcommitted = {
@@ -102,11 +101,9 @@ def check_consistency(
         )
         overcommit_warning = build_warning(
             "overcommitted-site",
-            f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller "
-            "machine, an import, "
-            "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM "
-            "until they "
-            "have capacity again.",
+            f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller machine, "
+            "an import, a pinned VM, or an edited state. The VMs are counted; the cells accept no "
+            "new VM until they have capacity again.",
         )
         problems.append(overcommit_warning)
     return problems
@@ -126,8 +123,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
         build_warning(
             "missing-dependency",
             f"{_format_names(addresses)} depends on {block}, which has no object. The next apply "
-            "updates "
-            "its dependencies.",
+            "updates its dependencies.",
         )
         for block, addresses in dependents_by_block.items()
         if block not in blocks
@@ -153,9 +149,8 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
         build_warning(
             "vms-without-machine",
             f"No rack or machine of the state offers {_format_names(by_machine)}, which run "
-            f"{vm_text}. Import the rack "
-            "with `nexusform import ADDRESS ID`, or let the next plan create it from the "
-            "configuration.",
+            f"{vm_text}. Import the rack with `nexusform import ADDRESS ID`, or let the next plan "
+            "create it from the configuration.",
         )
     ]
 
@@ -167,9 +162,8 @@ def _format_names(names: Iterable[str]) -> str:
 def _build_contradiction_error(contradiction: str) -> Diagnostic:
     return build_error(
         "inconsistent-state",
-        f"{contradiction} The state was edited by hand or damaged. `nexusform state history` "
-        "lists its "
-        "versions; `nexusform state rollback SERIAL` restores one.",
+        f"{contradiction} The state was edited by hand or damaged. `nexusform state history` lists "
+        "its versions; `nexusform state rollback SERIAL` restores one.",
     )
 
 

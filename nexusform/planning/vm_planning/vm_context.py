@@ -338,8 +338,8 @@ def _build_duplicate_machine_error(
     if clash.attribute == "name":
         detail = (
             f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
-            f"{clash.second} "
-            "both describe it. Site and name identify a machine; rename or remove one of them."
+            f"{clash.second} both describe it. Site and name identify a machine; rename or remove "
+            "one of them."
         )
     else:
         detail = (
@@ -537,9 +537,8 @@ def _build_unknown_zones_problem(
     return Problem(
         (*pool.path, "availability_zones"),
         "unknown-availability-zone",
-        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. Use one "
-        "of these, "
-        "or omit availability_zones to allow all.",
+        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. Use one of "
+        "these, or omit availability_zones to allow all.",
     )
 
 
@@ -576,8 +575,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         if before[prior.owner] and not after[prior.owner] and not prior.parent_id:
             detail = (
                 f"The change leaves {prior.cluster} without a pool of mode System. Azure does not "
-                "delete "
-                "the last one. Keep one, or add another."
+                "delete the last one. Keep one, or add another."
             )
             warning = Problem((), "system-pools-removed", detail, Severity.WARNING)
             yield vm_object.instance.build_diagnostic(warning)
@@ -599,9 +597,8 @@ def _check_only_system_pool(vm_object: VmObject) -> Iterator[Diagnostic]:
             yield vm_object.instance.build_error(
                 "last-system-pool-replacement",
                 f"The change deletes and creates {pool.pool}, the only pool of "
-                f"{vm_object.prior.demand.cluster} with "
-                "mode System. A cluster always needs one. Use two steps: add a second pool with "
-                "mode System and apply; "
-                f"then change {pool.pool} and apply again.",
+                f"{vm_object.prior.demand.cluster} with mode System. A cluster always needs one. "
+                "Use two steps: add a second pool with mode System and apply; then change "
+                f"{pool.pool} and apply again.",
                 pool.path,
             )

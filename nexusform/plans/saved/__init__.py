@@ -6,9 +6,8 @@ PUBLIC = {
         "list_different_parts list_visible_differences has_sampled_verdicts remove_confidence"
     ),
     "plan_file": (
-        "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN "
-        "read_plan_file SavedPlan "
-        "read_signature build_signature_member CorruptArchiveError unpack_archive "
+        "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN read_plan_file "
+        "SavedPlan read_signature build_signature_member CorruptArchiveError unpack_archive "
         "sign_archive sign_members write_plan_file MANIFEST read_member_at"
     ),
     "record_codec": "write_record",

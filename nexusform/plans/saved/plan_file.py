@@ -59,10 +59,9 @@ _SIGNATURE: Final = "signature.json"
 # The first member of the file written by `sites plan -out`.
 MULTI_SITE_PLAN: Final = "sites.json"
 _MULTI_SITE_MESSAGE: Final = (
-    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies "
-    "it. For show, explain "
-    "and others, extract the plan of one site: `unzip -p F.nfsites plans/SITE.nfplan.gz | gunzip "
-    "> SITE.nfplan`."
+    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. "
+    "For show, explain and others, extract the plan of one site: `unzip -p F.nfsites "
+    "plans/SITE.nfplan.gz | gunzip > SITE.nfplan`."
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
@@ -362,8 +361,7 @@ def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_versi
         raise _build_rejection(
             "newer-plan-format",
             f"{name} was created by nexusform {writer_version}; this is nexusform {own_version}. "
-            "Apply it "
-            "with that version, or plan again with this one.",
+            "Apply it with that version, or plan again with this one.",
         )
 
 

@@ -344,9 +344,8 @@ _NEED_TEXTS: Mapping[MachineObstacle, str] = {
 _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
     None: "{count} {have} capacity but a lower rank: {machines}.",
     MachineObstacle.ZONE: (
-        "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider "
-        "availability_zones allows them; "
-        "{consequence}."
+        "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider availability_zones "
+        "allows them; {consequence}."
     ),
     MachineObstacle.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
     MachineObstacle.LEAVE: "",
@@ -490,8 +489,7 @@ def build_replacement_document(vm: RecreatedVm) -> dict[str, Any]:
 _POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _SPREAD_RULE = (
     'The rack with the fewest VMs of the pool wins (with rack_spread = "cluster": of the cluster '
-    "first), "
-    "then a machine by the fewest VMs of the cluster."
+    "first), then a machine by the fewest VMs of the cluster."
 )
 
 

@@ -7,15 +7,12 @@ PUBLIC = {
     "json_diagnostics": "TERRAFORM_VERSION build_diagnostic_documents build_validation_document",
     "json_placements": (
         "build_rejection_document build_other_capacity_document build_feasibility_document "
-        "build_listed_site_document build_consequence_document "
-        "build_inventory_documents"
+        "build_listed_site_document build_consequence_document build_inventory_documents"
     ),
     "json_stream": (
         "create_apply_end_event create_apply_progress_event create_apply_start_event "
-        "create_apply_summary_event "
-        "create_diagnostic_event create_event Event create_finding_event "
-        "create_hypothesis_event create_log_event "
-        "create_outputs_event "
+        "create_apply_summary_event create_diagnostic_event create_event Event "
+        "create_finding_event create_hypothesis_event create_log_event create_outputs_event "
         "create_plan_events create_refresh_start_event create_version_event"
     ),
     "placements_csv": "render_csv",

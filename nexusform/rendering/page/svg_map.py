@@ -486,8 +486,7 @@ def describe_vm(vm: MapVm) -> str:
 
 NOTE: Final = (
     "Racks alone, with their VMs; the bar is the memory that they take. With all machines this "
-    "picture "
-    "would be larger than 5 MB."
+    "picture would be larger than 5 MB."
 )
 # In one picture.
 MAX_RACKS: Final = 8_000

@@ -181,8 +181,8 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
         if len(actions) > 1:
             total = _format_minutes(sum(action.minutes for action in actions))
             yield (
-                f"Machine actions on {actions[0].site}: {len(actions):,}, one after another, up "
-                f"to {total}."
+                f"Machine actions on {actions[0].site}: {len(actions):,}, one after another, up to "
+                f"{total}."
             )
         yield from map(_describe_action, actions)
 
@@ -215,8 +215,8 @@ def _describe_action(action: PlannedMachineAction) -> str:
             for vm in action.leaving_vms
         ]
         sentences.append(
-            f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return "
-            "by themselves."
+            f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return by "
+            "themselves."
         )
     if action.stopped_vms:
         end = "stay down until a start of the machine" if action.leaves_off else "start again there"

@@ -192,16 +192,14 @@ _NO_CHANGES: Final = {
         "No changes. Your infrastructure still matches the configuration.",
         (
             "nexusform has checked that the objects still match the result of your most recent "
-            "changes, "
-            "and found no differences."
+            "changes, and found no differences."
         ),
     ),
     Mode.DESTROY: (
         "No changes. No objects need to be destroyed.",
         (
             "Either you have not created any objects yet or the existing objects were already "
-            "deleted "
-            "outside of nexusform."
+            "deleted outside of nexusform."
         ),
     ),
 }
@@ -270,8 +268,7 @@ _UNFINISHED: Final = (
     "Nothing to record. An earlier apply is not finished yet.",
     (
         "nexusform has checked that the objects still match the result of your most recent "
-        "changes, and "
-        "found no differences. `nexusform plan` lists the remaining changes."
+        "changes, and found no differences. `nexusform plan` lists the remaining changes."
     ),
 )
 
@@ -408,20 +405,16 @@ def describe_object_counts(plan: Plan) -> str:
 
 ONLY_DRIFT: Final = (
     "Your configuration already applies the changes detected above, so applying this plan will "
-    "only "
-    "update the nexusform state to include them and won't change anything else."
+    "only update the nexusform state to include them and won't change anything else."
 )
 ONLY_OUTPUTS: Final = (
     "You can apply this plan to save these new output values to the nexusform state, without "
-    "changing "
-    "any infrastructure."
+    "changing any infrastructure."
 )
 ONLY_REFRESH: Final = (
     "This is a refresh-only plan, so nexusform will not take any actions to undo these. If you "
-    "were "
-    "expecting these changes then you can apply this plan to record the updated values in the "
-    "nexusform "
-    "state without changing anything else."
+    "were expecting these changes then you can apply this plan to record the updated values in the "
+    "nexusform state without changing anything else."
 )
 DRIFT_NOTE: Final = "Note: Objects have changed outside of nexusform"
 DRIFT_DETAIL: Final = (
@@ -429,14 +422,12 @@ DRIFT_DETAIL: Final = (
 )
 DRIFT_RESPONSE: Final = (
     "Unless you have made equivalent changes to your configuration, or ignored the relevant "
-    "attributes "
-    "using ignore_changes, the following plan may include actions to undo or respond to these "
-    "changes."
+    "attributes using ignore_changes, the following plan may include actions to undo or respond to "
+    "these changes."
 )
 UNSAVED: Final = (
     "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take "
-    "exactly "
-    'these actions if you run "nexusform {}" now.'
+    'exactly these actions if you run "nexusform {}" now.'
 )
 
 

@@ -6,8 +6,7 @@ PUBLIC = {
     "remote_inputs": "RemoteStateReader ServerResponseCache",
     "command_context": (
         "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE "
-        "load_project_configuration "
-        "CommandContext create_editor_context create_locked_packages"
+        "load_project_configuration CommandContext create_editor_context create_locked_packages"
     ),
     "project": (
         "find_backend open_backend prepare_backend open_project OpenResult Project create_project "

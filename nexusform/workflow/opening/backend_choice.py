@@ -114,10 +114,8 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     return build_error(
         "migration-interrupted",
         "`nexusform init -migrate-state` was interrupted, so either backend may have part of the "
-        "state. "
-        "Run it again with the new backend in the configuration; the previous backend still has "
-        "the whole "
-        "state. To use the configured backend without migration, run `nexusform init "
+        "state. Run it again with the new backend in the configuration; the previous backend still "
+        "has the whole state. To use the configured backend without migration, run `nexusform init "
         "-reconfigure`.",
     )
 
@@ -142,10 +140,9 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
         return None
     return build_error(
         "unknown-recorded-backend",
-        f'"{choice_path}" is not readable, so the backend of the last run is unknown. With '
-        "another backend "
-        "the state would appear empty. If the configuration has the right backend, run `nexusform "
-        "init`.",
+        f'"{choice_path}" is not readable, so the backend of the last run is unknown. With another '
+        "backend the state would appear empty. If the configuration has the right backend, run "
+        "`nexusform init`.",
     )
 
 
@@ -178,9 +175,8 @@ def _check_default_backend(
         "backend-changed",
         f'The configuration uses backend "{choice.kind}", but `nexusform init` never ran here, and '
         f"{default_backend.describe()} has objects that would be re-created. To migrate that "
-        "state, run `nexusform "
-        "init -migrate-state`. To use the state of the new backend, run `nexusform init "
-        "-reconfigure`.",
+        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run "
+        "`nexusform init -reconfigure`.",
         _get_block_span(settings),
     )
 
@@ -341,8 +337,7 @@ def _build_missing_settings_error(
     if not context.is_data_directory_trusted:
         detail += (
             " A sandboxed run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a "
-            "directory "
-            f"outside of it.{context.confinement_note}"
+            f"directory outside of it.{context.confinement_note}"
         )
     return build_error("missing-backend-setting", detail, span)
 
@@ -532,9 +527,7 @@ def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed since the last init or apply ({change_text}). "
-        "To migrate the "
-        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run "
-        "`nexusform init "
-        "-reconfigure`.",
+        "To migrate the state, run `nexusform init -migrate-state`. To use the state of the new "
+        "backend, run `nexusform init -reconfigure`.",
         _get_block_span(settings),
     )

@@ -68,8 +68,7 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
     ),
     ConfinementSource.PLAN: (
         "a plan file is evaluated in a sandbox unless `apply -verify=key:FILE` verifies its "
-        "signature; to "
-        "disable this, use -confine=false or NF_CONFINE=false"
+        "signature; to disable this, use -confine=false or NF_CONFINE=false"
     ),
 }
 
@@ -343,8 +342,8 @@ def _build_confinement(
         hidden_data_directory = Confinement(root).resolve_path_of_operator(data_directory)
     except OSError:
         raise ValueError(
-            f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove '
-            "the link."
+            f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove the '
+            "link."
         ) from None
     confinement = Confinement(root, (os.path.realpath(hidden_data_directory),))
     return confinement.reveal(context.packages_directory)

@@ -156,6 +156,6 @@ def format_missing_settings(name: str, block_name: str) -> str:
     """
     return (
         f"{name} is encrypted, but neither the configuration nor {VARIABLE} has encryption "
-        "settings. Add "
-        f"the `encryption` block of the run that wrote it, with a `{block_name}` block."
+        f"settings. Add the `encryption` block of the run that wrote it, with a `{block_name}` "
+        "block."
     )

@@ -233,8 +233,7 @@ def _evaluate_settings(
     if sensitive_path is not None:
         detail = (
             f'"{format_path(sensitive_path)}" is sensitive, but an answer of a provider becomes a '
-            "visible attribute. "
-            "Use a value that is not secret, or mark it with nonsensitive()."
+            "visible attribute. Use a value that is not secret, or mark it with nonsensitive()."
         )
         span = body.locate(sensitive_path)
         header = _format_block_header(block)

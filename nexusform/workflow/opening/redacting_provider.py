@@ -30,8 +30,7 @@ from nexusform.providers.optional_provider_interfaces import (
 
 HIDDEN_MESSAGE: Final = (
     "The message of the provider is hidden because a setting of it is sensitive. To see the "
-    "message, use "
-    "nonsensitive()."
+    "message, use nonsensitive()."
 )
 
 

@@ -72,8 +72,7 @@ class RemoteStateReader(Struct, frozen=True):
                 detail = (
                     "The state is encrypted, and this block has no decryption method. Add "
                     "`remote_state_data_sources` to the `encryption` block. It needs a `default`, "
-                    "or a "
-                    f'`remote_state_data_source "{query.reader}"` that names the method.'
+                    f'or a `remote_state_data_source "{query.reader}"` that names the method.'
                 )
             problems.append(Problem((), diagnostic.id, detail, diagnostic.severity))
         if stored is None:
@@ -83,9 +82,8 @@ class RemoteStateReader(Struct, frozen=True):
             missing_problem = Problem(
                 (),
                 "missing-remote-state",
-                f'There is no state at {backend.describe()} (workspace "{query.workspace}"). '
-                "Apply its "
-                "configuration first, or correct backend, config or workspace of this block.",
+                f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply '
+                "its configuration first, or correct backend, config or workspace of this block.",
             )
             return None, "", [*problems, missing_problem]
         version = f"{stored.state.lineage} {stored.state.serial} {stored.digest}"

@@ -101,8 +101,7 @@ class ConfinedFileAccess:
         if remaining_bytes <= 0:
             detail = (
                 f'"{path}" is not read: this run already read {self._budget_mib:,} MiB of files, '
-                "the "
-                "limit. To read more, raise the limit: -limit=read_mib=N or "
+                "the limit. To read more, raise the limit: -limit=read_mib=N or "
                 f"{VARIABLE_PREFIX}READ_MIB=N."
             )
             raise DiagnosticsError(build_error("read-budget", detail))

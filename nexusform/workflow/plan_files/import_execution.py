@@ -39,10 +39,9 @@ def import_with_new_file(
             and run.is_ready
         ):
             detail = (
-                f'The state may have the objects although writing it failed, so "{path}" was '
-                "kept. When the backend "
-                f'works again, run `nexusform plan`. If it creates objects, delete "{path}" and '
-                "import again."
+                f'The state may have the objects although writing it failed, so "{path}" was kept. '
+                "When the backend works again, run `nexusform plan`. If it creates objects, delete "
+                f'"{path}" and import again.'
             )
             written_problems.append(build_error("import-result-unknown", detail))
         elif failed_ids:

@@ -580,8 +580,7 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
         return build_error(
             "state-save-failed",
             f"{message} Writing it to {path} failed too ({problem.strerror}). The journal has all "
-            "earlier "
-            "records. When the backend works again, run `nexusform apply -resume`.",
+            "earlier records. When the backend works again, run `nexusform apply -resume`.",
         )
     if context.rescue_path:
         resume_note = "When the backend works again, run apply -resume to save it there."

@@ -87,10 +87,8 @@ def find_remaining_steps(
         state_changed_error = build_error(
             "state-changed-since-apply",
             f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at "
-            "serial "
-            f"{remaining.serial}, but the serial is now {state.serial}, so these steps may be "
-            "outdated. Drop "
-            "them with `nexusform apply -discard`, then plan again.",
+            f"serial {remaining.serial}, but the serial is now {state.serial}, so these steps may "
+            "be outdated. Drop them with `nexusform apply -discard`, then plan again.",
         )
         return remaining_steps, [state_changed_error]
     return remaining_steps, []
@@ -115,9 +113,8 @@ def check_interrupted_apply(run: Run) -> list[Diagnostic]:
         return [_build_manual_warning(manual_count)]
     detail = (
         f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the "
-        "current state and "
-        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan "
-        "instead."
+        "current state and includes the changes that are left. `nexusform apply -resume` continues "
+        "the earlier plan instead."
     )
     return [build_warning("steps-not-applied", detail)]
 

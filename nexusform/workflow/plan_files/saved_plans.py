@@ -640,7 +640,6 @@ def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
         build_error(
             "errored-saved-plan",
             f"{step} failed with {format_count(len(errors), 'error')}{reason}. `nexusform show "
-            f"{path}` lists "
-            f"them. Fix them and run `nexusform plan -out={path}` again.",
+            f"{path}` lists them. Fix them and run `nexusform plan -out={path}` again.",
         )
     ]

@@ -4,9 +4,8 @@
 PUBLIC = {
     "object_import": (
         "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block "
-        "import_object "
-        "check_generated_path ImportResult find_source_importer add_computed_attributes "
-        "write_new_file"
+        "import_object check_generated_path ImportResult find_source_importer "
+        "add_computed_attributes write_new_file"
     ),
     "state_locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",

@@ -84,7 +84,7 @@ def _build_unknown_owner_warning(sites: SiteChanges, subject: str, reason: str) 
     noun = "site" if len(sites) == 1 else "sites"
     detail = (
         f"{subject} cannot be read, and may manage {noun} {ids}. This workspace has no state, so "
-        f"the plan starts from an empty site. Repair the state, or check it before you apply. "
+        "the plan starts from an empty site. Repair the state, or check it before you apply. "
         f"Reason: {reason}"
     )
     return build_warning("site-owner-unknown", detail, first.source, block=first.block)

@@ -510,8 +510,8 @@ def add_generated_configuration(
     if not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
             f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} "
-            "files only "
-            "from the directory of the root module. Move the file there before the next plan."
+            "files only from the directory of the root module. Move the file there before the next "
+            "plan."
         )
         problems.append(build_warning("generated-configuration-exists", detail))
         # Only for this run: the next one does not find the file.
@@ -661,8 +661,7 @@ def resolve_import_address(
     example = f'resource "{address.type}" "{address.name}" {{\n    # (resource arguments)\n  }}'
     detail = (
         f"The resource address {address} does not exist in the configuration.\n\nBefore importing "
-        "this "
-        f"resource, write its block in the module it belongs to, for example:\n\n  {example}"
+        f"this resource, write its block in the module it belongs to, for example:\n\n  {example}"
     )
     return None, None, [build_error("resource-not-in-configuration", detail)]
 
@@ -726,8 +725,7 @@ def import_object(
     if address in state.instances:
         detail = (
             f"The state already has an object at {address}. Import to another address, or remove "
-            "that "
-            f"object from the state first: `nexusform state rm {shlex.quote(str(address))}`."
+            f"that object from the state first: `nexusform state rm {shlex.quote(str(address))}`."
         )
         return [build_error("resource-already-managed-by-nexusform", detail)]
     rejection = _check_instance_declared(request, block, address)

@@ -28,8 +28,7 @@ def limit_time(seconds: int) -> Iterator[None]:
         build_error(
             "time-budget",
             f"Planning exceeded the limit of a sandboxed run: {format_count(seconds, 'second')}. "
-            "To allow "
-            f"more, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
+            f"To allow more, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
         )
     )
     is_main_thread = threading.current_thread() is threading.main_thread()

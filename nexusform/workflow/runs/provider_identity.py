@@ -60,10 +60,8 @@ def check_identities(
             not_compared_warning = build_warning(
                 NOT_COMPARED,
                 f'Provider "{name}": -refresh=false makes no connection, so it is unknown whether '
-                "this is the recorded "
-                "system. An apply compares them before its first step. Plan without "
-                "-refresh=false to compare them "
-                "now.",
+                "this is the recorded system. An apply compares them before its first step. Plan "
+                "without -refresh=false to compare them now.",
             )
             check.diagnostics.append(not_compared_warning)
     return check
@@ -109,9 +107,8 @@ def _check_provider_identity(
         not_compared_warning = build_warning(
             UNKNOWN_IDENTITY,
             f'Provider "{name}": {comparison.obstacle}, so it is unknown whether this is the '
-            "recorded system. Objects "
-            "missing there stay in the state. Allow get of the namespace kube-system, or of one "
-            "in use.",
+            "recorded system. Objects missing there stay in the state. Allow get of the namespace "
+            "kube-system, or of one in use.",
         )
         check.diagnostics.append(not_compared_warning)
     else:
@@ -126,9 +123,8 @@ def _build_other_system_error(name: str, comparison: IdentityComparison) -> Diag
     """
     detail = (
         f'Provider "{name}" reaches another system than the state records: '
-        f"{comparison.difference}. No changes "
-        "were made. Use the credentials of the recorded one. After a migration, repeat the "
-        "command with "
+        f"{comparison.difference}. No changes were made. Use the credentials of the recorded one. "
+        "After a migration, repeat the command with "
         f"-allow-other-hub={comparison.permitting_flag_values[0]}."
     )
     return build_error(ANOTHER_HUB, detail)

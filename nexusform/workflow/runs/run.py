@@ -408,8 +408,8 @@ class Run(Struct):
         warning = build_warning(
             "plan-from-state",
             f"{self.unreachable.rstrip('.')}. This plan starts from the state alone: changes made "
-            "elsewhere and "
-            "new members are unknown, and nothing was validated. An apply needs the hub.",
+            "elsewhere and new members are unknown, and nothing was validated. An apply needs the "
+            "hub.",
         )
         titles = (*result.plan.provider_titles, "plan from state: the hub was not read")
         plan = replace(
@@ -938,10 +938,8 @@ def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
     return [
         build_warning(
             "local-only-state",
-            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. The files "
-            "of a CI "
-            "job are deleted after the job, so the next job would re-create everything. Use a "
-            "shared "
-            'backend, for example `backend "azurerm"`.',
+            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. The files of "
+            "a CI job are deleted after the job, so the next job would re-create everything. Use a "
+            'shared backend, for example `backend "azurerm"`.',
         )
     ]

@@ -210,15 +210,13 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
         unverified_content_warning = build_warning(
             "unverified-saved-plan",
             f"{reason} Its content could not be compared with a new plan. It is applied because "
-            "its signature "
-            "was verified.",
+            "its signature was verified.",
         )
         return CheckedPlan(plan, (unverified_content_warning,))
     not_reproducible_error = build_error(
         "saved-plan-not-reproducible",
         f"{reason} The plan cannot be verified here. No changes were made. Plan again, or apply a "
-        "signed "
-        "plan with -verify=key:FILE.",
+        "signed plan with -verify=key:FILE.",
     )
     return CheckedPlan(plan=None, diagnostics=(not_reproducible_error,))
 
@@ -288,8 +286,7 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
         return build_error(
             "saved-plan-guard-rail",
             f"The plan exceeds {format_list(limits)}. No changes were made. To allow this, plan "
-            "again with "
-            "a higher limit.",
+            "again with a higher limit.",
         )
     if plan.workspace != run.project.workspace:
         return build_error(
@@ -303,8 +300,7 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
         return build_error(
             "saved-plan-already-applied",
             "The state has already applied this plan. If that apply was interrupted, continue it "
-            "with "
-            "`nexusform apply -resume`; otherwise plan again.",
+            "with `nexusform apply -resume`; otherwise plan again.",
         )
     if plan.lineage != state.lineage:
         planned_state, current_state = [

@@ -20,8 +20,8 @@ from nexusform.workflow.opening.project import find_backend
 # seconds of waiting before a notice.
 NOTICE_DELAY: Final = 0.4
 _NOT_LOCKED: Final = (
-    "-lock=false: another run may change the state at the same time; if both write it, changes "
-    "are lost."
+    "-lock=false: another run may change the state at the same time; if both write it, changes are "
+    "lost."
 )
 _FIRST_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 16.0

@@ -144,8 +144,7 @@ def _read_objects(
         if mismatches:
             raise ProviderProblem(
                 f"Provider {provider.name} returned invalid attributes for {address} "
-                f"({address.type}): "
-                f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
+                f"({address.type}): {format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
         private_note = merge_note(recorded, answer.note).private
         if answer.attributes == recorded.attributes and private_note == recorded.private:

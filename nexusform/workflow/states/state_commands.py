@@ -241,8 +241,7 @@ def _build_open_steps_error(stored: StoredState) -> Diagnostic:
     return build_error(
         error_id,
         f"{cause} these objects: {', '.join(addresses[:5])}. Run `nexusform apply -refresh-only` "
-        "first to read their "
-        "current values.",
+        "first to read their current values.",
     )
 
 
@@ -421,8 +420,7 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
             "forgotten-vms-keep-running",
             f"{format_count(vm_count, 'VM')} of these objects are forgotten, not removed. They "
             "keep running, and plans keep their capacity reserved. A provider or an inventory can "
-            "release "
-            f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
+            f"release it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
     ]
 
@@ -491,15 +489,14 @@ def _check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
         return build_error(
             "unrelated-state",
             f'{name} has the lineage "{pushed.lineage}", but the current state has '
-            f'"{state.lineage}": they '
-            f"are different states. {remedy}",
+            f'"{state.lineage}": they are different states. {remedy}',
         )
     if pushed.serial < state.serial:
         return build_error(
             "outdated-state",
             (
-                f"{name} has the serial {pushed.serial}, but the current state has "
-                f"{state.serial}. {remedy}"
+                f"{name} has the serial {pushed.serial}, but the current state has {state.serial}. "
+                f"{remedy}"
             ),
         )
     if pushed.serial == state.serial and pushed != state:
@@ -573,8 +570,7 @@ def _check_state_drift(
     drift_warning = build_warning(
         "provider-drift",
         f"The site differs from the state:\n{drift_lines}\n`nexusform plan` shows the values; "
-        "`nexusform "
-        "apply -refresh-only` updates the state.",
+        "`nexusform apply -refresh-only` updates the state.",
     )
     return [drift_warning], failures, opened.sources
 

@@ -251,9 +251,8 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
     return [
         build_error(
             "workspace-not-empty",
-            f"{content_text}Destroy them first. With -force the workspace is deleted, and no "
-            "state manages "
-            "these objects.",
+            f"{content_text}Destroy them first. With -force the workspace is deleted, and no state "
+            "manages these objects.",
         )
     ]
 
@@ -300,6 +299,5 @@ def _build_unknown_workspace_error(name: str, names: Sequence[str]) -> Diagnosti
     return build_error(
         "no-such-workspace",
         f'There is no workspace "{name}".{suggest_name(name, names)} Create it with `nexusform '
-        "workspace "
-        "new`, or select it with -or-create.",
+        "workspace new`, or select it with -or-create.",
     )

@@ -137,7 +137,7 @@ def test_wrong_decision_is_listed_with_both_answers(
     assert code == 2
     assert (
         f'pods.jsonl:1: predicted {{"node":"{actual}"}}; kube-scheduler decided '
-        f'{{"node":"elsewhere"}}'
+        '{"node":"elsewhere"}'
     ) in text
     case["equivalent"] = [{"node": actual}]
     (tmp_path / "pods.jsonl").write_text(json.dumps(case) + "\n")

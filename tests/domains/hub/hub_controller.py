@@ -453,8 +453,7 @@ def _build_conditions(
 
 _SCHEDULED = (
     'Successfully scheduled resources for placement in "{}" (affinity score: 0, topology spread '
-    "score: 0): "
-    "picked by scheduling policy"
+    "score: 0): picked by scheduling policy"
 )
 _NO_OVERRIDE = "No override rules are configured for the selected resources"
 # The messages are those of a running hub.
@@ -493,10 +492,9 @@ _LEFT_TO_RUNS = (
     "ClusterResourcePlacementRolloutStarted",
     "RolloutControlledByExternalController",
     (
-        "Rollout is controlled by an external controller and no resource snapshot name is "
-        "observed across "
-        "clusters. To determine rollout status, check the ClusterStagedUpdateRun resources with "
-        "spec.placementName matching this placement"
+        "Rollout is controlled by an external controller and no resource snapshot name is observed "
+        "across clusters. To determine rollout status, check the ClusterStagedUpdateRun resources "
+        "with spec.placementName matching this placement"
     ),
 )
 _NOT_BEGUN = (

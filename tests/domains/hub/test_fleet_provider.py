@@ -198,7 +198,7 @@ def test_value_of_a_toleration_stays_text(
 ) -> None:
     write_configuration()
     toleration = (
-        f'    toleration {{\n      key      = "gpu"\n      operator = "Equal"\n      value    = '
+        '    toleration {\n      key      = "gpu"\n      operator = "Equal"\n      value    = '
         f'"{value}"\n    }}\n'
     )
     path = Path("main.nf.hcl")

@@ -120,8 +120,8 @@ def test_object_in_deletion_is_named_without_any_write(
     code, said = run_command("apply", "-auto-approve")
     assert code == 1, said
     assert (
-        f"{title} is being deleted on the hub, held by example.com/held. Plan again once it "
-        "is gone."
+        f"{title} is being deleted on the hub, held by example.com/held. Plan again once it is "
+        "gone."
     ) in said
     assert list_writes(hub) == []
 

@@ -181,8 +181,8 @@ def test_object_deleted_by_others_is_reported_and_not_written(
     path = f"{get_collection_path('ClusterResourcePlacement')}/web"
     assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
     words = (
-        "fleet_cluster_resource_placement.web: ClusterResourcePlacement web is being deleted, "
-        "held by "
+        "fleet_cluster_resource_placement.web: ClusterResourcePlacement web is being deleted, held "
+        "by "
     )
     said = run_command("plan")[1]
     assert words in said

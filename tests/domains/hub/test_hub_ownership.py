@@ -228,8 +228,8 @@ def test_two_configurations_with_one_manager_name_are_reported(
     Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='b = "1"'))
     code, said = run_command("plan")
     words = (
-        "metadata.labels.a was applied under the name nexusform, is not of this configuration, "
-        "and goes"
+        "metadata.labels.a was applied under the name nexusform, is not of this configuration, and "
+        "goes"
     )
     assert (code, words in said) == (0, True), said
     Path("main.nf.hcl").write_text(TAINTED.format(manager="team-b", labels='b = "1"'))

@@ -19,8 +19,7 @@ def test_admission_policy_is_named_with_its_message() -> None:
 def test_unresponsive_webhook_is_not_a_rejection() -> None:
     message = (
         'Internal error occurred: failed calling webhook "owner.acme.example": failed to call '
-        "webhook: Post "
-        '"https://10.0.0.1:443/v?timeout=1s": context deadline exceeded'
+        'webhook: Post "https://10.0.0.1:443/v?timeout=1s": context deadline exceeded'
     )
     cause = {"message": message.removeprefix("Internal error occurred: ")}
     body = {
@@ -33,6 +32,5 @@ def test_unresponsive_webhook_is_not_a_rejection() -> None:
     assert refused.kind is ApiErrorKind.WEBHOOK_TIMEOUT
     assert refused.server_message == (
         'its webhook "owner.acme.example" does not answer (Post '
-        '"https://10.0.0.1:443/v?timeout=1s": context '
-        "deadline exceeded)"
+        '"https://10.0.0.1:443/v?timeout=1s": context deadline exceeded)'
     )

@@ -47,8 +47,7 @@ def test_object_recreated_by_others_is_not_overwritten(
     made_at = again["metadata"]["creationTimestamp"]
     assert (
         f"{ADDRESS}: the ClusterResourcePlacement web that nexusform made is gone; the one on the "
-        "hub was "
-        f"made at {made_at} by kubectl-create. It is not ours." in said
+        f"hub was made at {made_at} by kubectl-create. It is not ours." in said
     )
     assert said.count("kubectl-create") == 1
     hub.log.clear()

@@ -75,7 +75,7 @@ def list_ids_and_lines(problems: list[Diagnostic]) -> list[tuple[str, int]]:
             "".join(
                 (
                     f'site "{name}" {{\n source = "./s"\n backend "local" {{\n  path = "{path}"\n '
-                    f"}}\n}}\n"
+                    "}\n}\n"
                 )
                 for name, path in (("a", "x/a"), ("b", "./x//a"))
             ),
@@ -202,7 +202,7 @@ def test_error_in_block_of_many_sites_is_reported_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = (
-        f'sites {{\n source = "./s"\n for_each = toset(["a", "b", "c"])\n name = each.key\n '
+        'sites {\n source = "./s"\n for_each = toset(["a", "b", "c"])\n name = each.key\n '
         f"{mistake}\n}}"
     )
     definition, problems = read_fleet_definition(text)

@@ -283,7 +283,7 @@ def test_other_errors_beside_rejected_variable_are_reported() -> None:
 def build_condition_block(kind: str, condition: str, message: str = '"no"') -> str:
     return (
         f"    {kind} {{\n      condition     = {condition}\n      error_message = {message}\n    "
-        f"}}\n"
+        "}\n"
     )
 
 

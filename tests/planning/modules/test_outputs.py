@@ -33,8 +33,8 @@ def inventory_plan(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
     module = directory / "site"
     module.mkdir()
     (module / "main.nf.hcl").write_text(
-        'variable "from" {\n  type = string\n}\n\ndata "nexus_inventory" "all" {\n  directory '
-        "= var.from\n}\n"
+        'variable "from" {\n  type = string\n}\n\ndata "nexus_inventory" "all" {\n  directory = '
+        "var.from\n}\n"
     )
     (directory / "more.nf.hcl").write_text(
         'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = '

@@ -255,7 +255,7 @@ def test_forgotten_object_has_a_reason() -> None:
 def build_removed_block(address: str, *, destroy: bool) -> str:
     return (
         f"removed {{\n  from = {address}\n  lifecycle {{\n    destroy = {str(destroy).lower()}\n  "
-        f"}}\n}}\n"
+        "}\n}\n"
     )
 
 

@@ -145,8 +145,8 @@ def test_next_block_is_first_ready_one_in_source_order() -> None:
 
 def test_module_is_planned_at_position_of_its_block() -> None:
     inner = (
-        'variable "site" {}\nresource "nexus_rack" "in" {\n  site_id = var.site\n  machine_count '
-        "= 1\n}\n"
+        'variable "site" {}\nresource "nexus_rack" "in" {\n  site_id = var.site\n  machine_count = '
+        "1\n}\n"
     )
     files = {
         "main.nf.hcl": SITE

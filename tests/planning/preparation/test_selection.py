@@ -266,8 +266,8 @@ def test_destroy_with_exclusion_suggests_racks_to_exclude(state: State) -> None:
 
 SITES = {
     "main.nf.hcl": (
-        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n  name '
-        "    = each.key\n}\n"
+        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n  name     '
+        "= each.key\n}\n"
     ),
     "site/main.nf.hcl": (
         'variable "name" {}\n'

@@ -140,8 +140,8 @@ def test_plan_warns_about_existing_violations_of_zones_and_hints() -> None:
     outside = edit_state(state, "nexus_kubernetes_cluster.a", nodes=nodes)
     (detail,) = list_violations_of_plan(zoned, outside)
     assert (
-        "p in nexus_kubernetes_cluster.a: zone r1 is not among r0. Violated by a-p-4 on "
-        "r1-bm02 (r1)."
+        "p in nexus_kubernetes_cluster.a: zone r1 is not among r0. Violated by a-p-4 on r1-bm02 "
+        "(r1)."
     ) in detail
     hinted = build_hinted_vms("AntiAffinity", "Machine")
     apart = build_state(hinted)

@@ -272,7 +272,7 @@ def test_affinity_to_a_rack_counts_machines_with_blocks() -> None:
     racks = SITE + "".join(
         (
             f'resource "nexus_rack" "r{number}" {{\n site_id = nexus_site.s.id\n machine_count = '
-            f"0\n}}\n"
+            "0\n}\n"
         )
         for number in (1, 2)
     )

@@ -80,9 +80,8 @@ def test_plan_shows_the_first_sample_with_capacity_for_everything() -> None:
     assert 0 < draws.fitting_count < 50
     assert describe_numa_samples(draws) == (
         f"unknown on 1 machine; everything fits in {draws.fitting_count} of 50 sampled layouts, "
-        f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location "
-        "there is "
-        f"certain."
+        f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location there "
+        "is certain."
     )
     [row] = list_rows(result).values()
     assert row.target == Placement("m", "r", "r", ())
@@ -213,7 +212,7 @@ def test_state_with_removed_cells_is_recoverable() -> None:
 def test_other_number_of_cells_of_a_declared_sku_is_an_error() -> None:
     def build_sku(cells: int) -> str:
         return (
-            f'resource "nexus_vm_sku" "x" {{\n  vcpus = 8\n  memory_gib = 32\n  numa_cells = '
+            'resource "nexus_vm_sku" "x" {\n  vcpus = 8\n  memory_gib = 32\n  numa_cells = '
             f"{cells}\n}}\n"
         )
 
@@ -422,6 +421,6 @@ def test_layouts_are_part_of_plan_data() -> None:
         "spread": False,
     }
     assert describe_numa_samples(result.plan.numa_sampling).startswith(
-        "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` "
-        "is shown."
+        "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` is "
+        "shown."
     )

@@ -437,8 +437,8 @@ def test_most_common_change_has_no_mark(browser: Browser, pages: dict[str, Path]
     )
     # No VM box is transparent.
     assert browser.run(
-        "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity "
-        "=== '1')"
+        "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity === "
+        "'1')"
     )
 
 

@@ -26,10 +26,8 @@ def build_diagnostics(plans: SimpleNamespace) -> list[Diagnostic]:
         build_error(
             "insufficient-capacity",
             "No NUMA cell with 48 vCPUs and 224 GiB is free on the site (zones: all). 31 cells "
-            "hold only "
-            "small VMs.\n\nSuggested fixes (tested):\n  1. count = 20 fits with this SKU (960 "
-            "vCPUs; 24 "
-            "x NC_P34_168_v1 would fit 20 too).\nNo changes were made.",
+            "hold only small VMs.\n\nSuggested fixes (tested):\n  1. count = 20 fits with this SKU "
+            "(960 vCPUs; 24 x NC_P34_168_v1 would fit 20 too).\nNo changes were made.",
             pool,
             block='resource "nexus_kubernetes_cluster" "d"',
             address="nexus_kubernetes_cluster.d",

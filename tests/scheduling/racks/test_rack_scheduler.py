@@ -331,8 +331,7 @@ def test_bom_2_0_sku_is_rejected_on_1_7_3_with_largest_alternative() -> None:
     assert shortage.binding == "hardware"
     assert shortage.reason == (
         "NC_P54_224_v1 runs on bom-2.0 only; the machines of the site are bom-1.7.3. The largest "
-        "SKU of "
-        "the same type for this hardware is NC_P46_224_v1."
+        "SKU of the same type for this hardware is NC_P46_224_v1."
     )
 
 

@@ -154,8 +154,8 @@ def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, Read
         raise click.UsageError(f"Specify one of {' or '.join(files)}.")
     if not arguments.inventory:
         raise click.UsageError(
-            "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, "
-            "or -inventory=azure."
+            "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, or "
+            "-inventory=azure."
         )
     [(flag, file)] = named_files.items()
     from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if

@@ -367,8 +367,7 @@ class _WhatIfChangeReader:
             detail = (
                 f"a what-if has no order for {format_count(len(created), 'object')} to create "
                 f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order "
-                "affects "
-                "placement. Predicted by id, clusters before pools."
+                "affects placement. Predicted by id, clusters before pools."
             )
             self.report("", "ambiguous-creation-order", detail, severity=Severity.WARNING)
         # A pool depends on its cluster if the cluster is created in the same document.

@@ -162,8 +162,7 @@ def read_export_directory(
                 continue  # captured
             detail = (
                 f'There is no file "{_FILES[kind].name}" in "{directory}" (a path is relative to '
-                "where the "
-                'command runs; in a module write "${path.module}/..."). Capture it with: '
+                'where the command runs; in a module write "${path.module}/..."). Capture it with: '
                 f"{build_capture_command(kind)}"
             )
             export.problems.append(Problem(("directory",), "missing-file", detail))
@@ -275,9 +274,8 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
     for kind in missing:
         noun = kind.replace("bare_metal", "bare-metal").replace("_", " ")
         detail = (
-            f"No file of the export holds {noun}. A site cannot be read without them. Capture "
-            "them with: "
-            f"{build_capture_command(kind)}"
+            f"No file of the export holds {noun}. A site cannot be read without them. Capture them "
+            f"with: {build_capture_command(kind)}"
         )
         problems.append(Problem((), "missing-file", detail))
     return problems
@@ -311,12 +309,10 @@ def find_uncaptured_kind_warnings(
         clause = select_word_form(len(without_pools), "it was", "they were")
         yield _build_warning(
             f"The agent pools of {format_count(len(without_pools), 'cluster')} were not captured "
-            f"({names}). "
-            f"Their mode, zones, labels and taints are taken from when {clause} created, or else "
-            "from their "
-            "nodes. Pools with other values would be re-placed by a plan after the import. "
-            "Capture them "
-            f"for each cluster: {build_pool_command(without_pools[0])}"
+            f"({names}). Their mode, zones, labels and taints are taken from when {clause} "
+            "created, or else from their nodes. Pools with other values would be re-placed by a "
+            "plan after the import. Capture them for each cluster: "
+            f"{build_pool_command(without_pools[0])}"
         )
     for site in sites:
         without_nodes = [item for item in site.inventory.clusters if not item.has_node_list]
@@ -360,11 +356,9 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
     themselves = select_word_form(len(names), "that cluster itself", "those clusters themselves")
     return (
         f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not "
-        f"{themselves}: the list of "
-        "clusters is incomplete. Capacity of unknown nodes counts as free. Capture all clusters "
-        "with: "
-        f"{build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete its file "
-        "of agent pools)."
+        f"{themselves}: the list of clusters is incomplete. Capacity of unknown nodes counts as "
+        f"free. Capture all clusters with: {build_capture_command('kubernetes_clusters')} (for a "
+        "deleted cluster, delete its file of agent pools)."
     )
 
 
@@ -380,9 +374,8 @@ def _warn_about_incomplete_list(
     if not items.list_resources(kind):
         name = _FILES[kind].name
         yield _build_warning(
-            f"The export has no list of {plural} ({name}): none is read and {consequence}. "
-            "Capture them "
-            f"with: {command} (where there are none, that is an empty list).",
+            f"The export has no list of {plural} ({name}): none is read and {consequence}. Capture "
+            f"them with: {command} (where there are none, that is an empty list).",
             VMS_NOT_CAPTURED,
             brief=f"{plural}: not captured; {consequence}: {command}",
         )
@@ -390,8 +383,7 @@ def _warn_about_incomplete_list(
         # A truncated list has a finding of its own.
         yield _build_warning(
             f"The export contains single {plural}, but no list of them. Capacity of others counts "
-            "as "
-            f"free. Capture them with: {command}",
+            f"as free. Capture them with: {command}",
             VMS_NOT_CAPTURED,
             brief=f"{plural}: some are not captured; their capacity counts as free: {command}",
         )

@@ -654,10 +654,8 @@ class _ChangedSite:
             if count != entry.get("count"):
                 detail = (
                     f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and '
-                    f"{current}: "
-                    f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as "
-                    "a resource "
-                    f"of type {TYPE_OF_KIND[POOLS]}."
+                    f"{current}: {INITIAL_POOLS} applies only when a cluster is created. Declare "
+                    f"the pool as a resource of type {TYPE_OF_KIND[POOLS]}."
                 )
                 self._report(
                     change,

@@ -402,9 +402,8 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
     if kubernetes_objects:
         kinds = format_first_items(list(kubernetes_objects), _MAX_NAMES)
         detail = (
-            f"objects of Kubernetes ({kinds}): not read, except Nodes. Use `data "
-            "fleet_hub_export` for "
-            "objects of a fleet's hub, `data kubernetes_nodes` for pods."
+            f"objects of Kubernetes ({kinds}): not read, except Nodes. Use `data fleet_hub_export` "
+            "for objects of a fleet's hub, `data kubernetes_nodes` for pods."
         )
         next(iter(kubernetes_objects.values())).report("kind", NOT_READ, detail, _WARNING)
 

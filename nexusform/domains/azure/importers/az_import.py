@@ -507,8 +507,7 @@ class _SiteImport:
         if missing_targets:
             detail = (
                 f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not '
-                "on "
-                "this site of the export: the hint is ignored."
+                "on this site of the export: the hint is ignored."
             )
             self._warn("hint-not-imported", detail)
         attributes = {

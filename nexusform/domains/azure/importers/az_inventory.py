@@ -600,8 +600,8 @@ def resolve_vm_placements(
                     "bareMetalMachineId",
                     "unknown-machine",
                     f'"{listed_vm.vm.name}" runs on the machine '
-                    f'"{extract_name(listed_vm.machine_id)}", which '
-                    "is not in the list of machines. Capture both lists again at the same time.",
+                    f'"{extract_name(listed_vm.machine_id)}", which is not in the list of '
+                    "machines. Capture both lists again at the same time.",
                     Severity.WARNING,
                 )
             shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)
@@ -677,11 +677,10 @@ def _add_vm_to_machine_load(
         listed_vm.item.report(
             "name",
             "overcommitted-machine",
-            f'the VMs on the machine "{name}" use {cpus} vCPUs, {memory} GiB of '
-            f"memory and {disk} GiB of disk, more than its hardware ({hardware.cells} x "
-            f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} "
-            "GiB, "
-            f"{hardware.disk_gib} GiB). It counts as full. Check machine_sku_by_id.",
+            f'the VMs on the machine "{name}" use {cpus} vCPUs, {memory} GiB of memory and {disk} '
+            f"GiB of disk, more than its hardware ({hardware.cells} x {hardware.cpus_per_cell} "
+            f"vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, {hardware.disk_gib} "
+            "GiB). It counts as full. Check machine_sku_by_id.",
             Severity.WARNING,
         )
 

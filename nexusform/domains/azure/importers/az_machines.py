@@ -204,9 +204,8 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
         missing_fields[0],
         "missing-field",
         f"none of {len(items):,} machines has {' and '.join(missing_fields)}: the list contains "
-        "only "
-        "part of each machine (`az resource list`, or a --query). Capture it with: az networkcloud "
-        "baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
+        "only part of each machine (`az resource list`, or a --query). Capture it with: az "
+        "networkcloud baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
     )
     return True
 
@@ -230,8 +229,7 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
                 "rackId",
                 "unknown-rack",
                 f'the machine "{name}" is in the rack "{extract_name(rack_id)}", which is not in '
-                "the list "
-                "of racks. Capture both lists again at the same time.",
+                "the list of racks. Capture both lists again at the same time.",
             )
         return None
     sku_id = item.read_text("machineSkuId")
@@ -396,8 +394,8 @@ def read_planned_site(
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
         problem_id = "derived-value"
         detail = (
-            "racks and machines were not captured: those that it defines are used, each counted "
-            "as ready"
+            "racks and machines were not captured: those that it defines are used, each counted as "
+            "ready"
         )
         if not options.rack_skus:
             detail += ", and as compute-plane, because rack_skus.json with the slots is missing"

@@ -116,8 +116,8 @@ def list_hugepages_problems(
     problems: list[str] = []
     if read_hugepages(after) != read_hugepages(before or {}):
         problems.append(
-            "Azure has hugepages of agent pools only. Declare them in the kubelet block of "
-            "each agent_pool."
+            "Azure has hugepages of agent pools only. Declare them in the kubelet block of each "
+            "agent_pool."
         )
     for name, pool in list_pools(after):
         problems += _check_pool_hugepages(name, old_pools.get(name), pool)

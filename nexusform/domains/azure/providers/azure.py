@@ -34,8 +34,8 @@ SETTINGS: Final = BlockSchema(
         "subscription_id": AttributeSchema(
             STRING,
             (
-                "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. In a sandboxed run others "
-                "need -allow-remote."
+                "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. In a sandboxed run others need "
+                "-allow-remote."
             ),
             optional=True,
             pattern=GUID_PATTERN,
@@ -44,8 +44,7 @@ SETTINGS: Final = BlockSchema(
         "resource_group": AttributeSchema(
             STRING,
             "Read only clusters and VMs of this resource group, and create new ones there. "
-            "Capacity of "
-            "skipped ones counts as free. Default: all.",
+            "Capacity of skipped ones counts as free. Default: all.",
             optional=True,
         ),
         "extended_location": AttributeSchema(
@@ -63,17 +62,14 @@ SETTINGS: Final = BlockSchema(
         "act_on_machines": AttributeSchema(
             BOOL,
             "Cordon and uncordon machines, and run nexus_bare_metal_machine_action. Needs "
-            "permissions. "
-            "Default: manual cordoning.",
+            "permissions. Default: manual cordoning.",
             optional=True,
             default=False,
         ),
     },
     blocks={},
     description="Reads sites from Azure. Creates, updates and deletes clusters, agent pools and "
-    "VMs. "
-    "NF_AZURE_ENDPOINT"
-    " sets another Azure Resource Manager than the public cloud.",
+    "VMs. NF_AZURE_ENDPOINT sets another Azure Resource Manager than the public cloud.",
 )
 
 

@@ -255,8 +255,8 @@ class MachineActionClient(ArmClient):
             if is_overdue():
                 minutes = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(
-                    f"{name} is in progress for over {minutes}. `nexusform apply -resume` "
-                    "checks it."
+                    f"{name} is in progress for over {minutes}. `nexusform apply -resume` checks "
+                    "it."
                 )
             self.wait(step, f"{name} is in progress")
 

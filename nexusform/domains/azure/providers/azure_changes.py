@@ -342,8 +342,8 @@ def _require_azure_block(target: ArmTarget, values: Values) -> None:
     }
     raise ProviderProblem(
         f"{target.title} needs properties that nexusform does not know: "
-        f"{required_fields[target.kind]}. "
-        f"Set them in the block `azure {{ body = {{ properties = {{ ... }} }} }}`."
+        f"{required_fields[target.kind]}. Set them in the block `azure {{ body = {{ properties = "
+        "{ ... } } }`."
     )
 
 
@@ -449,8 +449,7 @@ def _build_pool_changes(
             f"Azure must re-create the pool {target.title} for this change: its "
             f"{format_count(count, 'node')} would be down at once, but its max_unavailable allows "
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool '
-            "with "
-            "another name, drain this one and remove it."
+            "with another name, drain this one and remove it."
         )
     # Skip the deletion of a pool with the new fixed properties (None: absent), which an
     # earlier run re-created.

@@ -310,8 +310,8 @@ class ArmClient:
                     )
                 if is_overdue():
                     raise StepPending(
-                        f"{change.target.title} is {read_provisioning_state(observed)} for a "
-                        "long time."
+                        f"{change.target.title} is {read_provisioning_state(observed)} for a long "
+                        "time."
                     )
                 self.wait(step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 # Azure accepts no other change meanwhile.
@@ -597,8 +597,7 @@ class ArmClient:
         message = _format_error(problem).rstrip(".")
         return StepPending(
             f"Azure could not be queried about {change.target.title}: {message}. The started "
-            "change "
-            "continues there; `nexusform apply -resume` checks it."
+            "change continues there; `nexusform apply -resume` checks it."
         )
 
 

@@ -644,8 +644,8 @@ class AzureSiteProvider(ObservedSites):
         if not group and not missing_ok:
             block = 'azure { resource_group = "..." }'
             raise ProviderProblem(
-                f"{owner} has no resource group. Set it in its block `{block}`, or in the "
-                "provider block."
+                f"{owner} has no resource group. Set it in its block `{block}`, or in the provider "
+                "block."
             )
         return group
 
@@ -683,8 +683,7 @@ class AzureSiteProvider(ObservedSites):
             return target.build_path(self._subscription.id)
         raise ProviderProblem(
             f'A placement hint refers to "{object_id}". Azure shows no VM, machine or rack with '
-            "that "
-            "name. Hints must refer to one of these."
+            "that name. Hints must refer to one of these."
         )
 
     def _read_until_applied(

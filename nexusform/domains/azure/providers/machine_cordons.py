@@ -124,7 +124,6 @@ def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
     machine = str(planned.get("machine_id")).rpartition("/")[2]
     return (
         "This provider runs no machine actions. Set act_on_machines = true in the block of "
-        "provider azure, or remove "
-        f"this block and run: az networkcloud baremetalmachine {verb} --name {machine} "
-        "--resource-group GROUP"
+        f"provider azure, or remove this block and run: az networkcloud baremetalmachine {verb} "
+        f"--name {machine} --resource-group GROUP"
     )

@@ -129,8 +129,8 @@ class SiteWarningBuilder:
             managed_clusters, others = self._select_clusters_without_node_list(site)
             if managed_clusters:
                 text = (
-                    f"{format_missing_nodes(managed_clusters)} They are planned as recorded in "
-                    "the state."
+                    f"{format_missing_nodes(managed_clusters)} They are planned as recorded in the "
+                    "state."
                 )
                 add_details(_NOT_REFRESHED, site, [f"{text} {CAPTURE_NODES}"])
             add_details(VMS_NOT_CAPTURED, site, self._describe_uncaptured_unmanaged_kinds(site))
@@ -168,9 +168,9 @@ class SiteWarningBuilder:
         for site, count in sorted(counts.items()):
             detail = (
                 f"{self.source[0].upper()}{self.source[1:]} does not contain the site "
-                f'"{site}"{present_sites}. '
-                f"{format_count(count, 'object')} of it {select_word_form(count, 'is', 'are')} "
-                "planned as recorded in the state; current data is unknown."
+                f'"{site}"{present_sites}. {format_count(count, "object")} of it '
+                f"{select_word_form(count, 'is', 'are')} planned as recorded in the state; current "
+                "data is unknown."
             )
             yield site, detail
 
@@ -188,9 +188,8 @@ class SiteWarningBuilder:
             detail = (
                 f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
                 f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state "
-                f"({names}): {self.source} "
-                f"has no complete list of {display_name}s. Capture it with: "
-                f"{build_capture_command(kind)}"
+                f"({names}): {self.source} has no complete list of {display_name}s. Capture it "
+                f"with: {build_capture_command(kind)}"
             )
             yield site, detail
 
@@ -209,9 +208,8 @@ class SiteWarningBuilder:
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds:
                 yield (
                     f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: "
-                    f"{consequence}. "
-                    f"Capture it with: {build_capture_command(kind)} (where there are none, that "
-                    "is an empty list)."
+                    f"{consequence}. Capture it with: {build_capture_command(kind)} (where there "
+                    "are none, that is an empty list)."
                 )
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
@@ -225,10 +223,9 @@ class SiteWarningBuilder:
             names = format_names(clusters, _MAX_NAMES)
             yield (
                 f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were "
-                "not "
-                f"captured ({names}): count, mode, zones, labels and taints are planned as "
-                "recorded in "
-                f"the state. Capture them for each cluster: {build_pool_command(clusters[0])}"
+                f"not captured ({names}): count, mode, zones, labels and taints are planned as "
+                "recorded in the state. Capture them for each cluster: "
+                f"{build_pool_command(clusters[0])}"
             )
 
     def _select_clusters_without_node_list(
@@ -260,8 +257,8 @@ class SiteWarningBuilder:
                 f"{select_word_form(len(names), 'belongs', 'belong')} to no resource and "
                 f"{select_word_form(len(names), 'has', 'have')} no machine "
                 f"({format_first_items(names, _MAX_NAMES)}). "
-                f"{select_word_form(len(names), 'Its', 'Their')} capacity counts as free. "
-                f"Plan again when {select_word_form(len(names), 'it runs', 'they run')}."
+                f"{select_word_form(len(names), 'Its', 'Their')} capacity counts as free. Plan "
+                f"again when {select_word_form(len(names), 'it runs', 'they run')}."
             )
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:

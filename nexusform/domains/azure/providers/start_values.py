@@ -396,8 +396,8 @@ def list_unshown_values(
         else:
             after = "removes it" if target is None else f"sets {_format_value(path, target)}"
             yield (
-                f"{_get_noun(path)} {_format_value(path, value)} of {change.target.title} "
-                f"(apply {after})"
+                f"{_get_noun(path)} {_format_value(path, value)} of {change.target.title} (apply "
+                f"{after})"
             )
 
 

@@ -38,9 +38,8 @@ _ARGUMENT_NAMES: Final = {
     "mode taints upgrade-settings vm-sku-name",
     (POOL, "update"): "tags ssh-key-values count upgrade-settings",
     (VM, "create"): _CREATE_FLAGS
-    + "boot-method cloud-services-network-attachment cpu-cores memory-size "
-    "network-attachments network-data placement-hints storage-profile user-data vm-device-model "
-    "vm-image "
+    + "boot-method cloud-services-network-attachment cpu-cores memory-size network-attachments "
+    "network-data placement-hints storage-profile user-data vm-device-model vm-image "
     "vm-image-repository-credentials",
     (VM, "update"): "tags vm-image-repository-credentials",
     (MACHINE, "cordon"): "evacuate",

@@ -630,13 +630,12 @@ def _build_block_update(
 _TAGS: Final = "tags"
 _EXTRA_PROPERTIES: Final = {
     CLUSTER: f"{_TAGS} aadConfiguration administratorConfiguration "
-    "managedResourceGroupConfiguration "
-    "networkConfiguration controlPlaneNodeConfiguration.administratorConfiguration",
+    "managedResourceGroupConfiguration networkConfiguration "
+    "controlPlaneNodeConfiguration.administratorConfiguration",
     POOL: f"{_TAGS} administratorConfiguration agentOptions attachedNetworkConfiguration",
     VM: f"{_TAGS} adminUsername bootMethod cloudServicesNetworkAttachment isolateEmulatorThread "
-    "networkAttachments "
-    "networkData sshPublicKeys userData virtioInterface vmDeviceModel vmImage "
-    "vmImageRepositoryCredentials",
+    "networkAttachments networkData sshPublicKeys userData virtioInterface vmDeviceModel "
+    "vmImage vmImageRepositoryCredentials",
 }
 
 

@@ -48,8 +48,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if missing_parts:
         detail = (
             "This format cannot express deletions and actions on machines: "
-            f"{format_first_items(missing_parts, 5)}. "
-            "Use the commands of -format=az for these."
+            f"{format_first_items(missing_parts, 5)}. Use the commands of -format=az for these."
         )
         problems.append(build_warning("missing-in-export", detail))
     if not objects.applied:
@@ -68,8 +67,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if unsupported:
         detail = (
             f"`az networkcloud` has no argument for {format_first_items(unsupported, 5)}. Nothing "
-            "was "
-            "written. Export with -format=azapi, or use `nexusform apply`."
+            "was written. Export with -format=azapi, or use `nexusform apply`."
         )
         errors.append(build_error("incomplete-export", detail))
     if errors:

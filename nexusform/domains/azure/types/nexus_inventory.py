@@ -333,8 +333,7 @@ _SCHEMA: Final = BlockSchema(
         "managed": AttributeSchema(
             SetType(STRING),
             'Names of clusters, pools ("<cluster>/<pool>") and VMs that resources will manage but '
-            "state "
-            "lacks. They do not count as occupied.",
+            "state lacks. They do not count as occupied.",
             optional=True,
         ),
         "exported_at": _make_computed_attribute(
@@ -499,8 +498,7 @@ def _warn_outdated_export(
             ("max_age",),
             "unknown-inventory-age",
             "The export has no time. Write it into a file exported_at in the same directory: date "
-            "-u "
-            "+%Y-%m-%dT%H:%M:%SZ > exported_at",
+            "-u +%Y-%m-%dT%H:%M:%SZ > exported_at",
             Severity.WARNING,
         )
     elif current_time is not None and current_time - export_time > limit:

@@ -165,10 +165,9 @@ def _check_imported_site(site: AzSite, source_name: str, state: State) -> Iterat
     if unlisted:
         detail = (
             f"The list of machines of {site.name} lacks {format_count(len(unlisted), 'machine')} "
-            "with VMs "
-            f"({format_first_items(list(unlisted), 4)}). Nothing was imported. Capture racks, "
-            "machines, clusters and "
-            "VMs again at the same time; their reader needs access to all of them."
+            f"with VMs ({format_first_items(list(unlisted), 4)}). Nothing was imported. Capture "
+            "racks, machines, clusters and VMs again at the same time; their reader needs access "
+            "to all of them."
         )
         yield build_error("unknown-machine", detail)
 
@@ -255,8 +254,8 @@ def _build_renamed_site_problem(
     machines = format_count(len(addresses), "machine")
     detail = (
         f'{machines} of the site "{site}" have the rack and name of machines of the site '
-        f'"{old_site}" '
-        f"({format_first_items(addresses, 3)}) in the state, which that site no longer shows."
+        f'"{old_site}" ({format_first_items(addresses, 3)}) in the state, which that site no '
+        "longer shows."
     )
     if is_certain:
         remedy = (

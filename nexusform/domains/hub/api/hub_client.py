@@ -137,10 +137,9 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     if rejected and is_sandboxed:
         raise HubProblem(
             f"{' and '.join(rejected)} of the configuration "
-            f"{select_word_form(len(rejected), 'is', 'are')} not read "
-            "in a sandboxed run: a kubeconfig may run programs. Leave it out, and set "
-            f"{KUBECONFIG} and "
-            f"{CONTEXT} where nexusform runs."
+            f"{select_word_form(len(rejected), 'is', 'are')} not read in a sandboxed run: a "
+            f"kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and {CONTEXT} where "
+            "nexusform runs."
         )
     return HubLocation(
         **{name: environment[name] or configured[name] for name in configured}, trust=trust
@@ -647,8 +646,8 @@ class HubClient:
             raise _build_api_error(answer)
         if answer.is_web_page:
             raise HubProblem(
-                f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign "
-                "in again."
+                f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign in "
+                "again."
             )
         try:
             document = parse_json(answer.content)

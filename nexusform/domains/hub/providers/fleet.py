@@ -57,10 +57,7 @@ SETTINGS: Final = BlockSchema(
     },
     blocks={},
     description="Reads a fleet hub, validates plans by server-side dry run, and writes fleet "
-    "objects "
-    "and "
-    "labels and "
-    "taints of members.",
+    "objects and labels and taints of members.",
 )
 
 

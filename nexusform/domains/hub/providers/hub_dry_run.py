@@ -246,11 +246,9 @@ class HubDryRun:
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
             detail = (
-                f"{hub_object.title} ({request.address}) is applied by {manager}, which would "
-                "make it again. It is "
-                "deleted only with -take-ownership (plan, apply, destroy). To leave it there: "
-                "nexusform state rm "
-                f"{quote(request.address)}."
+                f"{hub_object.title} ({request.address}) is applied by {manager}, which would make "
+                "it again. It is deleted only with -take-ownership (plan, apply, destroy). To "
+                f"leave it there: nexusform state rm {quote(request.address)}."
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
@@ -508,11 +506,9 @@ class HubDryRun:
             yield Problem((), FIELDS_KEPT, detail, Severity.WARNING)
         if removed_fields:
             detail = (
-                f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was "
-                "applied under the name "
-                f"{manager}, is not of this configuration, and goes with this apply. Give each "
-                "configuration that "
-                "writes to one hub a field_manager of its own."
+                f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was applied "
+                f"under the name {manager}, is not of this configuration, and goes with this "
+                "apply. Give each configuration that writes to one hub a field_manager of its own."
             )
             yield Problem((), FIELDS_REMOVED, detail, Severity.WARNING)
 
@@ -543,9 +539,8 @@ class HubDryRun:
         if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT:
             detail = (
                 f"{hub_object.title}: the hub cannot take it ({api_error.status}), "
-                f"{api_error.server_message}. While "
-                "its failurePolicy is Fail, nothing of the kind can be written; its operator must "
-                "repair the webhook."
+                f"{api_error.server_message}. While its failurePolicy is Fail, nothing of the kind "
+                "can be written; its operator must repair the webhook."
             )
             return Problem((), HUB_REJECTION, detail)
         rejection = f"{hub_object.title}: the hub refuses it ({api_error.status})"
@@ -596,8 +591,7 @@ def _build_conflict_problem(
         f"{hub_object.title}: "
         f"{describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
         f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by "
-        "force_conflicts = true. "
-        "To see that plan: nexusform plan -take-ownership"
+        "force_conflicts = true. To see that plan: nexusform plan -take-ownership"
     )
     return Problem((), FIELD_CONFLICT, detail)
 

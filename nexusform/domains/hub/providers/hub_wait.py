@@ -345,9 +345,8 @@ class HubWaiter(Struct, frozen=True):
                     return False, progress.message
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. "
-                    "Grant it there, and "
-                    "`nexusform apply -resume` continues; or write it in approvals of the block, "
-                    "and apply."
+                    "Grant it there, and `nexusform apply -resume` continues; or write it in "
+                    "approvals of the block, and apply."
                 )
             return progress.has_ended, progress.message
 

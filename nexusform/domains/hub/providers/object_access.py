@@ -226,8 +226,7 @@ def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], com
             takeover_command += ", or an import block, planned and applied with -take-ownership"
         raise ProviderProblem(
             f"{body.get('kind')} {name} is applied by {manager}, which would change it back. "
-            "Change it "
-            f"there, or take it over: {takeover_command}."
+            f"Change it there, or take it over: {takeover_command}."
         )
 
 
@@ -349,8 +348,7 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
             raise
         raise StepPending(
             f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): "
-            f"{api_error.reason}. "
-            "Allow that, and `nexusform apply -resume` continues it."
+            f"{api_error.reason}. Allow that, and `nexusform apply -resume` continues it."
         ) from None
 
 

@@ -209,9 +209,8 @@ class HubStepWriter(Struct, frozen=True):
             if self.options.keeps_missing:
                 raise ProviderProblem(
                     f"{hub_object.title} is not on {self.hub.server}, which may be another hub "
-                    "than the recorded one. "
-                    "It stays in the state. To remove it there: nexusform state rm "
-                    f"{quote(self.request.address)}"
+                    "than the recorded one. It stays in the state. To remove it there: nexusform "
+                    f"state rm {quote(self.request.address)}"
                 )
             return  # deleted already
         path = require_object_path(self.hub, hub_object)

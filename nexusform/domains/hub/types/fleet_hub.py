@@ -63,8 +63,7 @@ KUBECONFIG: Final = AttributeSchema(
 CONTEXT: Final = AttributeSchema(
     STRING,
     "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. "
-    "Rejected in a "
-    "sandboxed run.",
+    "Rejected in a sandboxed run.",
     optional=True,
 )
 _SCHEMA: Final = BlockSchema(
@@ -169,12 +168,10 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
         seconds = int(dump["heartbeat_age"])
         detail = (
             f"{server} sends no Date header, and the newest heartbeat of its members "
-            f"({dump['read_at']}) is "
-            f"{abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the clock of this machine. "
-            "Whether members are "
-            "alive is unknown. This plan assumes that those with the newest heartbeats are; no "
-            "cluster of it is "
-            "certain. Compare MEMBER-AGENT-LAST-SEEN in `kubectl get memberclusters`."
+            f"({dump['read_at']}) is {abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the "
+            "clock of this machine. Whether members are alive is unknown. This plan assumes that "
+            "those with the newest heartbeats are; no cluster of it is certain. Compare "
+            "MEMBER-AGENT-LAST-SEEN in `kubectl get memberclusters`."
         )
         yield Problem((), "unknown-heartbeat-age", detail, Severity.WARNING)
     if dump.get("unlisted"):

@@ -7,13 +7,11 @@ PUBLIC = {
     "api_resources": "ApiKinds",
     "live_workloads": "LiveWorkload find_current_revisions",
     "manifest_parser": (
-        "format_canonical_json list_envelope_problems INVALID is_envelope "
-        "is_fleet_group "
+        "format_canonical_json list_envelope_problems INVALID is_envelope is_fleet_group "
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
-        "find_kind_exclusion find_selection_exclusion list_services MAX_KEPT_TEXTS "
-        "parse_body parse_manifests "
-        "unwrap_envelopes DEFAULT_NAMESPACE ENVELOPE_KINDS lacks_namespace resolve_namespaces "
-        "is_created_by_owner remove_namespace select_custom_definitions"
+        "find_kind_exclusion find_selection_exclusion list_services MAX_KEPT_TEXTS parse_body "
+        "parse_manifests unwrap_envelopes DEFAULT_NAMESPACE ENVELOPE_KINDS lacks_namespace "
+        "resolve_namespaces is_created_by_owner remove_namespace select_custom_definitions"
     ),
     "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot list_objects parse_kubectl_files parse_snapshot",

@@ -564,8 +564,7 @@ class _WorkloadReader(Struct):
                 outcome = f"the configured {replicas} are predicted"
         detail = (
             f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between "
-            f"{minimum} and "
-            f"{maximum} replicas; {outcome}."
+            f"{minimum} and {maximum} replicas; {outcome}."
         )
         summary = (
             f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"

@@ -297,9 +297,8 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
         ) and _ENVELOPE_ANNOTATION in annotations:
             detail = (
                 f"{manifest.title} is no longer an envelope: KubeFleet ignores its annotation "
-                f"{_ENVELOPE_ANNOTATION}. "
-                "Members get the ConfigMap, and none of the objects in it. Write a "
-                "ResourceEnvelope instead."
+                f"{_ENVELOPE_ANNOTATION}. Members get the ConfigMap, and none of the objects in "
+                "it. Write a ResourceEnvelope instead."
             )
             findings.append(
                 build_problem(

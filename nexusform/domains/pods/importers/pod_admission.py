@@ -383,8 +383,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     if runtime is None:
         detail = (
             f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, '
-            "nodeSelector and "
-            "tolerations are unknown, and without it no pod is created."
+            "nodeSelector and tolerations are unknown, and without it no pod is created."
         )
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
@@ -396,8 +395,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
         if pod_selector[key] != class_selector[key]:
             detail = (
                 f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" requires '
-                f"{class_selector[key]}: "
-                "no pod is created."
+                f"{class_selector[key]}: no pod is created."
             )
             spec.report("nodeSelector", detail)
     changed_spec = {**spec.data, "nodeSelector": {**pod_selector, **class_selector}}

@@ -446,10 +446,9 @@ def _warn_mismatches(
         node_names = join_first_texts(observed_cluster.unknown_nodes)
         detail = (
             f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" '
-            f"({node_names}) "
-            f"{select_word_form(count, 'matches', 'match')} no VM of this configuration by name "
-            "or provider id. "
-            "Pods may run there; only a label can name the machine."
+            f"({node_names}) {select_word_form(count, 'matches', 'match')} no VM of this "
+            "configuration by name or provider id. Pods may run there; only a label can name the "
+            "machine."
         )
         if not observed_cluster.plan_names.keys() - set(observed_cluster.unknown_nodes):
             detail += " No node matches: the files may show another cluster."

@@ -74,8 +74,7 @@ def _add_clusters_of_state(
         if external.clusters.setdefault(cluster_id, cluster) != cluster:
             text = (
                 f'The cluster "{cluster_id}" exists in this state and in another one, with '
-                "different "
-                "contents. Use different names, or read only one of the two states."
+                "different contents. Use different names, or read only one of the two states."
             )
             problem = build_error(
                 "conflicting-cluster-states", text, block.header_span, block=block.header

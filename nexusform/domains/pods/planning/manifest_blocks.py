@@ -392,8 +392,8 @@ def _warn_missing_namespaces(
         for namespace in sorted(missing):
             detail = (
                 f"The namespace {namespace} is missing on {cluster}, so its objects cannot be "
-                "applied. Add "
-                "a Namespace to yaml_body. If it exists, add it to namespaces of the member."
+                "applied. Add a Namespace to yaml_body. If it exists, add it to namespaces of the "
+                "member."
             )
             brief = f"{namespace}: missing on {cluster}"
             problem = Problem(

@@ -12,8 +12,8 @@ PUBLIC = {
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (
-        "Strategy Cluster Node PodKey PodSpec PodState ExistingPod Workload "
-        "SpreadConstraint PodTerm"
+        "Strategy Cluster Node PodKey PodSpec PodState ExistingPod Workload SpreadConstraint "
+        "PodTerm"
     ),
     "pod_spec_scheduler": "PodSpecScheduler",
 }

@@ -22,8 +22,7 @@ from nexusform.scheduling.kubelet import STORAGE, TopologyPolicy
 _OS: Final = "kubernetes.io/os"
 TOPOLOGY: Final = (
     "TopologyAffinityError: Resources cannot be allocated with Topology locality: {what} of one "
-    "container "
-    "are in no {where} of {node}"
+    "container are in no {where} of {node}"
 )
 # Amounts allocated to one container in each cell of a node.
 _Share = tuple[Mapping[str, int], ...]

@@ -94,10 +94,8 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
         if replicas > domain_count > 0:
             detail = (
                 f"{replicas} replicas must not share a {term.topology_key}, but its workers have "
-                "only "
-                f"{domain_count}: at most {domain_count} can run. Use fewer replicas, add nodes, "
-                "or make "
-                "the rule preferred."
+                f"only {domain_count}: at most {domain_count} can run. Use fewer replicas, add "
+                "nodes, or make the rule preferred."
             )
             summary = (
                 f"{replicas} replicas must not share a {term.topology_key}; its workers have "
@@ -126,19 +124,14 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
             continue
         detail = (
             f"the next change of its template will hang. Its {workload.replicas} replicas use "
-            "every value "
-            f"of {term.topology_key} ({domain_count}), and a new pod must not share one with an "
-            "old pod. "
-            f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down "
-            "to 0, so "
-            "no pod may stop first. Set maxUnavailable: 1, or add matchLabelKeys: "
-            f"[{TEMPLATE_KEY}] to the "
-            "term."
+            f"every value of {term.topology_key} ({domain_count}), and a new pod must not share "
+            f"one with an old pod. maxUnavailable ({workload.max_unavailable_text} of "
+            f"{workload.replicas}) rounds down to 0, so no pod may stop first. Set maxUnavailable: "
+            f"1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
         )
         summary = (
             f"its next change hangs: its {workload.replicas} replicas use every "
-            f"{term.topology_key}, and "
-            "none may stop first; set maxUnavailable: 1"
+            f"{term.topology_key}, and none may stop first; set maxUnavailable: 1"
         )
         yield context.build_warning(workload_warnings.DEADLOCK, detail, summary=summary)
         # One term explains it.
@@ -159,11 +152,9 @@ def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarnin
     if obstacle:
         detail = (
             "the next change of its template will hang. A new pod must run before an old one may "
-            "stop: "
-            f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down "
-            "to 0. "
-            f"There is no capacity for one more pod: {obstacle}. Set maxUnavailable: 1, or add "
-            "capacity."
+            f"stop: maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds "
+            f"down to 0. There is no capacity for one more pod: {obstacle}. Set maxUnavailable: 1, "
+            "or add capacity."
         )
         summary = (
             "its next change hangs: no capacity for one more pod, and none may stop first; set "
@@ -240,8 +231,7 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
         return f" {subject} {verb} on: the Deployment deletes none of them before a new pod runs."
     return (
         f" {pods[0].name} has the old template. An ordered StatefulSet replaces no pod before it "
-        "runs; delete "
-        f"it (kubectl delete pod -n {context.workload.namespace} {pods[0].name})."
+        f"runs; delete it (kubectl delete pod -n {context.workload.namespace} {pods[0].name})."
     )
 
 
@@ -376,9 +366,8 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
     maximum = max(counts[node] for node in crowded_nodes)
     detail = (
         f"{maximum} claims have their volumes on one node ({format_names(crowded_nodes)}). The "
-        "limit of its CSI "
-        "driver is unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o "
-        "yaml"
+        "limit of its CSI driver is unknown; beyond it, pods stay Pending. Show the limit: kubectl "
+        "get csinode -o yaml"
     )
     summary = f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
     yield context.build_warning(workload_warnings.VOLUMES, detail, summary=summary)
@@ -396,10 +385,8 @@ def _warn_volume_on_several_nodes(context: WorkloadContext) -> Iterator[Workload
     detail = (
         f"its pods on {len(nodes)} nodes ({format_names(nodes)}) mount the ReadWriteOnce claim "
         f"{format_list(claims)}. Its volume is attached to one of them, so the other pods stay in "
-        "ContainerCreating, "
-        "unless its CSI driver has attachRequired: false. Use ReadWriteMany, one replica, or a "
-        "StatefulSet with "
-        "volumeClaimTemplates."
+        "ContainerCreating, unless its CSI driver has attachRequired: false. Use ReadWriteMany, "
+        "one replica, or a StatefulSet with volumeClaimTemplates."
     )
     summary = f"pods on {len(nodes)} nodes mount the ReadWriteOnce claim {format_list(claims)}"
     yield context.build_warning(workload_warnings.VOLUME_ON_NODES, detail, summary=summary)
@@ -417,8 +404,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     detail = (
         f"its pods (priority {priority}) fit on no node, so {count} of lower priority "
         f"{select_word_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. With "
-        "preemptionPolicy: "
-        "Never its pods would wait."
+        "preemptionPolicy: Never its pods would wait."
     )
     if any(not preemptor.is_certain for preemptor in preemptors):
         detail += " This is one possible outcome: Kubernetes breaks ties at random."
@@ -719,8 +705,7 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
             verb = select_word_form(count, "lacks", "lack")
             detail = (
                 f"{count:,} {workers} {format_names(unlabelled_nodes)} {verb} the label {key}, so "
-                "the required "
-                "anti-affinity over it has no effect there. Label all workers."
+                "the required anti-affinity over it has no effect there. Label all workers."
             )
             summary = f"{count:,} {workers} {verb} the label {key} of its anti-affinity"
             yield context.build_warning(workload_warnings.UNLABELLED, detail, summary=summary)

@@ -149,9 +149,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         kinds_text = " and no ".join(missing_kinds)
         detail = (
             f"No {kinds_text} in these files, although every cluster has some. Its claims, "
-            "volumes, quotas, "
-            f"limits, budgets and priority classes are unknown. Create the files with: {COMMAND} > "
-            "cluster.json"
+            "volumes, quotas, limits, budgets and priority classes are unknown. Create the files "
+            f"with: {COMMAND} > cluster.json"
         )
         summary = f"the files hold no {kinds_text}"
         problems.append(

@@ -181,9 +181,8 @@ class HttpBackend:
         current = self._read_document(self._workspace_service.address, "read the state")
         if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
-                f"Cannot write the state at {self.describe()}: the server accepted it, but "
-                "returns a "
-                "different document. Check that the address is a state server."
+                f"Cannot write the state at {self.describe()}: the server accepted it, but returns "
+                "a different document. Check that the address is a state server."
             )
         self._known_digests = {_compute_content_digest(document)}
         self._add_to_workspace_index()
@@ -352,8 +351,7 @@ class HttpBackend:
         if name != DEFAULT_WORKSPACE and _WORKSPACE_MARK not in self._service.address:
             raise BackendProblem(
                 f'The workspace "{name}" needs its own address. Write {_WORKSPACE_MARK} for its '
-                "name in "
-                "address, lock_address and unlock_address."
+                "name in address, lock_address and unlock_address."
             )
         return HttpBackend(self._service, self._journal_directory, name)
 

@@ -227,8 +227,8 @@ class PostgresBackend(LineJournalBackend):
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
             "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = "
-            "w.id::oid "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            "w.id::oid AND database = (SELECT oid FROM pg_database WHERE datname = "
+            "current_database())"
         )
         fence = (
             "UPDATE {schema}.workspaces SET fencing = fencing + 1, holder = NULL WHERE name = %s"
@@ -300,9 +300,8 @@ class PostgresBackend(LineJournalBackend):
         """
         query = (
             "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN "
-            "v.document END "
-            "FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "
-            "WHERE name = %s AND v.id = %s"
+            "v.document END FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = "
+            "workspace WHERE name = %s AND v.id = %s"
         )
         with self._open_session("read the history") as connection:
             # -1 for an invalid id: no row has it.
@@ -335,8 +334,7 @@ class PostgresBackend(LineJournalBackend):
             if lock_state is not None and fencing != lock_state.fencing:
                 raise BackendProblem(
                     f"Cannot {operation}: another run now holds the lock of {self.describe()}. "
-                    "This run "
-                    "writes nothing more."
+                    "This run writes nothing more."
                 )
             yield connection, row
         if lock_state is not None:
@@ -368,9 +366,8 @@ class PostgresBackend(LineJournalBackend):
         """
         query = (
             "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s "
-            "THEN "
-            "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
-            "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
+            "THEN string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal JOIN "
+            "{schema}.workspaces w ON w.id = workspace WHERE name = %s"
         )
         with self._open_session("read the journal") as connection:
             sql = self._database.format_sql(query)
@@ -405,8 +402,7 @@ class PostgresBackend(LineJournalBackend):
         """
         query = (
             "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document "
-            "END "
-            "FROM {schema}.workspaces WHERE name = %s"
+            "END FROM {schema}.workspaces WHERE name = %s"
         )
         return _fetch_limited(
             connection,
@@ -670,8 +666,7 @@ def open_postgres(
         # Its message has parts of the string, possibly a password.
         raise BackendProblem(
             "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown "
-            "because it "
-            "may contain a password. In a postgres:// address, write % and @ of a password as %25 "
-            "and %40."
+            "because it may contain a password. In a postgres:// address, write % and @ of a "
+            "password as %25 and %40."
         ) from None
     return PostgresBackend(database)

@@ -367,11 +367,9 @@ class S3Backend(LineJournalBackend):
                     else "in another region or at another address"
                 )
                 message = (
-                    f"the server answered {status} (redirect). "
-                    f'The bucket "{self._bucket}" is {location}, not in '
-                    f'"{self._client.meta.region_name}". Set '
-                    f'region = "{region or "REGION"}", and the endpoint of that region if one is '
-                    "set."
+                    f'the server answered {status} (redirect). The bucket "{self._bucket}" is '
+                    f'{location}, not in "{self._client.meta.region_name}". Set region = '
+                    f'"{region or "REGION"}", and the endpoint of that region if one is set.'
                 )
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except FileTooLarge as problem:

@@ -249,8 +249,7 @@ def _find_wave_obstacle(
         detail = (
             f'The wave "{wave}" of this plan was applied already. {format_count(count, "site")} in '
             f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with "
-            "`nexusform sites apply "
-            f"-wave={remaining[0]} {planfile}`."
+            f"`nexusform sites apply -wave={remaining[0]} {planfile}`."
         )
         return build_error("wave-already-applied", detail)
     if started_wave and not arguments.resume:

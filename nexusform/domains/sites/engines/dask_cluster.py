@@ -69,8 +69,7 @@ def _parse_address(engine_name: str) -> tuple[str, bool]:
     if parts.scheme == "tcp" and is_secure:
         raise TaskEngineError(
             f'Plain tcp to "{host}" would let anyone on the network run code here and on the '
-            "workers. "
-            f"Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
+            f"workers. Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
         )
     scheme = "tls" if is_secure else "tcp"
     return f"{scheme}://{host_text}:{port}", is_secure

@@ -33,8 +33,7 @@ _UNPLANNED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus
 UNDECLARED: Final = "site-no-longer-declared"
 _ADVICE: Final = (
     "It is not changed; its workload keeps running. To delete it, declare it with destroy = true "
-    "and "
-    "apply. To keep it, declare it again. To forget it, move its state away."
+    "and apply. To keep it, declare it again. To forget it, move its state away."
 )
 
 

@@ -251,8 +251,7 @@ def read_definition(
 
 _FILE_HINT: Final = (
     f"{FILE_NAME} declares the sites: a `defaults` block, `site` or `sites` blocks and a "
-    "`strategy` "
-    "(example: docs/many-sites.md)."
+    "`strategy` (example: docs/many-sites.md)."
 )
 
 
@@ -311,8 +310,7 @@ def _list_shared_state_errors(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic
         if earlier is not site:
             detail = (
                 f'"{earlier.name}" and "{site.name}" have the same state location. Use the site '
-                "name in "
-                f'the backend settings: path = "states/${{site.name}}.nfstate".'
+                'name in the backend settings: path = "states/${site.name}.nfstate".'
             )
             yield build_error("shared-site-state", detail, site.span)
 
@@ -574,8 +572,7 @@ def _build_site(
     if not SITE_NAME.fullmatch(name):
         detail = (
             f'"{name}" cannot be the name of a site: up to 100 letters, digits, ".", "_" and "-", '
-            "the first "
-            "a letter or a digit."
+            "the first a letter or a digit."
         )
         reading.problems.append(build_error("invalid-site-name", detail, block.header))
         return None

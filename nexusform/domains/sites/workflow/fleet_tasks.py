@@ -299,8 +299,8 @@ def check_site_order(
             if wave_positions[other_wave] > wave_positions[wave]:
                 detail = (
                     f'The site "{name}" (wave "{wave}") reads the state of "{other}", which is '
-                    "applied "
-                    f'later, in the wave "{other_wave}". Move it to that wave or a later one.'
+                    f'applied later, in the wave "{other_wave}". Move it to that wave or a later '
+                    "one."
                 )
                 problems.append(build_error("site-in-later-wave", detail, sites[name].span))
     return problems

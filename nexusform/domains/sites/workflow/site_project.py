@@ -115,8 +115,7 @@ def open_site_project(
     if module_backend is not None:
         detail = (
             f"The state location of a site comes from {FILE_NAME}. The backend block of the root "
-            "module has no effect "
-            "here."
+            "module has no effect here."
         )
         problems.append(
             build_warning("backend-configuration-ignored", detail, module_backend.header_span)

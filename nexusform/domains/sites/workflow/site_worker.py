@@ -513,8 +513,7 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
     detail = (
         "An earlier apply of this site could not save its state to the backend: "
         f'"{location.rescue_path}". `nexusform sites apply -resume FILE` with the applied plan '
-        "saves "
-        "it. Only that file records what was applied."
+        "saves it. Only that file records what was applied."
     )
     return [build_error(_UNSAVED, detail)]
 

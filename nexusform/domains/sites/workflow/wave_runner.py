@@ -237,9 +237,8 @@ class _WaveCounts(Struct):
         verified = self.correct_predictions + self.wrong_predictions
         if verified and self.wrong_predictions / verified > self.wave.max_miss_rate:
             return (
-                f"{self.wrong_predictions:,} of {verified:,} predictions were wrong; "
-                "max_miss_rate is "
-                f"{self.wave.max_miss_rate:g}."
+                f"{self.wrong_predictions:,} of {verified:,} predictions were wrong; max_miss_rate "
+                f"is {self.wave.max_miss_rate:g}."
             )
         return ""
 

@@ -338,8 +338,7 @@ def _decode_expected_failures(
         if reference.root.name in _ROOTS_WITHOUT_CONDITIONS:
             detail = (
                 f'"{_format_dotted(reference)}" has no conditions. Failures can be expected of '
-                "variables, outputs, "
-                "checks, resources and data sources."
+                "variables, outputs, checks, resources and data sources."
             )
             problems.append(
                 build_error("invalid-expect-failures-reference", detail, reference.span)

@@ -293,8 +293,7 @@ class RunBlockExecutor(Struct):
             if name not in values and not has_errors(problems):
                 detail = (
                     f'The required variable "{name}" is not set. Set it in the run block, in the '
-                    "file or "
-                    "on the command line."
+                    "file or on the command line."
                 )
                 problems.append(build_error(MISSING_VALUE, detail, block.span, block=block.header))
         problems += check_constant_variables(configuration, values)
@@ -412,8 +411,7 @@ class RunBlockExecutor(Struct):
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use "
-                "command "
-                "= plan if the plan is expected to fail."
+                "command = plan if the plan is expected to fail."
             )
             problems.append(
                 build_error("expected-failure-in-plan", detail, block.span, block=block.header)
@@ -528,8 +526,7 @@ def _evaluate_assertion(
     elif status == "unknown":
         detail = (
             "The condition depends on a value that is known only after apply. Remove the value "
-            "from the "
-            "condition, or set command = apply."
+            "from the condition, or set command = apply."
         )
         diagnostics.append(
             build_error(

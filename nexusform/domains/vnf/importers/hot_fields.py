@@ -140,23 +140,23 @@ _TYPES_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
         "OS::Neutron::FloatingIPPortForward OS::Neutron::FlowClassifier OS::Neutron::IKEPolicy "
         "OS::Neutron::IPsecPolicy OS::Neutron::IPsecSiteConnection OS::Neutron::L2Gateway "
         "OS::Neutron::L2GatewayConnection OS::Neutron::MeteringLabel OS::Neutron::MeteringRule "
-        "OS::Neutron::Net OS::Neutron::NetworkGateway OS::Neutron::PortChain "
-        "OS::Neutron::PortPair OS::Neutron::PortPairGroup OS::Neutron::ProviderNet "
-        "OS::Neutron::QoSBandwidthLimitRule OS::Neutron::QoSDscpMarkingRule "
-        "OS::Neutron::QoSPolicy OS::Neutron::RBACPolicy OS::Neutron::Router "
-        "OS::Neutron::RouterGateway OS::Neutron::RouterInterface OS::Neutron::SecurityGroup "
-        "OS::Neutron::SecurityGroupRule OS::Neutron::Subnet OS::Neutron::SubnetPool "
-        "OS::Neutron::TaaS::TapFlow OS::Neutron::TaaS::TapService OS::Neutron::Trunk "
-        "OS::Neutron::VPNService OS::Nova::FloatingIP OS::Nova::FloatingIPAssociation"
+        "OS::Neutron::Net OS::Neutron::NetworkGateway OS::Neutron::PortChain OS::Neutron::PortPair "
+        "OS::Neutron::PortPairGroup OS::Neutron::ProviderNet OS::Neutron::QoSBandwidthLimitRule "
+        "OS::Neutron::QoSDscpMarkingRule OS::Neutron::QoSPolicy OS::Neutron::RBACPolicy "
+        "OS::Neutron::Router OS::Neutron::RouterGateway OS::Neutron::RouterInterface "
+        "OS::Neutron::SecurityGroup OS::Neutron::SecurityGroupRule OS::Neutron::Subnet "
+        "OS::Neutron::SubnetPool OS::Neutron::TaaS::TapFlow OS::Neutron::TaaS::TapService "
+        "OS::Neutron::Trunk OS::Neutron::VPNService OS::Nova::FloatingIP "
+        "OS::Nova::FloatingIPAssociation"
     ),
     "parts of a load balancer, without servers of their own": (
-        "OS::Neutron::HealthMonitor OS::Neutron::LBaaS::HealthMonitor "
-        "OS::Neutron::LBaaS::L7Policy OS::Neutron::LBaaS::L7Rule OS::Neutron::LBaaS::Listener "
-        "OS::Neutron::LBaaS::Pool OS::Neutron::LBaaS::PoolMember OS::Neutron::Pool "
-        "OS::Neutron::PoolMember OS::Octavia::AvailabilityZone "
-        "OS::Octavia::AvailabilityZoneProfile OS::Octavia::Flavor OS::Octavia::FlavorProfile "
-        "OS::Octavia::HealthMonitor OS::Octavia::L7Policy OS::Octavia::L7Rule "
-        "OS::Octavia::Listener OS::Octavia::Pool OS::Octavia::PoolMember OS::Octavia::Quota"
+        "OS::Neutron::HealthMonitor OS::Neutron::LBaaS::HealthMonitor OS::Neutron::LBaaS::L7Policy "
+        "OS::Neutron::LBaaS::L7Rule OS::Neutron::LBaaS::Listener OS::Neutron::LBaaS::Pool "
+        "OS::Neutron::LBaaS::PoolMember OS::Neutron::Pool OS::Neutron::PoolMember "
+        "OS::Octavia::AvailabilityZone OS::Octavia::AvailabilityZoneProfile OS::Octavia::Flavor "
+        "OS::Octavia::FlavorProfile OS::Octavia::HealthMonitor OS::Octavia::L7Policy "
+        "OS::Octavia::L7Rule OS::Octavia::Listener OS::Octavia::Pool OS::Octavia::PoolMember "
+        "OS::Octavia::Quota"
     ),
     "volumes and shares, on hosts of their own service": (
         "AWS::EC2::Volume AWS::EC2::VolumeAttachment OS::Cinder::EncryptedVolumeType "
@@ -167,9 +167,8 @@ _TYPES_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
     ),
     "software inside of a running server": (
         "OS::Heat::CloudConfig OS::Heat::MultipartMime OS::Heat::SoftwareComponent "
-        "OS::Heat::SoftwareConfig OS::Heat::SoftwareDeployment "
-        "OS::Heat::SoftwareDeploymentGroup OS::Heat::SoftwareDeployments "
-        "OS::Heat::StructuredConfig OS::Heat::StructuredDeployment "
+        "OS::Heat::SoftwareConfig OS::Heat::SoftwareDeployment OS::Heat::SoftwareDeploymentGroup "
+        "OS::Heat::SoftwareDeployments OS::Heat::StructuredConfig OS::Heat::StructuredDeployment "
         "OS::Heat::StructuredDeploymentGroup OS::Heat::StructuredDeployments "
         "OS::Heat::DeployedServer"
     ),
@@ -181,12 +180,11 @@ _TYPES_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
         "OS::Heat::WaitConditionHandle"
     ),
     "alarms and messages": (
-        "OS::Aodh::Alarm OS::Aodh::CombinationAlarm OS::Aodh::CompositeAlarm "
-        "OS::Aodh::EventAlarm OS::Aodh::GnocchiAggregationByMetricsAlarm "
-        "OS::Aodh::GnocchiAggregationByResourcesAlarm OS::Aodh::GnocchiResourcesAlarm "
-        "OS::Aodh::LBMemberHealthAlarm OS::Aodh::PrometheusAlarm OS::Monasca::AlarmDefinition "
-        "OS::Monasca::Notification OS::Vitrage::Template OS::Zaqar::Queue "
-        "OS::Zaqar::SignedQueueURL OS::Zaqar::Subscription"
+        "OS::Aodh::Alarm OS::Aodh::CombinationAlarm OS::Aodh::CompositeAlarm OS::Aodh::EventAlarm "
+        "OS::Aodh::GnocchiAggregationByMetricsAlarm OS::Aodh::GnocchiAggregationByResourcesAlarm "
+        "OS::Aodh::GnocchiResourcesAlarm OS::Aodh::LBMemberHealthAlarm OS::Aodh::PrometheusAlarm "
+        "OS::Monasca::AlarmDefinition OS::Monasca::Notification OS::Vitrage::Template "
+        "OS::Zaqar::Queue OS::Zaqar::SignedQueueURL OS::Zaqar::Subscription"
     ),
     "keys, users and names": (
         "AWS::IAM::AccessKey AWS::IAM::User OS::Barbican::CertificateContainer "

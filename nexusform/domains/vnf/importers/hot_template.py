@@ -342,9 +342,8 @@ def _add_scaling_group(
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
         detail = (
-            f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set '
-            "it on "
-            "the OS::Nova::Server of the group. It is read as if set there."
+            f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it '
+            "on the OS::Nova::Server of the group. It is read as if set there."
         )
         notes.add_warning(misplaced_hints, CORRECTED, detail)
         hints = (
@@ -409,8 +408,7 @@ def _add_nested_template(
     if not file:
         detail = (
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" '
-            "counts "
-            "as one server each; its server groups, sizes and scaling are ignored."
+            "counts as one server each; its server groups, sizes and scaling are ignored."
         )
         notes.add_warning(body, NOT_GIVEN, detail)
         notes.add_unread_fact(

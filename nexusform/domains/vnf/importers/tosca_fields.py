@@ -145,10 +145,10 @@ _TYPES_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
     _NETWORK: (
         "nodes.nfv.vnfextcp nodes.nfv.vipcp nodes.nfv.cp nodes.nfv.cp.tacker nodes.nfv.vl "
         "nodes.nfv.vl.elan nodes.nfv.vl.eline nodes.nfv.vl.etree nodes.nfv.vnfvirtuallink "
-        "nodes.network.network nodes.network.port "
-        "nodes.nfv.fp nodes.nfv.fp.tacker nodes.nfv.fp.tackerv2 "
-        "policies.nfv.virtuallinkinstantiationlevels policies.nfv.virtuallinkinitialdelta "
-        "policies.nfv.virtuallinkscalingaspectdeltas policies.nfv.virtuallinkbitrateinitialdelta "
+        "nodes.network.network nodes.network.port nodes.nfv.fp nodes.nfv.fp.tacker "
+        "nodes.nfv.fp.tackerv2 policies.nfv.virtuallinkinstantiationlevels "
+        "policies.nfv.virtuallinkinitialdelta policies.nfv.virtuallinkscalingaspectdeltas "
+        "policies.nfv.virtuallinkbitrateinitialdelta "
         "policies.nfv.virtuallinkbitratescalingaspectdeltas policies.nfv.securitygrouprule "
         "policies.nfv.abstract.securitygrouprule groups.nfv.vnffg"
     ),

@@ -285,8 +285,7 @@ def parse_rule_scope(
     elif scope_key not in scopes:
         detail = (
             f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" '
-            "(supported: "
-            f"{', '.join(scopes)}); it is ignored."
+            f"(supported: {', '.join(scopes)}); it is ignored."
         )
         notes.add_warning(scope_node, IGNORED, detail)
     return scopes.get(scope_key, "")

@@ -162,9 +162,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     if initial < minimum:
         detail = (
             f'the initial delta gives "{vdu.name}" {initial}, less than its '
-            "min_number_of_instances "
-            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger "
-            "number is used."
+            f"min_number_of_instances of {minimum} (line "
+            f"{profile.get_node('min_number_of_instances').line}). The larger number is used."
         )
         topology.notes.add_warning(initial_node, CORRECTED, detail)
         initial = minimum
@@ -333,8 +332,7 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
         if vdu in targets and node.number in range(2):
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances '
-                f"is {node.number}. "
-                "Tacker asks for 2 or more."
+                f"is {node.number}. Tacker asks for 2 or more."
             )
             topology.notes.add_warning(node, SMALL_MINIMUM, detail)
 
@@ -606,9 +604,8 @@ def _warn_duplicate_deltas(
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{first.policy}" (line {first.body.line}) and "{second.policy}" (line '
-        f"{second.body.line}) both set the "
-        f'increase of "{vdu}" for the aspect "{aspect}". The last one is used; they are not '
-        f"added.{hint}"
+        f'{second.body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". The last '
+        f"one is used; they are not added.{hint}"
     )
     topology.notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
 

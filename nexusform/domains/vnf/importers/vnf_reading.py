@@ -275,8 +275,7 @@ def _merge_rules(
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
             detail = (
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a '
-                "server "
-                "group there. nexusform applies it; Heat alone does not."
+                "server group there. nexusform applies it; Heat alone does not."
             )
             _add_contradiction(rule.origin, detail, notes)
     return (*descriptor.rules, *hot_rules)

@@ -32,8 +32,7 @@ SETTINGS: Final = BlockSchema(
         "on_failure": AttributeSchema(
             STRING,
             "Answer to an operation that failed temporarily. Healing, scale-in and termination "
-            "cannot be rolled back: "
-            "they fail.",
+            "cannot be rolled back: they fail.",
             optional=True,
             default="rollback",
             choices=("retry", "rollback", "fail"),

@@ -163,9 +163,8 @@ class TackerProvider(FixedIdentity):
             return warnings
         detail = (
             f"The certificates of {self._client.endpoint} and Keystone are not verified (`verify: "
-            "false`): "
-            "another server could answer and receive the credentials. Set cacert in clouds.yaml "
-            "instead."
+            "false`): another server could answer and receive the credentials. Set cacert in "
+            "clouds.yaml instead."
         )
         return [*warnings, Problem((), "unverified-server", detail, Severity.WARNING)]
 
@@ -766,9 +765,8 @@ def _list_change_problems(
     changed = [name for name in fixed if planned.get(name) != prior.get(name)]
     if changed:
         detail = (
-            f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or "
-            "replace the VNF with "
-            "-replace."
+            f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace "
+            "the VNF with -replace."
         )
         yield Problem((changed[0],), "unsupported-vnf-change", detail)
 
@@ -795,8 +793,7 @@ def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Pr
     missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]
     if missing:
         detail = (
-            "Tacker takes the number of VMs from VduInstantiationLevels only, and creates none "
-            "for "
+            "Tacker takes the number of VMs from VduInstantiationLevels only, and creates none for "
             f"{', '.join(missing)}. Add the policies InstantiationLevels and "
             "VduInstantiationLevels to the VNFD."
         )

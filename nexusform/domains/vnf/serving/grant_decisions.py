@@ -204,9 +204,8 @@ def _find_planned_grant(
             return grant, ""
         reason = (
             f"The plan adds {_format_counts(planned_added)} and removes "
-            f"{_format_counts(grant.removed)} at "
-            f"{grant.address}; the request adds {_format_counts(added)} and removes "
-            f"{_format_counts(removed)}."
+            f"{_format_counts(grant.removed)} at {grant.address}; the request adds "
+            f"{_format_counts(added)} and removes {_format_counts(removed)}."
         )
     return None, f"{reason} Plan this operation with nexusform, and serve that plan."
 

@@ -131,9 +131,8 @@ _SCHEMA: Final = BlockSchema(
         REQUEST: _build_argument_schema(
             STRING,
             "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, "
-            "instantiationLevelId and "
-            "additionalParams replace flavour_id, instantiation_level and parameters. The text and "
-            "these parameters are sensitive.",
+            "instantiationLevelId and additionalParams replace flavour_id, instantiation_level and "
+            "parameters. The text and these parameters are sensitive.",
             allows_sensitive=True,
             displayed_in=tuple(REQUEST_FIELDS.values()),
             # The whole text.
@@ -173,8 +172,8 @@ _SCHEMA: Final = BlockSchema(
             f'Source of hardware labels. "{SPECIFICATION}": every worker gets {CIS_NODE_LABEL}, '
             f'{MACHINE_LABEL} and {ZONE_LABEL}. "{MGMT_DRIVER}": as Tacker\'s management driver, '
             f"{CIS_NODE_LABEL} only. At instantiation it needs a server group with exactly the "
-            "policy "
-            "anti-affinity; at scale-out and healing a scaling group that passes scheduler_hints.",
+            "policy anti-affinity; at scale-out and healing a scaling group that passes "
+            "scheduler_hints.",
             optional=True,
             choices=(SPECIFICATION, MGMT_DRIVER),
             decides_placement=True,
@@ -182,8 +181,7 @@ _SCHEMA: Final = BlockSchema(
         "grant_zone": _build_argument_schema(
             STRING,
             f'Zone id in the grants of the NFVO. Only with label_source = "{MGMT_DRIVER}"; the '
-            "same "
-            f"workers then get {MACHINE_LABEL}.",
+            f"same workers then get {MACHINE_LABEL}.",
         ),
         "taints": _build_argument_schema(
             DYNAMIC, "Taints of worker nodes: a list of { key, value, effect }; value is optional."
@@ -224,9 +222,8 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         detail = (
-            'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = '
-            'file("vnfd.yaml"), or '
-            '"csar", the path of a package.'
+            'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), '
+            'or "csar", the path of a package.'
         )
         problems.append(Problem((), "missing-required-argument", detail))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
@@ -305,8 +302,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         bound = "least" if clamped.applied > clamped.requested else "most"
         detail = (
             f'{vdu.origin}: the requested size gives "{clamped.vdu}" {clamped.requested} VMs, but '
-            "its "
-            f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}."
+            f"its profile allows {bound} {clamped.applied}. The plan places {clamped.applied}."
         )
         yield Problem(
             get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING
@@ -328,8 +324,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
     if other is not None:
         detail = (
             f'{subject}, but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them '
-            "together on "
-            f"one {other.scope}. Remove one of the rules, or remove VDUs from it."
+            f"together on one {other.scope}. Remove one of the rules, or remove VDUs from it."
         )
         return Problem(path, kind, detail, severity)
     limit = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""

@@ -495,8 +495,8 @@ def _simulate_failure(
             ]
             note = enclose(" In an unknown state: ", format_first_items(unknown, 4), ".")
             raise click.UsageError(
-                f"No machine is observed off or not ready.{note} Specify what to lose, for "
-                "example -rack=ID."
+                f"No machine is observed off or not ready.{note} Specify what to lose, for example "
+                "-rack=ID."
             )
         if len(sites) > 1:
             ids = format_first_items(sorted(candidate.id for candidate in sites), 4)

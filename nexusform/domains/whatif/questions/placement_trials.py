@@ -512,8 +512,8 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
             )
         elif is_reserved_namespace(manifest.namespace):
             messages.append(
-                f"{manifest.title} is in a reserved namespace. Set metadata.namespace to "
-                "another one."
+                f"{manifest.title} is in a reserved namespace. Set metadata.namespace to another "
+                "one."
             )
     return messages
 

@@ -107,8 +107,8 @@ def build_failure_summary(failure: Failure) -> str:
     if not failure.vm_count:
         return "Nothing goes down: no VM runs there."
     down_text = (
-        f"{format_count(failure.vm_count, 'VM')} "
-        f"{select_word_form(failure.vm_count, 'is', 'are')} down"
+        f"{format_count(failure.vm_count, 'VM')} {select_word_form(failure.vm_count, 'is', 'are')} "
+        "down"
     )
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down_text}. None of them is re-created elsewhere automatically."
@@ -138,8 +138,8 @@ def _describe_capacity_elsewhere(failure: Failure) -> str:
         )
     return (
         f"{samples.missing_count} VMs fit nowhere else; everything fits in "
-        f"{samples.numa_sampling.fitting_count:,} of "
-        f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown)"
+        f"{samples.numa_sampling.fitting_count:,} of {samples.numa_sampling.sample_count:,} "
+        "samples (NUMA use unknown)"
     )
 
 

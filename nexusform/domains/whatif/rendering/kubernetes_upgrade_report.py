@@ -63,8 +63,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
         return (
             f"The upgrade fits in {samples.numa_sampling.fitting_count:,} of "
             f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown); the others have "
-            "no "
-            f"surge capacity for {names}."
+            f"no surge capacity for {names}."
         )
     if upgrade.blocked_pools:
         names = format_list(pool.course.pool for pool in upgrade.blocked_pools)
@@ -81,8 +80,7 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
     """Build sentences about the upgrade."""
     yield (
         "The control plane is upgraded first, one node at a time, then the pools. Surge VMs of a "
-        "batch "
-        "are placed before the old ones are deleted."
+        "batch are placed before the old ones are deleted."
     )
     courses = [pool.course for pool in upgrade.pools]
     timeouts = sorted({course.drain_timeout for course in courses if not course.is_control_plane})
@@ -336,8 +334,8 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
         yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
     if hop.needs_intermediate_bundle:
         yield (
-            f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or "
-            "4.5 first."
+            f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 "
+            "first."
         )
 
 

@@ -195,11 +195,9 @@ def _describe_certainty(repack: RepackResult) -> str:
     if not repack.unknown_machines:
         return f"{text}."
     return (
-        f"{text}: unknown NUMA use may send them elsewhere, and no tested order or cordon "
-        "prevents it. "
-        "Run the command again with -not for these VMs. Or continue, check their machines after "
-        "the "
-        "window, and run it again if they differ."
+        f"{text}: unknown NUMA use may send them elsewhere, and no tested order or cordon prevents "
+        "it. Run the command again with -not for these VMs. Or continue, check their machines "
+        "after the window, and run it again if they differ."
     )
 
 

@@ -93,9 +93,8 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
             number = len(stop.unhealthy)
             stops.append(
                 f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
-                f"{format_count(stop.machines, 'machine')} "
-                f"{select_word_form(number, 'is', 'are')} unhealthy and not "
-                f"expected back; {stop.max_failed} may stay down: {names}."
+                f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} "
+                f"unhealthy and not expected back; {stop.max_failed} may stay down: {names}."
             )
         losses += [risk.text for risk in list_plan_risks(upgrade.plan)]
         workloads += upgrade.workloads
@@ -129,8 +128,7 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     yield (
         f"{format_count(len(upgrade.racks), 'rack')} by name (byte order), {batch_text}: "
         f"{format_count(len(upgrade.waves), 'wave')}. The next wave starts when every machine is "
-        "back. "
-        f"Azure allows up to {upgrade.hours} hours."
+        f"back. Azure allows up to {upgrade.hours} hours."
     )
     if options.is_from_site:
         yield "The site's update_strategy applies, except where flags override it."
@@ -148,10 +146,8 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (
             "PauseAfterRack: the upgrade waits before the first rack and after every "
-            f"rack{before}. "
-            "Continue it each time with `az networkcloud cluster continue-update-version --name "
-            "CLUSTER "
-            "--resource-group GROUP`."
+            f"rack{before}. Continue it each time with `az networkcloud cluster "
+            "continue-update-version --name CLUSTER --resource-group GROUP`."
         )
     yield _describe_drain(is_drained=options.drain)
     yield ("No new NKS VM is created meanwhile. Each VM restarts on its machine when that is back.")
@@ -202,8 +198,7 @@ def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     yield (
         f"The upgrade stops at a rack where fewer than {options.threshold}{unit} of the machines "
         f"return: {limit_text} {select_word_form(limits[-1], 'machine')} of a rack may stay down. "
-        "Upgraded "
-        "racks keep the new version, later racks the old one."
+        "Upgraded racks keep the new version, later racks the old one."
     )
 
 
@@ -213,14 +208,12 @@ def _describe_drain(*, is_drained: bool) -> str:
         return (
             "Nodes are cordoned and drained before their machine goes down, for at most "
             f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are respected until then. Pods "
-            "that "
-            "fit on no other node stay Pending."
+            "that fit on no other node stay Pending."
         )
     return (
         "-drain=false: machines are powered off without a drain. After "
         f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods are unhealthy. "
-        "They are "
-        "re-created where other nodes have capacity."
+        "They are re-created where other nodes have capacity."
     )
 
 
@@ -532,8 +525,7 @@ ONE_OUTCOME: Final = (
 )
 _COLUMN_NOTE = (
     "Minimum over all waves. At once: pods running when the nodes go down; then: after "
-    "replacements. "
-    "Pending pods restart when their nodes return."
+    "replacements. Pending pods restart when their nodes return."
 )
 
 

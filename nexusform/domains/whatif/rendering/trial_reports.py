@@ -350,9 +350,8 @@ def _explain_taints(result: RebalanceResult) -> str:
         f" {select_word_form(len(leaving), 'runs', 'run')} on one cluster less.",
     )
     return (
-        f"Without a taint the hub picks the same cluster again for {names}.{loss} "
-        "Other placements cannot come to a tainted cluster. Without the taint, a PickAll "
-        "placement returns."
+        f"Without a taint the hub picks the same cluster again for {names}.{loss} Other placements "
+        "cannot come to a tainted cluster. Without the taint, a PickAll placement returns."
     )
 
 

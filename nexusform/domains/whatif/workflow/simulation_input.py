@@ -138,8 +138,7 @@ def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
         problem = build_error(
             "nothing-to-simulate",
             f"There is no site in {source.origin}. Apply a configuration with one, or use a saved "
-            "plan: "
-            "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
+            "plan: `nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         raise UnreadableInput((*source.diagnostics, problem), source.sources)
     return _add_unknown_node_warnings(source)
@@ -190,8 +189,8 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
             detail = (
                 f"{format_count(len(observed_cluster.unknown_nodes), 'node')} of the cluster "
                 f'"{cluster_id}" '
-                f"({format_first_items(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
-                "match no VM by name or provider id. Their pods and capacity are not counted."
+                f"({format_first_items(observed_cluster.unknown_nodes, _MAX_NAMES)}) match no VM "
+                "by name or provider id. Their pods and capacity are not counted."
             )
             yield build_warning("node-without-vm", detail)
 

@@ -59,8 +59,7 @@ def list_unfinished_step_warnings(stored: StoredState) -> Iterator[Diagnostic]:
         detail = (
             f"The last apply did not finish: {format_count(step_count, 'step')} "
             f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state "
-            "without their "
-            "results. Run `nexusform apply -resume` first."
+            "without their results. Run `nexusform apply -resume` first."
         )
         yield build_warning("steps-not-applied", detail)
 

@@ -169,8 +169,8 @@ def write_rebalancing(
     if not problems and not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
             f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} "
-            "files only "
-            "from the directory of the root module. Move the file there before the next plan."
+            "files only from the directory of the root module. Move the file there before the next "
+            "plan."
         )
         problems = [build_warning("generated-configuration-exists", detail)]
     return problems

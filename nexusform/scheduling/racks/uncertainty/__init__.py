@@ -5,8 +5,7 @@ PUBLIC = {
     "arrivals": "Arrival BuildingVms GroupMembership REMOVALS Stage",
     "certainty": (
         "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples "
-        "run_operations "
-        "OccupyOperation Token PlaceOperation ReleaseOperation"
+        "run_operations OccupyOperation Token PlaceOperation ReleaseOperation"
     ),
     "splits": (
         "count_blocked_vms format_split_choice PACKED LargestSplit RULE_DESCRIPTIONS "

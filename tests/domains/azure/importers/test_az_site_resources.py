@@ -154,12 +154,10 @@ def test_vms_use_addresses_and_appliances_report_usage() -> None:
 
 BUNDLES = (
     "[{ components: {Name: calico, Type: Feature, Version: v1.9.1},{Name: AzureLinux3, Type: "
-    "OSImage, "
-    "Version: 1.33.2-1}, endOfExtendedAvailabilityDate: 2028-06-30 00:00:00 +0000 UTC, "
+    "OSImage, Version: 1.33.2-1}, endOfExtendedAvailabilityDate: 2028-06-30 00:00:00 +0000 UTC, "
     "generalAvailabilityDate: 2026-01-01 00:00:00 +0000 UTC, patchVersion: v1.33.4-4.7.0, "
     "supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }, { components: {Name: calico, Type: "
-    "Feature, "
-    "Version: v1.9.0}, endOfExtendedAvailabilityDate: 2027-01-31 00:00:00 +0000 UTC, "
+    "Feature, Version: v1.9.0}, endOfExtendedAvailabilityDate: 2027-01-31 00:00:00 +0000 UTC, "
     "generalAvailabilityDate: 0001-01-01 00:00:00 +0000 UTC, patchVersion: v1.33.1-4.5.0, "
     "supportExpiryDate: 0001-01-01 00:00:00 +0000 UTC }]"
 )

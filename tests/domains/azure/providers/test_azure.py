@@ -317,8 +317,7 @@ def test_sdk_prints_no_warnings(capfd: pytest.CaptureFixture[str]) -> None:
 
     script = (
         "import logging; from nexusform.domains.azure.providers.azure_subscription import "
-        "create_client; "
-        "create_client('00000000-0000-0000-0000-000000000000'); "
+        "create_client; create_client('00000000-0000-0000-0000-000000000000'); "
         "logging.getLogger('azure.identity._credentials').warning('a raw line')"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

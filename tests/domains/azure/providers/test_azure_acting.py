@@ -547,8 +547,8 @@ def test_object_outside_of_the_listed_resource_group_is_not_removed(
     main.write_text(main.read_text().replace("}\n", '  resource_group = "others"\n}\n'))
     assert nexusform("plan") == 1, nexusform.said
     assert (
-        "lab/v in resource group tenants, but it exists: the provider lists only resource "
-        "group others"
+        "lab/v in resource group tenants, but it exists: the provider lists only resource group "
+        "others"
     ) in nexusform.said
 
 

@@ -152,7 +152,7 @@ def test_generated_block_of_an_imported_machine_has_no_observed_facts(
     text, count = block.subn("", Path("site.nf.hcl").read_text())
     assert count == 1
     target = (
-        f"import {{\n  provider = azure_export\n  to = nexus_bare_metal_machine.m\n  id = "
+        "import {\n  provider = azure_export\n  to = nexus_bare_metal_machine.m\n  id = "
         f'"{attributes["id"]}"\n}}\n'
     )
     Path("site.nf.hcl").write_text(text + target)

@@ -141,8 +141,7 @@ def test_upgrade_reports_machine_versions(
     assert "The machines run version 4.1.0." in unimported_site.said, unimported_site.said
     assert (
         "Azure offers version 4.4.1 (expected to take 10-12 hours; workloads are affected; "
-        "supported "
-        "until 2026-12-31; Machines restart)." in unimported_site.said
+        "supported until 2026-12-31; Machines restart)." in unimported_site.said
     )
     assert "Azure offers version 4.5.0." in unimported_site.said
     unimported_site("simulate", "runtime-upgrade", "-format=json")

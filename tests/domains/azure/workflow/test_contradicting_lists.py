@@ -325,8 +325,8 @@ def test_azure_error_in_place_of_racks_is_one_error(capsys: pytest.CaptureFixtur
     code, out = run_command(capsys, "inventory", "check", "export")
     assert (code, out.count("Error:")) == (1, 1), out
     assert (
-        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has "
-        "no authorization."
+        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has no "
+        "authorization."
     ) in out
 
 

@@ -125,8 +125,8 @@ def test_missing_list_is_reported_by_each_reader(
         (
             POOLS,
             (
-                f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): "
-                "count, mode"
+                f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): count, "
+                "mode"
             ),
         ),
     ],
@@ -205,8 +205,8 @@ def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -
     assert (code, "a hub or site was not read" in out) == (1, True), out
     assert f'does not contain the site "{SITE}", but only site. ' in out
     assert (
-        "The state matches the configuration; a hub or site was not read. Changes made there "
-        "are unknown"
+        "The state matches the configuration; a hub or site was not read. Changes made there are "
+        "unknown"
     ) in out
     assert json.loads(run_command(capsys, "show", "-json", "p.nfplan")[1])["complete"] is False
     code, out = run_command(capsys, "state", "verify")

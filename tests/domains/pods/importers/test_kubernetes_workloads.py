@@ -151,8 +151,7 @@ def test_other_resources_and_pod_level_requests() -> None:
 def test_malformed_amount_is_reported_once() -> None:
     assert get_finding(build_deployment({"containers": [build_container("lots")]})) == (
         "error: Deployment shop/web: spec.template.spec.containers.0.resources.requests.cpu is "
-        '"lots", not '
-        "an amount such as 500m or 2Gi."
+        '"lots", not an amount such as 500m or 2Gi.'
     )
 
 

@@ -40,8 +40,8 @@ INVALID_EXPRESSIONS = {
     "more doubled text": double_text(13),
     "five loops": nest_loops(5),
     "seven loops": nest_loops(7),
-    "replaced text": 'cel.bind(a, "' + "a" * 5000 + '", '
-    'size(a.replace("a", a).replace("a", "' + "b" * 100 + '")) > 0)',
+    "replaced text": 'cel.bind(a, "' + "a" * 5000 + '", size(a.replace("a", a).replace("a", '
+    '"' + "b" * 100 + '")) > 0)',
     "loops over attributes": 'device.attributes["a.com"].all(a, device.attributes["a.com"].all(b, '
     'device.attributes["a.com"].all(c, device.attributes["a.com"].all(d, a + b != c + d))))',
     "no truth": "1 + 1",

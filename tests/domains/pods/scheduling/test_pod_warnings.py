@@ -66,11 +66,9 @@ def test_pods_without_rules_on_one_machine_are_reported() -> None:
     assert warning.kind == workload_warnings.SHARED_MACHINE
     assert warning.location == "m1"
     assert warning.detail == (
-        "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers "
-        "w1, w2). "
-        "Losing the machine stops them. All its workers are there, so no rule can separate its "
-        "pods. Add "
-        f"workers elsewhere and a rule with topologyKey: {BARE}."
+        "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, "
+        "w2). Losing the machine stops them. All its workers are there, so no rule can separate "
+        f"its pods. Add workers elsewhere and a rule with topologyKey: {BARE}."
     )
 
 
@@ -252,10 +250,9 @@ def test_rollout_without_surge_capacity_is_reported_as_deadlock() -> None:
     assert warning.kind == workload_warnings.DEADLOCK
     assert warning.detail == (
         "Deployment default/web: the next change of its template will hang. A new pod must run "
-        "before an "
-        "old one may stop: maxUnavailable (25% of 2) rounds down to 0. There is no capacity for "
-        "one more "
-        "pod: 0/2 nodes are available: 2 Insufficient cpu. Set maxUnavailable: 1, or add capacity."
+        "before an old one may stop: maxUnavailable (25% of 2) rounds down to 0. There is no "
+        "capacity for one more pod: 0/2 nodes are available: 2 Insufficient cpu. Set "
+        "maxUnavailable: 1, or add capacity."
     )
     assert list_warning_kinds(nodes, replace(full, max_unavailable=1)) == []
     assert list_warning_kinds([*nodes, build_node("w3", "m3", "r3")], full) == []

@@ -147,8 +147,7 @@ def test_uncreated_pods_are_reported_with_kubernetes_message() -> None:
     assert warning.kind == workload_warnings.NOT_MADE
     assert warning.detail == (
         "Deployment default/web: 1 of 3 pods would not be created: exceeded quota: compute, "
-        "requested: "
-        "requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
+        "requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
     )
 
 
@@ -217,8 +216,7 @@ def test_rollout_is_blocked_if_quota_rejects_its_surge() -> None:
     assert warning.kind == workload_warnings.STUCK
     assert warning.detail == (
         "Deployment default/web: 1 new pod would not be created while the old pods run: exceeded "
-        "quota: "
-        "compute, requested: pods=1, used: pods=2, limited: pods=2."
+        "quota: compute, requested: pods=1, used: pods=2, limited: pods=2."
     )
     # The next prediction has the same result.
     again = predict_with_quotas(

@@ -271,7 +271,7 @@ def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
     profile = f"{{id: v, min-number-of-instances: 2, {group}: [{{id: g}}, {{id: g}}]}}"
     flavour = (
         f"{{id: f, vdu-profile: [{profile}], {group}: [{{id: g, type: anti-affinity, scope: "
-        f"nfvi-node}}]}}"
+        "nfvi-node}]}"
     )
     vnf = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n")).vnf
     assert [rule.vdus for rule in vnf.rules] == [("v",)]
@@ -282,7 +282,7 @@ def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
     delta = "{id: one, vdu-delta: [{id: v, number-of-instances: 1}]}"
     details = f"aspect-delta-details: {{deltas: [{delta}]}}, step-deltas: [one, two]"
     flavour = (
-        f"{{id: f, vdu-profile: [{{id: v}}], scaling-aspect: [{{id: a, max-scale-level: 2, "
+        "{id: f, vdu-profile: [{id: v}], scaling-aspect: [{id: a, max-scale-level: 2, "
         f"{details}}}]}}"
     )
     read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n"))

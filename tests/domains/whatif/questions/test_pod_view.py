@@ -202,8 +202,8 @@ def test_nodes_with_unknown_capacity_are_named(
         command_runner("simulate", "capacity", "-format=json", *words)
         warning = " ".join(command_runner.told.replace("│", " ").split())
         assert (
-            '2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or '
-            "provider id"
+            '2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider '
+            "id"
         ) in warning
     command_runner("simulate", *LOSS, "-format=json", code=2)
     assert "match no VM by name or provider id. Their pods and capacity" in " ".join(

@@ -455,8 +455,8 @@ def test_answer_reports_if_no_order_is_certain() -> None:
     [fact] = [fact for fact in build_repack_report(cut, "").facts if "land as planned" in fact]
     expected = min((fewest / 100, f"{fewest} of 100"), (3 / 4, "3 of 4"))[1]
     assert (
-        "8 of 10 land as planned in all 4 to 100 samples of their window, the others in at "
-        f"least {expected}:"
+        "8 of 10 land as planned in all 4 to 100 samples of their window, the others in at least "
+        f"{expected}:"
     ) in fact
     assert "no tested order or cordon prevents it" in fact
 

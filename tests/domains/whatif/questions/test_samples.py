@@ -126,8 +126,8 @@ def test_failure_reports_number_of_fitting_samples() -> None:
     ):
         words = " ".join(text.split())
         assert (
-            f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA "
-            "use unknown)"
+            f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA use "
+            "unknown)"
         ) in words
         assert (
             f"unknown on 2 machines; everything fits in {fitting} of 100 sampled layouts" in words
