@@ -1,8 +1,15 @@
 """Entry of a command: the engine and the domains list their commands as such entries."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    import click
 
 
 class CommandSection(StrEnum):
@@ -16,15 +23,20 @@ class CommandSection(StrEnum):
     OTHER = "Other commands"
 
 
-class CommandEntry(Struct, frozen=True):
-    """Target of a command (`module:attribute`), its summary and its section in the help.
+class CommandDescription(Struct, frozen=True):
+    """Summary of a command and its section in the help.
 
     `is_common`: `nexusform -help` lists it. `is_read_only`: it changes nothing, so an interrupt
     leaves everything as it was.
     """
 
-    target: str
     summary: str
     section: CommandSection = CommandSection.OTHER
     is_common: bool = False
     is_read_only: bool = False
+
+
+class CommandEntry(CommandDescription, frozen=True, kw_only=True):
+    """Entry of a command: its description, and the function that imports it."""
+
+    load: Callable[[], click.Command]

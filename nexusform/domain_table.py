@@ -7,16 +7,16 @@ for a configuration, a state or a command line: a plan loads only the domains it
 without a folder counts as absent, and so does an entry with an absent dependency.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.command_entry import CommandEntry, CommandSection
+from nexusform.command_entry import CommandDescription, CommandEntry, CommandSection
 
 PACKAGE: Final = "nexusform.domains"
 T = TypeVar("T")
@@ -42,6 +42,12 @@ class DiagnosticTraits(Struct, frozen=True):
     hides_placements: bool = False
 
 
+class DomainCommand(CommandDescription, frozen=True, kw_only=True):
+    """Command of a domain: its description, and its target relative to the folder."""
+
+    target: str
+
+
 class DomainDeclaration(Struct, frozen=True, kw_only=True):
     """Entry of one domain.
 
@@ -49,16 +55,15 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
 
     `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may
     access files, clocks and sockets. `resource_types` and `data_sources`: names of types, to their
-    modules in types/, with the type as NAME. `commands`: its commands by name, with a target
-    relative to its folder. `removed_commands` and `removed_flags`: words after `nexusform`, to the
-    words that replace them. `export_scripts`: values of `inventory script -for=`, to functions that
-    build the script from the name of its directory. `phases`: its `Phases` (planning/phases.py), ""
-    for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
-    computed attributes with such placements, and their kind. `plan_sections`: builders of its
-    sections in the report of a plan, by their place (rendering/report/domain_sections.py).
-    `providers` and `backends`: configured names, to their `ProviderDefinition` or
-    `BackendDefinition`. `exports`: forms of `export` to their writers
-    (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`.
+    modules in types/, with the type as NAME. `commands`: its commands by name. `removed_commands`
+    and `removed_flags`: words after `nexusform`, to the words that replace them. `export_scripts`:
+    values of `inventory script -for=`, to functions that build the script from the name of its
+    directory. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the
+    `kind` of rows, to a `PlacementKind`; `placement_maps`: the computed attributes with such
+    placements, and their kind. `plan_sections`: builders of its sections in the report of a plan,
+    by their place (rendering/report/domain_sections.py). `providers` and `backends`: configured
+    names, to their `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to
+    their writers (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`.
     `installed_modules`: a function that loads further modules for `init`
     (workflow/initialization.py). `explainer`: the `Explainer` of objects of its types.
     `show_renderers`: types to the functions that render them for `show` instead of attributes
@@ -67,7 +72,8 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     comparison with state (cli/report_output.py). `simulates`: questions of `simulate` about many
     sites. `checkers`: programs of `plan -check-with=` to their checks (workflow/program_checks.py).
     `losses`: kinds of `plan -assume=lost:KIND/NAME`, to a `LossKind`
-    (planning/hypothesis/losses.py). `diagnostic_traits`: traits of its diagnostics by id.
+    (planning/hypothesis/losses.py). `server_readers`: readers of a `ServerQuery` to their functions
+    (workflow/opening/remote_inputs.py). `diagnostic_traits`: traits of its diagnostics by id.
     """
 
     name: str
@@ -76,7 +82,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     io_layer: tuple[str, ...] = ()
     resource_types: Mapping[str, str] = field(default_factory=dict)
     data_sources: Mapping[str, str] = field(default_factory=dict)
-    commands: Mapping[str, CommandEntry] = field(default_factory=dict)
+    commands: Mapping[str, DomainCommand] = field(default_factory=dict)
     removed_commands: Mapping[str, str] = field(default_factory=dict)
     removed_flags: Mapping[str, str] = field(default_factory=dict)
     export_scripts: Mapping[str, str] = field(default_factory=dict)
@@ -96,37 +102,35 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     simulates: Mapping[str, str] = field(default_factory=dict)
     checkers: Mapping[str, str] = field(default_factory=dict)
     losses: Mapping[str, str] = field(default_factory=dict)
+    server_readers: Mapping[str, str] = field(default_factory=dict)
     diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
 
-    def build_object_reference(self, name: str) -> str:
-        """Build the absolute target of a field.
-
-        An example is `nexusform.domains.azure.providers.azure:PROVIDER`.
-        """
-        return f"{PACKAGE}.{self.name}.{name}"
+    def load_object(self, target: str) -> Any:
+        """Import and return the object of a target, such as `providers.azure:PROVIDER`."""
+        module, _, name = target.partition(":")
+        return getattr(import_module(f"{PACKAGE}.{self.name}.{module}"), name)
 
 
 class LazyTable(Mapping[str, T]):
-    """Table with values imported on first access; targets are `package.module:NAME`."""
+    """Table with values that are imported on first access, by one function per name."""
 
-    def __init__(self, targets: Mapping[str, str]) -> None:
-        self._targets = targets
+    def __init__(self, loaders: Mapping[str, Callable[[], T]]) -> None:
+        self._loaders = loaders
         self._values: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
         if name not in self._values:
-            module, _, attribute = self._targets[name].partition(":")
-            self._values[name] = cast("T", getattr(import_module(module), attribute))
+            self._values[name] = self._loaders[name]()
         return self._values[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._targets
+        return name in self._loaders
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._targets)
+        return iter(self._loaders)
 
     def __len__(self) -> int:
-        return len(self._targets)
+        return len(self._loaders)
 
 
 _ADVICE: Final = DiagnosticTraits("advice")
@@ -143,21 +147,23 @@ _ALL: Final = (
         io_layer=("providers", "workflow", "cli"),
         data_sources={"nexus_inventory": "nexus_inventory"},
         commands={
-            "predict": CommandEntry(
-                "cli.predict:predict",
+            "predict": DomainCommand(
                 "Predict placement for a Terraform, ARM or Bicep plan",
                 CommandSection.ANALYSIS,
                 is_common=True,
                 is_read_only=True,
+                target="cli.predict:predict",
             ),
-            "inventory": CommandEntry(
-                "cli.inventory:inventory", "Export a site, check the export", CommandSection.SITES
+            "inventory": DomainCommand(
+                "Export a site, check the export",
+                CommandSection.SITES,
+                target="cli.inventory:inventory",
             ),
-            "reconcile": CommandEntry(
-                "cli.reconcile:reconcile_",
+            "reconcile": DomainCommand(
                 "Detect drift between site and state",
                 CommandSection.SITES,
                 is_common=True,
+                target="cli.reconcile:reconcile_",
             ),
         },
         removed_flags={
@@ -209,10 +215,10 @@ _ALL: Final = (
         io_layer=("providers", "serving", "cli"),
         resource_types={"tacker_vnf": "tacker_vnf"},
         commands={
-            "serve": CommandEntry(
-                "cli.serve:serve",
+            "serve": DomainCommand(
                 "Answer requests of a VNFM from a plan",
                 CommandSection.OTHER_TOOLS,
+                target="cli.serve:serve",
             )
         },
         providers={"tacker": "providers.tacker:PROVIDER"},
@@ -336,6 +342,7 @@ _ALL: Final = (
         providers={"fleet": "providers.fleet:PROVIDER"},
         imports={"hub": "workflow.hub_import:import_hub"},
         reconcilers={"hub": "cli.hub_comparison:reconcile_with_hub"},
+        server_readers={"fleet_hub": "api.hub_snapshot:read_hub_snapshot"},
         diagnostic_traits={
             "fields-owned-by-others": _NOTE,
             "unknown-heartbeat-age": _HIDES_PLACEMENTS,
@@ -347,12 +354,12 @@ _ALL: Final = (
         dependencies=("fleet", "pods"),
         io_layer=("workflow", "cli"),
         commands={
-            "simulate": CommandEntry(
-                "cli.simulate:simulate",
+            "simulate": DomainCommand(
                 "Simulate capacity, failures, upgrades and repacking",
                 CommandSection.ANALYSIS,
                 is_common=True,
                 is_read_only=True,
+                target="cli.command_table:simulate",
             )
         },
         removed_commands={
@@ -368,7 +375,9 @@ _ALL: Final = (
         installed_modules="workflow.run_modules:install_test_modules",
         io_layer=("workflow", "cli"),
         commands={
-            "test": CommandEntry("cli.test:test", "Run test files", CommandSection.OTHER_TOOLS)
+            "test": DomainCommand(
+                "Run test files", CommandSection.OTHER_TOOLS, target="cli.test:test"
+            )
         },
     ),
     DomainDeclaration(
@@ -377,11 +386,11 @@ _ALL: Final = (
         dependencies=("fleet", "pods", "openstack", "vnf"),
         io_layer=("workflow", "cli"),
         commands={
-            "conformance": CommandEntry(
-                "cli.conformance:score_predictions",
+            "conformance": DomainCommand(
                 "Score predictions against real decisions",
                 CommandSection.OTHER_TOOLS,
                 is_read_only=True,
+                target="cli.conformance:score_predictions",
             )
         },
         checkers={
@@ -395,8 +404,8 @@ _ALL: Final = (
         description="The language server",
         io_layer=("cli",),
         commands={
-            "lsp": CommandEntry(
-                "cli.lsp:lsp", "Start the language server", CommandSection.OTHER_TOOLS
+            "lsp": DomainCommand(
+                "Start the language server", CommandSection.OTHER_TOOLS, target="cli.lsp:lsp"
             )
         },
     ),
@@ -405,11 +414,11 @@ _ALL: Final = (
         description="An interactive plan in a browser",
         io_layer=("server", "cli"),
         commands={
-            "explore": CommandEntry(
-                "cli.explore:explore",
+            "explore": DomainCommand(
                 "Explore the plan in a browser",
                 CommandSection.ANALYSIS,
                 is_read_only=True,
+                target="cli.explore:explore",
             )
         },
     ),
@@ -420,8 +429,8 @@ _ALL: Final = (
         installed_modules="workflow.root_modules:install_site_modules",
         io_layer=("workflow", "engines", "cli"),
         commands={
-            "sites": CommandEntry(
-                "cli.sites:sites", "Plan and apply many sites", CommandSection.SITES
+            "sites": DomainCommand(
+                "Plan and apply many sites", CommandSection.SITES, target="cli.sites:sites"
             )
         },
         removed_commands={
@@ -489,33 +498,39 @@ def explain_absent_domain(name: str, *field_names: str) -> str:
     return ""
 
 
-def collect_type_modules(field_name: str) -> dict[str, str]:
-    """Return the references `module:NAME` of the types of all domains, by type name.
+def collect_type_loaders(field_name: str) -> dict[str, Callable[[], Any]]:
+    """Return the functions that import the types of all domains, by type name.
 
     The types are those in all `resource_types` or `data_sources`.
     """
     return {
-        name: domain.build_object_reference(f"types.{module}:{name.upper()}")
+        name: partial(domain.load_object, f"types.{module}:{name.upper()}")
         for domain in find_domains().values()
         for name, module in getattr(domain, field_name).items()
     }
 
 
-def collect_object_references(field_name: str) -> dict[str, str]:
-    """Return the `module:NAME` of all `providers`, `backends`, `exports` or `placement_kinds`."""
+def collect_loaders(field_name: str) -> dict[str, Callable[[], Any]]:
+    """Return the functions that import all objects of a field, such as `providers`, by name."""
     return {
-        name: domain.build_object_reference(target)
+        name: partial(domain.load_object, target)
         for domain in find_domains().values()
         for name, target in getattr(domain, field_name).items()
     }
 
 
 def collect_commands() -> dict[str, CommandEntry]:
-    """Return the commands of all domains by name, with absolute targets."""
+    """Return the commands of all domains by name."""
     return {
-        name: replace(entry, target=domain.build_object_reference(entry.target))
+        name: CommandEntry(
+            command.summary,
+            command.section,
+            is_common=command.is_common,
+            is_read_only=command.is_read_only,
+            load=partial(domain.load_object, command.target),
+        )
         for domain in find_domains().values()
-        for name, entry in domain.commands.items()
+        for name, command in domain.commands.items()
     }
 
 
@@ -537,19 +552,19 @@ def collect_placement_maps() -> dict[str, str]:
     }
 
 
-def collect_validate_checks() -> dict[str, str]:
-    """Return the `module:NAME` of the checks of `validate`, by domain."""
+def collect_validate_checks() -> dict[str, Callable[[], Any]]:
+    """Return the functions that import the checks of `validate`, by domain."""
     return {
-        domain.name: domain.build_object_reference(domain.checks)
+        domain.name: partial(domain.load_object, domain.checks)
         for domain in find_domains().values()
         if domain.checks
     }
 
 
-def collect_installed_modules() -> dict[str, str]:
-    """Return the `module:NAME` of the functions that load further modules, by domain."""
+def collect_installed_modules() -> dict[str, Callable[[], Any]]:
+    """Return the functions that import those that load further modules, by domain."""
     return {
-        domain.name: domain.build_object_reference(domain.installed_modules)
+        domain.name: partial(domain.load_object, domain.installed_modules)
         for domain in find_domains().values()
         if domain.installed_modules
     }
@@ -564,10 +579,10 @@ def collect_diagnostic_traits() -> dict[str, DiagnosticTraits]:
     }
 
 
-def collect_explainers_by_resource_type() -> dict[str, str]:
-    """Collect the targets of `explainer`, by resource type."""
+def collect_explainers_by_resource_type() -> dict[str, Callable[[], Any]]:
+    """Return the functions that import each `explainer`, by resource type."""
     return {
-        name: domain.build_object_reference(domain.explainer)
+        name: partial(domain.load_object, domain.explainer)
         for domain in find_domains().values()
         for name in domain.resource_types
         if domain.explainer

@@ -48,6 +48,7 @@ UNWRITTEN_FIELDS = {
     "placement_maps": "attributes of its types",
     "plan_sections": "of a plan with its types",
     "show_renderers": "its types",
+    "server_readers": "its data sources",
     "diagnostic_traits": "of diagnostics about its types",
 }
 FLAGS = {

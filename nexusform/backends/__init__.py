@@ -5,10 +5,11 @@ registry.py lists them.
 
 # Public names of the package, by module.
 PUBLIC = {
-    "registry": (
-        "BACKENDS BackendDefinition build_required_setting build_setting build_size_problem "
-        "check_deletable check_name DEFAULT_WORKSPACE Directories explain_unknown_backend "
-        "MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_backend_package"
+    "registry": "BACKENDS explain_unknown_backend",
+    "backend_definition": (
+        "BackendDefinition build_required_setting build_setting build_size_problem "
+        "check_deletable check_name DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE "
+        "require_backend_package"
     ),
     "journal_lines": (
         "build_compaction_mark LineBatcher LineJournalBackend "

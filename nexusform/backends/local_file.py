@@ -15,9 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from nexusform.backends.guarded_backend import OverwriteGuardBackend
-from nexusform.backends.local_lock import LocalLockFile
-from nexusform.backends.registry import (
+from nexusform.backends.backend_definition import (
     DEFAULT_WORKSPACE,
     MAXIMUM_SIZE,
     BackendDefinition,
@@ -26,6 +24,8 @@ from nexusform.backends.registry import (
     check_name,
     sort_workspaces,
 )
+from nexusform.backends.guarded_backend import OverwriteGuardBackend
+from nexusform.backends.local_lock import LocalLockFile
 from nexusform.backends.state_files import (
     JournalFile,
     convert_os_errors,

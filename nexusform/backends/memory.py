@@ -9,14 +9,14 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.backends import locks
-from nexusform.backends.journal_lines import check_journal_records
-from nexusform.backends.registry import (
+from nexusform.backends.backend_definition import (
     DEFAULT_WORKSPACE,
     BackendDefinition,
     check_deletable,
     check_name,
     sort_workspaces,
 )
+from nexusform.backends.journal_lines import check_journal_records
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,

@@ -15,7 +15,7 @@ from shlex import quote
 from threading import Lock
 from typing import Final
 
-from nexusform.backends import registry
+from nexusform.backends import backend_definition
 from nexusform.files import regular_files
 from nexusform.files.regular_files import (
     FileTooLarge,
@@ -37,7 +37,7 @@ class JournalFile:
         self,
         path: Path,
         read_document: Callable[[], bytes | None],
-        maximum_size: int = registry.MAXIMUM_SIZE,
+        maximum_size: int = backend_definition.MAXIMUM_SIZE,
         *,
         compute_digest: Callable[[bytes], bytes] | None = None,
     ) -> None:
@@ -280,7 +280,7 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
         detail = f'"{path}" is not a regular file. State, journals and locks must be regular files.'
         raise BackendProblem(detail) from None
     except FileTooLarge as problem:
-        raise registry.build_size_problem(description, f'"{path}"', problem) from None
+        raise backend_definition.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
         hint = _HINTS.get(type(problem), "")
         raise BackendProblem(

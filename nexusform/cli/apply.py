@@ -38,7 +38,7 @@ from nexusform.cli.terminal_screen import is_input_allowed
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
-from nexusform.placement_kinds.placement_kind import get_kind_noun
+from nexusform.placement_kinds.registry import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.plans.saved.plan_file import SavedPlan

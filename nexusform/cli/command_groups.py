@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -51,10 +50,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Import and return one command; None without a command of that name."""
         entry = self.table.get(self.aliases.get(cmd_name, cmd_name))
-        if entry is None:
-            return None
-        module, _, attribute = entry.target.partition(":")
-        return cast("click.Command", getattr(import_module(module), attribute))
+        return None if entry is None else entry.load()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Accept `-help` with one dash, too.

@@ -26,7 +26,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.files.external_files import PLAN_FILE
-from nexusform.placement_kinds.placement_kind import format_location_text
+from nexusform.placement_kinds.registry import format_location_text
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.object_explanation import Explanations, VmExplanation
@@ -236,7 +236,7 @@ def _build_vm_document(vm: VmExplanation) -> dict[str, Any]:
 
     It has its current location, its last trigger, alternatives and fixes.
     """
-    from nexusform.placement_kinds.placement_kind import build_location_document
+    from nexusform.placement_kinds.registry import build_location_document
     from nexusform.rendering.answers.explanation_text import (
         build_alternative_document,
         build_explanation_document,

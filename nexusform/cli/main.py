@@ -16,127 +16,21 @@ import click
 
 import nexusform
 from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.command_table import COMMANDS
 from nexusform.cli.global_options import apply_global_options
 from nexusform.cli.other_tools import list_variable_notes
 from nexusform.cli.removed_words import RemovedCommandError
-from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.diagnostics.missing_packages import describe_missing_package, find_extra
-from nexusform.domain_table import collect_commands
 from nexusform.files.access_record import start_access_record
 from nexusform.files.run_log import format_traceback, log_event, start_log
 from nexusform.workflow.opening.garbage_collection import collect_garbage_rarely
 
-_MAIN: Final = CommandSection.MAIN
-_ANALYSIS: Final = CommandSection.ANALYSIS
-_SITES: Final = CommandSection.SITES
-_STATE_SECTION: Final = CommandSection.STATE
-_OTHER_TOOLS: Final = CommandSection.OTHER_TOOLS
-# Commands of the engine. Those of a domain are in its entry of domain_table.py.
-_COMMANDS: Final[dict[str, CommandEntry]] = {
-    "init": CommandEntry(
-        "nexusform.cli.init:init", "Download modules and prepare the backend", _MAIN
-    ),
-    "modules": CommandEntry(
-        "nexusform.cli.modules:modules", "List modules and their sources", _MAIN, is_read_only=True
-    ),
-    "validate": CommandEntry(
-        "nexusform.cli.validate:validate",
-        "Validate the configuration",
-        _MAIN,
-        is_common=True,
-        is_read_only=True,
-    ),
-    "fmt": CommandEntry(
-        "nexusform.cli.fmt:fmt", "Format configuration files", _MAIN, is_common=True
-    ),
-    "plan": CommandEntry(
-        "nexusform.cli.plan:plan",
-        "Show planned changes and placements",
-        _MAIN,
-        is_common=True,
-        is_read_only=True,
-    ),
-    "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan", _MAIN, is_common=True),
-    "destroy": CommandEntry(
-        "nexusform.cli.apply:destroy", "Destroy all resources in the state", _MAIN
-    ),
-    "show": CommandEntry(
-        "nexusform.cli.show:show",
-        "Show the state, a saved plan or one resource",
-        _MAIN,
-        is_common=True,
-        is_read_only=True,
-    ),
-    "output": CommandEntry(
-        "nexusform.cli.state_view:output",
-        "Show the root module's outputs",
-        _MAIN,
-        is_read_only=True,
-    ),
-    "explain": CommandEntry(
-        "nexusform.cli.explain:explain",
-        "Explain a placement",
-        _ANALYSIS,
-        is_common=True,
-        is_read_only=True,
-    ),
-    "advise": CommandEntry(
-        "nexusform.cli.advise:advise", "List placement risks", _ANALYSIS, is_read_only=True
-    ),
-    "graph": CommandEntry(
-        "nexusform.cli.graph:graph", "Draw the dependency graph", _ANALYSIS, is_read_only=True
-    ),
-    "console": CommandEntry(
-        "nexusform.cli.console:console", "Evaluate expressions", _ANALYSIS, is_read_only=True
-    ),
-    "import": CommandEntry(
-        "nexusform.cli.import_:import_", "Import an existing resource", _SITES, is_common=True
-    ),
-    "state": CommandEntry("nexusform.cli.main:STATE", "Inspect and edit the state", _STATE_SECTION),
-    "workspace": CommandEntry(
-        "nexusform.cli.workspace:workspace", "Manage workspaces", _STATE_SECTION
-    ),
-    "untaint": CommandEntry(
-        "nexusform.cli.state_edit:untaint", "Remove the taint of a resource", _STATE_SECTION
-    ),
-    "force-unlock": CommandEntry(
-        "nexusform.cli.state_edit:force_unlock", "Remove a stale lock", _STATE_SECTION
-    ),
-    "sign": CommandEntry("nexusform.cli.export:sign", "Sign an approved plan", _OTHER_TOOLS),
-    "export": CommandEntry(
-        "nexusform.cli.export:export", "Export a saved plan for other tools", _OTHER_TOOLS
-    ),
-    "completion": CommandEntry(
-        "nexusform.cli.completion:completion", "Print a shell completion script", _OTHER_TOOLS
-    ),
-    "providers": CommandEntry(
-        "nexusform.cli.version:providers", "Print the schemas of all types", is_read_only=True
-    ),
-    "version": CommandEntry("nexusform.cli.version:version", "Show the version", is_read_only=True),
-}
-COMMANDS: Final[dict[str, CommandEntry]] = {**_COMMANDS, **collect_commands()}
 # bytes, the usual stack size of the main thread.
 _STACK_BYTES: Final = 8 << 20
 _RECURSION_LIMIT: Final = 3_000
 _NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
 _OUT_OF_MEMORY: Final = f"Error: Out of memory. {_NOTHING_LOST}\n".encode()
-# The subcommands of `nexusform state`.
-_STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
-    "list": CommandEntry("nexusform.cli.state_view:list_instances", "List resource instances"),
-    "show": CommandEntry("nexusform.cli.state_view:show", "Show one resource instance"),
-    "mv": CommandEntry("nexusform.cli.state_edit:mv", "Rename a resource or module"),
-    "rm": CommandEntry("nexusform.cli.state_edit:rm", "Remove resources from the state"),
-    "verify": CommandEntry("nexusform.cli.state_view:verify", "Check the state for errors"),
-    "pull": CommandEntry("nexusform.cli.state_view:pull", "Print the state document"),
-    "push": CommandEntry("nexusform.cli.state_edit:push", "Replace the state with a document"),
-    "history": CommandEntry(
-        "nexusform.cli.state_view:history", "List stored versions of the state"
-    ),
-    "rollback": CommandEntry(
-        "nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"
-    ),
-}
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
@@ -198,15 +92,6 @@ ROOT: Final = LazyGroup(
     summary="Placement planning for Azure Operator Nexus, in Terraform style.",
     epilogue="Use -chdir=DIR before the command to run it in DIR. More: nexusform COMMAND -help.",
     hints={name: hint for name, hint in _HINTS.items() if _names_only_available_commands(hint)},
-)
-STATE: Final = LazyGroup(
-    "state",
-    _STATE_COMMANDS,
-    summary="Inspect and edit the state.",
-    hints={
-        "replace-provider": "Change the provider argument of the block; the next plan applies it.",
-        "identities": 'Use "nexusform state show ADDRESS"; ids are attributes.',
-    },
 )
 
 

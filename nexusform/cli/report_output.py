@@ -20,7 +20,7 @@ from nexusform.cli.report_flag import (
 )
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.files.external_files import PLAN_FILE
 from nexusform.rendering.report.report_tree import Report
 
@@ -163,6 +163,4 @@ class StateComparison(Struct, frozen=True):
 
 # (context, lock options, notices) -> result
 Comparer: TypeAlias = Callable[[Any, Any, Any], StateComparison]
-COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(
-    collect_object_references("reconcilers")
-)
+COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(collect_loaders("reconcilers"))

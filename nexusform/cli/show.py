@@ -35,7 +35,7 @@ from nexusform.cli.shared_flags import (
 )
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.files.external_files import PLAN_FILE
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
@@ -43,7 +43,7 @@ from nexusform.workflow.plan_files.show_target import ShownContent, find_show_ta
 
 # Writers of objects by type: (instances, -status-version, columns, whether secrets are shown).
 Writer: TypeAlias = Callable[..., str]
-OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_references("show_renderers"))
+OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_loaders("show_renderers"))
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):

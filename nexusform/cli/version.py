@@ -45,21 +45,6 @@ def version(arguments: VersionArguments) -> int:
     return 0
 
 
-providers: Final = LazyGroup(
-    "providers",
-    {
-        "schema": CommandEntry(
-            "nexusform.cli.version:schema", "Print the schemas of all types as JSON"
-        )
-    },
-    summary="Print the schemas of all types.",
-    hints={
-        "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
-        "mirror": "Providers come with nexusform, so there is nothing to mirror.",
-    },
-)
-
-
 class SchemaArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `providers schema`."""
 
@@ -79,3 +64,14 @@ def schema(arguments: SchemaArguments) -> int:
         encode_document(build_providers_schema(build_registries()), pretty=True).decode()
     )
     return 0
+
+
+providers: Final = LazyGroup(
+    "providers",
+    {"schema": CommandEntry("Print the schemas of all types as JSON", load=lambda: schema)},
+    summary="Print the schemas of all types.",
+    hints={
+        "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
+        "mirror": "Providers come with nexusform, so there is nothing to mirror.",
+    },
+)

@@ -20,18 +20,6 @@ from nexusform.files.external_files import ArgumentFile
 from nexusform.workflow.states import workspaces
 from nexusform.workflow.states.state_commands import StateCommandContext
 
-workspace: Final = LazyGroup(
-    "workspace",
-    {
-        "list": CommandEntry("nexusform.cli.workspace:list_workspaces", "List the workspaces"),
-        "show": CommandEntry("nexusform.cli.workspace:show", "Show the selected workspace"),
-        "new": CommandEntry("nexusform.cli.workspace:new", "Create and select a workspace"),
-        "select": CommandEntry("nexusform.cli.workspace:select", "Select a workspace"),
-        "delete": CommandEntry("nexusform.cli.workspace:delete", "Delete a workspace"),
-    },
-    summary="Manage workspaces.",
-)
-
 
 def _print_diagnostics(screen: Screen, outcome: workspaces.Workspaces) -> bool:
     """Print the diagnostics; return whether there are no errors."""
@@ -142,3 +130,16 @@ def delete(arguments: DeleteWorkspaceArguments) -> int:
         return 1
     screen.print_text(f'Deleted workspace "{arguments.name}"!')
     return 0
+
+
+workspace: Final = LazyGroup(
+    "workspace",
+    {
+        "list": CommandEntry("List the workspaces", load=lambda: list_workspaces),
+        "show": CommandEntry("Show the selected workspace", load=lambda: show),
+        "new": CommandEntry("Create and select a workspace", load=lambda: new),
+        "select": CommandEntry("Select a workspace", load=lambda: select),
+        "delete": CommandEntry("Delete a workspace", load=lambda: delete),
+    },
+    summary="Manage workspaces.",
+)

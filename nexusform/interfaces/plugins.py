@@ -118,7 +118,7 @@ StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, str, l
 class ServerQuery(Struct, frozen=True):
     """Query of a data source to a server.
 
-    `reader` is the function to run it (`package.module:function`).
+    `reader` is the name of the function that runs it, in `server_readers` of a domain.
     """
 
     reader: str

@@ -1,9 +1,8 @@
 """Evaluation of expressions: `evaluate_expression` returns the value in a scope."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from importlib import import_module
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error
@@ -200,6 +199,66 @@ _OBJECT_KEY: Final = Requirement(
 )
 
 
+def _load_template() -> Handler:
+    from nexusform.language.template_evaluation import evaluate_template
+
+    return evaluate_template
+
+
+def _load_template_if() -> Handler:
+    from nexusform.language.template_evaluation import evaluate_template_if
+
+    return evaluate_template_if
+
+
+def _load_conditional() -> Handler:
+    from nexusform.language.template_evaluation import evaluate_conditional
+
+    return evaluate_conditional
+
+
+def _load_template_for() -> Handler:
+    from nexusform.language.for_expressions import evaluate_template_for
+
+    return evaluate_template_for
+
+
+def _load_splat() -> Handler:
+    from nexusform.language.for_expressions import evaluate_splat
+
+    return evaluate_splat
+
+
+def _load_for_tuple() -> Handler:
+    from nexusform.language.for_expressions import evaluate_for_tuple
+
+    return evaluate_for_tuple
+
+
+def _load_for_object() -> Handler:
+    from nexusform.language.for_expressions import evaluate_for_object
+
+    return evaluate_for_object
+
+
+def _load_unary() -> Handler:
+    from nexusform.language.operators import evaluate_unary
+
+    return evaluate_unary
+
+
+def _load_binary() -> Handler:
+    from nexusform.language.operators import evaluate_binary
+
+    return evaluate_binary
+
+
+def _load_call() -> Handler:
+    from nexusform.language.functions.function import call_function
+
+    return call_function
+
+
 class _Handlers(dict[type, Handler]):
     """Evaluating functions by type of node.
 
@@ -208,24 +267,23 @@ class _Handlers(dict[type, Handler]):
 
     def __missing__(self, node_type: type) -> Handler:
         """Import the handler of a rare class of expressions at its first use."""
-        module, name = _RARE_HANDLERS[node_type]
-        handler: Handler = getattr(import_module(f"{__package__}.{module}"), name)
+        handler = _RARE_HANDLERS[node_type]()
         self[node_type] = handler
         return handler
 
 
-# Module and function of node types without use in small configurations.
-_RARE_HANDLERS: Final[Mapping[type, tuple[str, str]]] = {
-    syntax.Template: ("template_evaluation", "evaluate_template"),
-    syntax.TemplateIf: ("template_evaluation", "evaluate_template_if"),
-    syntax.Conditional: ("template_evaluation", "evaluate_conditional"),
-    syntax.TemplateFor: ("for_expressions", "evaluate_template_for"),
-    syntax.Splat: ("for_expressions", "evaluate_splat"),
-    syntax.ForTuple: ("for_expressions", "evaluate_for_tuple"),
-    syntax.ForObject: ("for_expressions", "evaluate_for_object"),
-    syntax.Unary: ("operators", "evaluate_unary"),
-    syntax.Binary: ("operators", "evaluate_binary"),
-    syntax.Call: ("functions.function", "call_function"),
+# Functions that import the handlers of node types without use in small configurations.
+_RARE_HANDLERS: Final[Mapping[type, Callable[[], Handler]]] = {
+    syntax.Template: _load_template,
+    syntax.TemplateIf: _load_template_if,
+    syntax.Conditional: _load_conditional,
+    syntax.TemplateFor: _load_template_for,
+    syntax.Splat: _load_splat,
+    syntax.ForTuple: _load_for_tuple,
+    syntax.ForObject: _load_for_object,
+    syntax.Unary: _load_unary,
+    syntax.Binary: _load_binary,
+    syntax.Call: _load_call,
 }
 _HANDLERS: Final = _Handlers(
     {

@@ -2,10 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "placement_kind": (
-        "format_location_briefly get_kind_order KINDS MAPS MAXIMUM_NAMES get_kind_noun "
-        "get_location_classes build_location_document format_location_text PlacementKind "
-        "get_kind_title VM"
+    "placement_kind": "MAXIMUM_NAMES PlacementKind VM",
+    "registry": (
+        "KINDS MAPS build_location_document format_location_briefly format_location_text "
+        "get_kind_noun get_kind_order get_kind_title get_location_classes"
     ),
     "vm_kind": "format_cells join_location_parts",
 }

@@ -5,8 +5,7 @@ contains an object of its types, so most plans load none.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -147,5 +146,5 @@ def load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[Dom
     types = {used.type for used in objects}
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.build_object_reference(domain.phases).partition(":")
-            yield cast("DomainPhases", getattr(import_module(module), name))
+            phases: DomainPhases = domain.load_object(domain.phases)
+            yield phases

@@ -13,7 +13,8 @@ PUBLIC = {
         "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison "
         "ReadDependentProvider RereadingProvider StartValueProvider WorkloadListingProvider"
     ),
-    "registry": "ProviderDefinition PROVIDERS",
+    "provider_definition": "ProviderDefinition",
+    "registry": "PROVIDERS",
     "simulated": "apply_answer",
     "clock": "check_clock is_clock_fixed read_clock",
 }

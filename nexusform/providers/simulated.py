@@ -37,7 +37,7 @@ from nexusform.json_data.plain_data import (
     get_text,
     replace_unknown,
 )
-from nexusform.providers.registry import ProviderDefinition
+from nexusform.providers.provider_definition import ProviderDefinition
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting

@@ -5,10 +5,12 @@ those of a domain. A type's module is imported on first use: a plan loads only t
 configuration and state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from typing import Final
 
-from nexusform.domain_table import LazyTable, collect_type_modules
+from nexusform.domain_table import LazyTable, collect_type_loaders
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 
 _PACKAGE: Final = "nexusform.resource_types"
@@ -24,18 +26,23 @@ _TYPES: Final = (
 )
 
 
-def _build_object_references(*names: str) -> dict[str, str]:
-    """Return by module name the reference to its constant, `<package>.nexus_rack:NEXUS_RACK`."""
-    return {name: f"{_PACKAGE}.{name}:{name.upper()}" for name in names}
+def _load_type(name: str) -> ResourceType:
+    """Import the constant with the name of a type in its module of this package: NEXUS_RACK."""
+    resource_type: ResourceType = getattr(import_module(f"{_PACKAGE}.{name}"), name.upper())
+    return resource_type
+
+
+def _build_loaders(*names: str) -> dict[str, Callable[[], ResourceType]]:
+    return {name: partial(_load_type, name) for name in names}
 
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_object_references(*_TYPES)
-    | collect_type_modules("resource_types")
-    | _build_object_references("nexus_separation_rule")
+    _build_loaders(*_TYPES)
+    | collect_type_loaders("resource_types")
+    | _build_loaders("nexus_separation_rule")
 )
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_object_references("nexusform_remote_state") | collect_type_modules("data_sources")
+    _build_loaders("nexusform_remote_state") | collect_type_loaders("data_sources")
 )
 
 

@@ -19,7 +19,8 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domain_table import LazyTable, collect_explainers_by_resource_type
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.planning.conclusion.plan_result import ExplainedVm, PlanResult
 from nexusform.planning.modules.root_outputs import build_inventory_read

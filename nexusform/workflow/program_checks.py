@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import ProgramCheck
@@ -44,7 +44,7 @@ class ProgramCheckOutcome(Struct, frozen=True):
 
 # (plan, location of the program, seconds) -> result. Raises ProgramCheckProblem.
 Checker: TypeAlias = Callable[[PlanResult, str, float], ProgramCheckOutcome]
-CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_object_references("checkers"))
+CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_loaders("checkers"))
 
 
 def add_program_checks(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:

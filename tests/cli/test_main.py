@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from nexusform.cli.command_groups import LazyGroup
-from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run_command_line
+from nexusform.cli.command_table import COMMANDS
+from nexusform.cli.main import ALIASES, ROOT, run_command_line
+from nexusform.cli.version import version
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 
@@ -379,9 +382,14 @@ def test_unsupported_character_of_terminal_is_replaced(tmp_path: Path) -> None:
 
 
 def test_group_loads_its_commands_on_demand() -> None:
-    group = LazyGroup(
-        "g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"}
-    )
+    loaded = []
+
+    def load_version() -> click.Command:
+        loaded.append("v")
+        return version
+
+    group = LazyGroup("g", {"v": CommandEntry("Version", load=load_version)}, aliases={"w": "v"})
+    assert loaded == []
     context = group.make_context("g", ["v"])
     assert group.get_command(context, "v") is group.get_command(context, "w")
     assert group.get_command(context, "x") is None

@@ -155,7 +155,8 @@ def run_child(
 
 
 def open_backend(kind: str, directory: str, settings: Mapping[str, Any]) -> Any:
-    from nexusform.backends.registry import BACKENDS, Directories
+    from nexusform.backends.backend_definition import Directories
+    from nexusform.backends.registry import BACKENDS
 
     return BACKENDS[kind].open_backend(
         dict(settings), Directories(directory, f"{directory}/.nexusform")

@@ -294,7 +294,8 @@ class CommandRunner:
 
 def main() -> None:
     """Answer tasks until the end of the input."""
-    from nexusform.backends.registry import BACKENDS, Directories
+    from nexusform.backends.backend_definition import Directories
+    from nexusform.backends.registry import BACKENDS
     from nexusform.cli.main import run_command_line
 
     template, backend, backend_settings = sys.argv[-3:]

@@ -16,9 +16,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import registry
+from nexusform.backends import backend_definition
+from nexusform.backends.backend_definition import Directories
 from nexusform.backends.memory import MemoryBackend
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     BatchJournalBackend,
@@ -148,7 +149,7 @@ class BackendLocation(Struct, frozen=True):
     settings: dict[str, Any]
     directory: Path
 
-    def open(self, largest: int = registry.MAXIMUM_SIZE) -> StateBackend:
+    def open(self, largest: int = backend_definition.MAXIMUM_SIZE) -> StateBackend:
         place = Directories(
             str(self.directory), str(self.directory / ".nexusform"), maximum_size=largest
         )
@@ -326,7 +327,7 @@ def test_several_records_are_added_in_order(opened: OpenedBackend) -> None:
 def test_oversized_content_is_rejected_before_it_is_in_memory(
     where: BackendLocation, what: str, workspace: str
 ) -> None:
-    def opened(largest: int = registry.MAXIMUM_SIZE) -> StateBackend:
+    def opened(largest: int = backend_definition.MAXIMUM_SIZE) -> StateBackend:
         return where.open(largest).select_workspace(workspace)
 
     backend = opened()

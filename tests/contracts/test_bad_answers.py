@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
 from tests.contracts.bad_answers import (

@@ -20,7 +20,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.state.journal import Intent, parse_journal

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, build_limited_session, send_request

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import pytest
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network import deadlines, read_limits

@@ -13,7 +13,7 @@ from nexusform.diagnostics.phrases import enclose, format_count, group_by, selec
 from nexusform.domains.editor.editor_sandbox import open_editor_sandbox
 from nexusform.domains.editor.module_files import ModuleText, get_native_body
 from nexusform.language.syntax.syntax_nodes import Block
-from nexusform.placement_kinds.placement_kind import format_location_text
+from nexusform.placement_kinds.registry import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
 from nexusform.scheduling.racks.vms import Interval

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import select_without_new_sharing

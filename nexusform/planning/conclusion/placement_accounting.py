@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.interfaces.plugins import ResourceType, VmHandlers
-from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_order
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTotal

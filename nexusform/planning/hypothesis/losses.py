@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import Edit, LostMachines, VmReplacement
 
@@ -74,14 +74,13 @@ RACK: Final = LossKind("rack", "SITE/RACK", _list_rack_edits)
 MACHINE: Final = LossKind("machine", "SITE/MACHINE", _list_machine_edits)
 NODE: Final = LossKind("node", "CLUSTER/NODE", _list_node_edits)
 
-_MODULE: Final = "nexusform.planning.hypothesis.losses"
-_KINDS: Final = {
-    "rack": f"{_MODULE}:RACK",
-    "machine": f"{_MODULE}:MACHINE",
-    "node": f"{_MODULE}:NODE",
+_KINDS: Final[Mapping[str, Callable[[], LossKind]]] = {
+    "rack": lambda: RACK,
+    "machine": lambda: MACHINE,
+    "node": lambda: NODE,
 }
 
 
 def list_loss_kinds() -> Mapping[str, LossKind]:
     """Return the kinds of losses by their word in `lost:KIND/NAME`, those of domains last."""
-    return LazyTable({**_KINDS, **collect_object_references("losses")})
+    return LazyTable({**_KINDS, **collect_loaders("losses")})

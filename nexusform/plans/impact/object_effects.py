@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
-from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_noun, get_kind_order
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, get_kind_noun, get_kind_order
 from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.plan import (
     ContentChange,

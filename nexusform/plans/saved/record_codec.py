@@ -23,7 +23,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.placement_kinds.placement_kind import get_location_classes
+from nexusform.placement_kinds.registry import get_location_classes
 from nexusform.plans.saved.earlier_names import EARLIER_FIELDS, EARLIER_VALUES, EarlierField
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.scheduling.placement_decision import ObjectLocation

@@ -22,7 +22,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
+from nexusform.placement_kinds.registry import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells, join_location_parts
 from nexusform.placements.recreations import RecreatedVm
 from nexusform.plans.plan import InventoryRead, PlacementChange, PlacementTable

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from nexusform.placement_kinds.placement_kind import build_location_document
+from nexusform.placement_kinds.registry import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
 from nexusform.plans.consequence import Consequence

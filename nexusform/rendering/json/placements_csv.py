@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Final
 
 from nexusform.diagnostics.names import escape_name
-from nexusform.placement_kinds.placement_kind import build_location_document
+from nexusform.placement_kinds.registry import build_location_document
 from nexusform.plans.impact.consequence_views import list_reported_consequences
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows

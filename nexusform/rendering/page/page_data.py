@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import json
 
 from nexusform.diagnostics.phrases import join_texts
-from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS, format_location_text
 from nexusform.plans.plan import Change, PlacementChange
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles

@@ -9,7 +9,7 @@ from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import format_count, format_counts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, get_list, get_value_at_path
-from nexusform.placement_kinds.placement_kind import KINDS, MAPS
+from nexusform.placement_kinds.registry import KINDS, MAPS
 from nexusform.plans.plan import Action, OutputChange, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import plan_sentences

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_counts, group_by
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
-from nexusform.placement_kinds.placement_kind import MAPS
+from nexusform.placement_kinds.registry import MAPS
 from nexusform.plans.plan import Change, Drift
 from nexusform.rendering.notation.hcl_text import (
     KNOWN_AFTER_APPLY,

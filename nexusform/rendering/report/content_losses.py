@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.json_data.plain_data import get_text
-from nexusform.placement_kinds.placement_kind import KINDS
+from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.impact.overridden_values import list_overridden_values
 from nexusform.plans.plan import Action, ContentEffect, PlacementAction, PlacementChange, Plan

@@ -23,7 +23,8 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.consequence import Consequence
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,

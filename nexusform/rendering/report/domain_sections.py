@@ -1,11 +1,10 @@
 """Sections that domains add to the report of a plan, and their long lists of rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domain_table import DomainDeclaration, find_domains
+from nexusform.domain_table import find_domains
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.folding import fold_instances
 from nexusform.rendering.report.report_tree import Row, Section, Text, get_plain_text
@@ -35,15 +34,9 @@ def build_domain_sections(plan: Plan) -> Mapping[str, tuple[Section, ...]]:
         if types.isdisjoint(domain.resource_types) and kinds.isdisjoint(domain.placement_kinds):
             continue
         for place, target in domain.plan_sections.items():
-            section = _load_builder(domain, target)(plan)
+            section: Section = domain.load_object(target)(plan)
             sections[place] = (*sections.get(place, ()), section)
     return sections
-
-
-def _load_builder(domain: DomainDeclaration, target: str) -> Callable[[Plan], Section]:
-    module, _, name = domain.build_object_reference(target).partition(":")
-    builder: Callable[[Plan], Section] = getattr(import_module(module), name)
-    return builder
 
 
 def fold_equal_rows(rows: Iterable[Row]) -> list[tuple[list[str], tuple[Text, ...]]]:

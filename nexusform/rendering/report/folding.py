@@ -18,7 +18,8 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
 from nexusform.rendering.report.placement_rows import (
     MAX_SINGLE_MOVES,

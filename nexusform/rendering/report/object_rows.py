@@ -21,7 +21,7 @@ from nexusform.json_data.plain_data import (
     get_value_at_path,
     list_mappings,
 )
-from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
+from nexusform.placement_kinds.registry import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
 from nexusform.rendering.report import plan_sentences

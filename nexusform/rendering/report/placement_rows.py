@@ -21,13 +21,8 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import (
-    KINDS,
-    MAXIMUM_NAMES,
-    VM,
-    format_location_text,
-    get_kind_order,
-)
+from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, VM
+from nexusform.placement_kinds.registry import KINDS, format_location_text, get_kind_order
 from nexusform.plans.impact.object_effects import (
     Effect,
     EffectCount,

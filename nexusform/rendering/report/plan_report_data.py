@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.phrases import format_list
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.placement_kind import (
+from nexusform.placement_kinds.registry import (
     format_location_briefly,
     format_location_text,
     get_kind_title,

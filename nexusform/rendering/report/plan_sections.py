@@ -19,7 +19,8 @@ from nexusform.diagnostics.phrases import (
     group_by,
     join_texts,
 )
-from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import get_kind_order, get_kind_title
 from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation

@@ -13,7 +13,7 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, format_list, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.placement_kind import get_kind_title
+from nexusform.placement_kinds.registry import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.rendering.notation.colours import (
     Painter,

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends.registry import BACKENDS, Directories, explain_unknown_backend
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS, explain_unknown_backend
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_string

@@ -35,7 +35,8 @@ from nexusform.planning.name_resolution.evaluation_settings import (
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, Change, InventoryRead, Plan
-from nexusform.providers.registry import PROVIDERS, ProviderDefinition
+from nexusform.providers.provider_definition import ProviderDefinition
+from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext

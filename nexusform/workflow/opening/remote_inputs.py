@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.backends.registry import BACKENDS, Directories, explain_unknown_backend
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS, explain_unknown_backend
 from nexusform.configuration.declarations.configuration import Settings
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.interfaces.plugins import RemoteStateQuery, ServerQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_query_key
@@ -202,6 +203,7 @@ def _convert_setting(
 
 # (arguments, trust in kubeconfigs) -> the response. Raises ExternalQueryProblem.
 Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
+_SERVER_READERS: Final[Mapping[str, Reader]] = LazyTable(collect_loaders("server_readers"))
 
 
 class ServerResponseCache(Struct, frozen=True):
@@ -220,8 +222,6 @@ class ServerResponseCache(Struct, frozen=True):
         """
         key = build_query_key(question)
         if key not in self.answers:
-            # MODULE:FUNCTION, loaded on first use.
-            module, _, name = question.reader.partition(":")
-            reader = cast("Reader", getattr(import_module(module), name))
+            reader = _SERVER_READERS[question.reader]
             self.answers[key] = reader(question.arguments, self.context.kubeconfig_trust)
         return self.answers[key]

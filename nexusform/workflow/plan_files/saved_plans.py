@@ -28,7 +28,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.sandbox import declare_path, enter_sandbox
@@ -497,7 +497,7 @@ def read_ephemeral_variables(
 # diagnostics about omitted parts.
 Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
 
-_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_references("exports"))
+_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_loaders("exports"))
 FORMATS: Final = tuple(_WRITERS)
 
 

@@ -31,7 +31,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.files.regular_files import create_file
 from nexusform.interfaces.plugins import (
     ObjectKey,
@@ -113,9 +113,7 @@ class ImportResult(Struct, frozen=True):
 
 # (context, value of -from, configuration file, lock options, notices) -> result
 SourceImporter: TypeAlias = Callable[[Any, str, str, Any, Any], ImportResult]
-SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(
-    collect_object_references("imports")
-)
+SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_loaders("imports"))
 # key in SOURCE_IMPORTERS: any exported directory.
 DIRECTORY: Final = "DIR"
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nexusform.cli.main import COMMANDS
+from nexusform.cli.command_table import COMMANDS
 
 FOLDER = Path(__file__).parents[3] / "editors" / "vscode"
 GRAMMAR = json.loads(

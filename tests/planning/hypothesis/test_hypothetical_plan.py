@@ -22,6 +22,7 @@ from nexusform.plans.plan import HypotheticalPlan, Plan, build_hypothetical_plan
 from nexusform.plans.saved.plan_file import write_plan_file
 from nexusform.resources.address import parse_address
 from tests.planning.harness import build_request, cluster, list_rows, pool
+from tests.planning.hypothesis.power_domain import POWER_SUPPLY
 from tests.worlds.small_worlds import build_applied_state, build_racks
 
 FILES = build_racks(3, 3, 3) + cluster("a", count=3, pools=pool("p", 4))
@@ -142,8 +143,7 @@ def test_new_kind_of_loss_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPat
     types = request.registries.resource_types
     with pytest.raises(DiagnosticsError, match='there is no kind of loss "power-supply"'):
         parse_assumption("lost:power-supply/s/a", before, types)
-    newcomer = "tests.planning.hypothesis.power_domain:POWER_SUPPLY"
-    monkeypatch.setitem(losses._KINDS, "power-supply", newcomer)  # the line
+    monkeypatch.setitem(losses._KINDS, "power-supply", lambda: POWER_SUPPLY)  # the line
     assumption = parse_assumption("lost:power-supply/s/a", before, types)
     rows = list_rows(plan_hypothesis(request, assumption.edits).after)
     assert rows

@@ -19,12 +19,12 @@ from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.files.external_files import AllowedWriter, ArgumentFile
 
 _AZURE: Final = "azure"
 # Functions that build the script of another target from the name of a directory.
-_SCRIPTS: Final = LazyTable[Callable[[str], str]](collect_object_references("export_scripts"))
+_SCRIPTS: Final = LazyTable[Callable[[str], str]](collect_loaders("export_scripts"))
 _TARGETS: Final = (_AZURE, *_SCRIPTS)
 
 
@@ -109,11 +109,7 @@ def check(arguments: CheckArguments) -> int:
 
 
 _TABLE: Final = {
-    "script": CommandEntry(
-        "nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"
-    ),
-    "check": CommandEntry(
-        "nexusform.domains.azure.cli.inventory:check", "Check an exported directory"
-    ),
+    "script": CommandEntry("Print the commands that export a site", load=lambda: script),
+    "check": CommandEntry("Check an exported directory", load=lambda: check),
 }
 inventory = LazyGroup("inventory", _TABLE, summary="Export a site, check the export.")

@@ -15,7 +15,7 @@ from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.providers.kubeconfig import KubeconfigTrust
-from nexusform.providers.registry import ProviderDefinition
+from nexusform.providers.provider_definition import ProviderDefinition
 from nexusform.resource_types.shared_arguments import GUID_HINT, GUID_PATTERN
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING

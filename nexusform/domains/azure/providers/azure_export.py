@@ -22,7 +22,7 @@ from nexusform.files.regular_files import (
 )
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
-from nexusform.providers.registry import ProviderDefinition
+from nexusform.providers.provider_definition import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType
 

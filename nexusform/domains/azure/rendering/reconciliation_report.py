@@ -16,7 +16,7 @@ from nexusform.domains.azure.questions.reconciliation import (
     VerifiedPredictions,
     VmCheck,
 )
-from nexusform.placement_kinds.placement_kind import build_location_document
+from nexusform.placement_kinds.registry import build_location_document
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,

@@ -12,7 +12,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.kubernetes.quantity import parse_duration
 from nexusform.providers.kubeconfig import KubeconfigTrust
-from nexusform.providers.registry import ProviderDefinition
+from nexusform.providers.provider_definition import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 

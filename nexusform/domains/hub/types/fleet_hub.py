@@ -29,7 +29,6 @@ from nexusform.interfaces.plugins import (
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
-READER: Final = "nexusform.domains.hub.api.hub_snapshot:read_hub_snapshot"
 _MAX_SKEW: Final = 30  # seconds
 # seconds, as KubeFleet's limit.
 _MAX_HEARTBEAT_AGE: Final = 5 * 60
@@ -98,7 +97,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         context
     )
     try:
-        dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
+        dump = json.loads(context.query_server(ServerQuery("fleet_hub", arguments)))
     except ExternalQueryProblem as problem:
         return DataResult(attributes={}, problems=[problem.problem])
     reader = ManifestReader(lenient=False, is_observed=True)

@@ -4,7 +4,7 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.placement_kinds.placement_kind import format_location_text
+from nexusform.placement_kinds.registry import format_location_text
 from nexusform.plans.impact.object_effects import (
     Effect,
     compute_effect,

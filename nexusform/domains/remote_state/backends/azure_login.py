@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.registry import require_backend_package
+from nexusform.backends.backend_definition import require_backend_package
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.azure_identity import (
     build_sign_in_transport,

@@ -17,15 +17,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.backends import journal_lines, locks, registry
-from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
-from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
-from nexusform.backends.registry import (
+from nexusform.backends import backend_definition, journal_lines, locks
+from nexusform.backends.backend_definition import (
     DEFAULT_WORKSPACE,
     check_deletable,
     check_name,
     require_backend_package,
 )
+from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
+from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.domains.remote_state.backends.azure_login import (
     NOT_SIGNED_IN,
     create_blob_credential,
@@ -72,7 +72,7 @@ class AzureBackend(LineJournalBackend):
         *,
         snapshots: bool = True,
         workspace: str = DEFAULT_WORKSPACE,
-        max_bytes: int = registry.MAXIMUM_SIZE,
+        max_bytes: int = backend_definition.MAXIMUM_SIZE,
     ) -> None:
         """Prepare access to the blob `key` (with a suffix for other workspaces).
 
@@ -379,7 +379,9 @@ class AzureBackend(LineJournalBackend):
                 f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}"
             ) from None
         except FileTooLarge as problem:
-            raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            raise backend_definition.build_size_problem(
+                operation, f"at {self.describe()}", problem
+            ) from None
 
 
 class _HeldBlobLease(Struct):
@@ -622,7 +624,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def open_azurerm(
-    settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE
+    settings: Mapping[str, Any], max_bytes: int = backend_definition.MAXIMUM_SIZE
 ) -> AzureBackend:
     """Build the backend of the settings; no request is sent.
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.registry import (
+from nexusform.backends.backend_definition import (
     BackendDefinition,
     Directories,
     build_required_setting,

@@ -24,9 +24,9 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import locks, registry
+from nexusform.backends import backend_definition, locks
+from nexusform.backends.backend_definition import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.journal_lines import compute_document_digest
-from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.remote_state.backends.document_order import (
@@ -77,7 +77,7 @@ class HttpSettings(Struct, frozen=True):
     # seconds before the second try, doubled before each further one.
     pause: float = 1.0
     # bytes of an answer that is read.
-    max_bytes: int = registry.MAXIMUM_SIZE
+    max_bytes: int = backend_definition.MAXIMUM_SIZE
 
     def expand_workspace(self, workspace: str) -> HttpSettings:
         """Return the service with the workspace's name in its addresses."""
@@ -492,7 +492,7 @@ class HttpBackend:
                 is_temporary = answer.status in _RETRY_STATUSES
                 hint = _HINTS.get(answer.status, "")
             except FileTooLarge as problem:
-                raise registry.build_size_problem(
+                raise backend_definition.build_size_problem(
                     operation, f"at {self.describe()}", problem
                 ) from None
             except WebError as problem:
@@ -537,7 +537,9 @@ def _is_equal_json(current: bytes | None, document: bytes) -> bool:
 
 
 def open_http(
-    settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE
+    settings: Mapping[str, Any],
+    data_directory: str,
+    max_bytes: int = backend_definition.MAXIMUM_SIZE,
 ) -> HttpBackend:
     """Build the backend of the settings, a missing login from the environment.
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from nexusform.backends import journal_lines, locks, registry
-from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
-from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
-from nexusform.backends.registry import (
+from nexusform.backends import backend_definition, journal_lines, locks
+from nexusform.backends.backend_definition import (
     DEFAULT_WORKSPACE,
     check_deletable,
     check_name,
     require_backend_package,
 )
+from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
+from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
@@ -475,7 +475,7 @@ class PostgresBackend(LineJournalBackend):
                 f"Cannot {operation} in {self._database.location}: {line}"
             ) from None
         except FileTooLarge as problem:
-            raise registry.build_size_problem(
+            raise backend_definition.build_size_problem(
                 operation, f"in {self._database.location}", problem
             ) from None
 
@@ -647,7 +647,7 @@ def _fetch_limited(
 
 
 def open_postgres(
-    settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE
+    settings: Mapping[str, Any], max_bytes: int = backend_definition.MAXIMUM_SIZE
 ) -> PostgresBackend:
     """Build the backend of the settings.
 

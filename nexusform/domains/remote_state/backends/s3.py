@@ -25,15 +25,15 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nexusform.backends import journal_lines, locks, registry
-from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
-from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
-from nexusform.backends.registry import (
+from nexusform.backends import backend_definition, journal_lines, locks
+from nexusform.backends.backend_definition import (
     DEFAULT_WORKSPACE,
     check_deletable,
     check_name,
     require_backend_package,
 )
+from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
+from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.files.sandbox import declare_program, declare_server
@@ -89,7 +89,7 @@ class S3Backend(LineJournalBackend):
         *,
         prefix: str = "env:",
         workspace: str = DEFAULT_WORKSPACE,
-        max_bytes: int = registry.MAXIMUM_SIZE,
+        max_bytes: int = backend_definition.MAXIMUM_SIZE,
     ) -> None:
         """Prepare the access to the object `key`.
 
@@ -318,7 +318,7 @@ class S3Backend(LineJournalBackend):
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
-        content = _read_content(answer, ReadByteLimit(registry.MAXIMUM_LOCK_SIZE))
+        content = _read_content(answer, ReadByteLimit(backend_definition.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
         # 0: expired at once.
         stored_seconds = parse_integer(text)
@@ -373,7 +373,9 @@ class S3Backend(LineJournalBackend):
                 )
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except FileTooLarge as problem:
-            raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            raise backend_definition.build_size_problem(
+                operation, f"at {self.describe()}", problem
+            ) from None
 
 
 class _HeldLock(Struct):
@@ -727,7 +729,9 @@ def _get_domain(region: str) -> str:
     return _AMAZON_DOMAINS[1] if region.startswith("cn-") else _AMAZON_DOMAINS[0]
 
 
-def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
+def open_s3(
+    settings: Mapping[str, Any], max_bytes: int = backend_definition.MAXIMUM_SIZE
+) -> S3Backend:
     """Build the backend of the settings and its S3 client; no request is sent.
 
     Raises BackendProblem.

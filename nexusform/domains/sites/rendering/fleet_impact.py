@@ -18,7 +18,7 @@ from nexusform.domains.sites.types.fleet_plan import (
     UndeclaredSite,
 )
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.placement_kinds.placement_kind import get_kind_noun, get_kind_order
+from nexusform.placement_kinds.registry import get_kind_noun, get_kind_order
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,

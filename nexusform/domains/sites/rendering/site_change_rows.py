@@ -14,7 +14,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
 )
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.placement_kind import get_kind_noun
+from nexusform.placement_kinds.registry import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan

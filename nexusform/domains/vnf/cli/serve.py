@@ -257,7 +257,5 @@ def _build_tls_context(arguments: ServeArguments) -> ssl.SSLContext | None:
     return context
 
 
-_SOL003: Final = CommandEntry(
-    "nexusform.domains.vnf.cli.serve:serve_sol003", "Answer grant requests of a VNFM"
-)
+_SOL003: Final = CommandEntry("Answer grant requests of a VNFM", load=lambda: serve_sol003)
 serve = LazyGroup("serve", {"sol003": _SOL003}, summary="Answer requests from a plan")

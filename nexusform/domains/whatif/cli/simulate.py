@@ -21,7 +21,6 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.command_groups import LazyGroup
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, is_document, write_answer
 from nexusform.cli.shared_flags import (
@@ -30,10 +29,9 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
-from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
-from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.workflow.simulation_input import (
     SimulationInput,
@@ -52,34 +50,6 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Only pages have maps.
 if TYPE_CHECKING:
     from nexusform.rendering.report.playback import Playback
-
-_CLI: Final = "nexusform.domains.whatif.cli"
-COMMANDS: Final[dict[str, CommandEntry]] = {
-    "capacity": CommandEntry(f"{_CLI}.simulate:capacity", "Count spare capacity"),
-    "runtime-upgrade": CommandEntry(
-        f"{_CLI}.simulate:runtime_upgrade", "Simulate a runtime upgrade of the machines"
-    ),
-    "kubernetes-upgrade": CommandEntry(
-        f"{_CLI}.simulate:kubernetes_upgrade", "Simulate a Kubernetes upgrade"
-    ),
-    "failure": CommandEntry(
-        f"{_CLI}.simulate:failure", "Simulate the loss of machines, racks or sites"
-    ),
-    "repack": CommandEntry(
-        f"{_CLI}.repack:repack", "Find the fewest re-creations to free capacity"
-    ),
-    "placement": CommandEntry(
-        f"{_CLI}.trials:simulate_placement", "Predict if a new placement runs, and where"
-    ),
-    "rebalance": CommandEntry(
-        f"{_CLI}.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"
-    ),
-    "fleet": CommandEntry(f"{_CLI}.fleet:fleet", "Simulate changes of fleet members"),
-}
-
-simulate: Final = LazyGroup(
-    "simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking."
-)
 
 
 class SimulationFlags(Struct, frozen=True, kw_only=True):
@@ -349,9 +319,7 @@ def _build_upgrade_path_answer(
 
 
 # By question; each takes the arguments of its command and returns the exit code.
-SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(
-    collect_object_references("simulates")
-)
+SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_loaders("simulates"))
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):

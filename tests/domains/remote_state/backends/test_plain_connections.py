@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.backends.backend_definition import Directories
+from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import BackendProblem
 
 pytestmark = pytest.mark.of_domains("remote_state")

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.whatif.cli.simulate import COMMANDS
+from nexusform.domains.whatif.cli.command_table import COMMANDS
 from tests.domains.fleet.planning.test_feasibility import SITE
 from tests.domains.fleet.workload_texts import build_deployment
 
