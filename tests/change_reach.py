@@ -47,6 +47,8 @@ GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
 DAY = 24 * 60 * 60
 # Two thousand files are searched, which takes the ast module many seconds.
 MODULES = re.compile(r"""^\s*import ([\w.]+)|["']((?:nexusform|tests)\.[\w.]+)["']""", re.MULTILINE)
+# A test that runs the program in a process of its own.
+PROGRAM_RUN = '"-m", "nexusform"'
 IMPORTS = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 NAMES = re.compile(r"\w+")
 # How tests and configurations write the names of a domain, by field of its entry in the table. The
@@ -128,6 +130,8 @@ def read_imports(file: str) -> frozenset[str]:
     text = read_text(file)
     # The module of a command in a child process is a text: "tests.cli.killed_commands".
     names = {module for found in MODULES.findall(text) for module in found if module}
+    if PROGRAM_RUN in text:
+        names.add("nexusform.__main__")
     for package, imported in IMPORTS.findall(text):
         names.add(package)
         names.update(f"{package}.{name}" for name in NAMES.findall(imported))

@@ -19,6 +19,7 @@ from tests.change_reach import (
     ROOT,
     find_reach,
     is_reached,
+    list_files,
     list_linted_paths,
     list_long_tests,
     list_program_variables,
@@ -92,6 +93,11 @@ def test_change_reaches_the_tests_that_it_can_break(
     selected = {test for test in list_long_tests() if is_reached(test, [changed])}
     assert reached <= selected
     assert not_reached & selected == set()
+
+
+def test_each_module_of_the_product_is_reached() -> None:
+    reached = frozenset[str]().union(*map(find_reach, list_long_tests()))
+    assert [file for file in sorted(list_files() - reached) if file.startswith("nexusform/")] == []
 
 
 def test_modules_of_child_processes_are_reached() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.domain_table import _ALL, PACKAGE, find_domains
+from nexusform.interfaces.plugins import ResourceType
 from nexusform.planning.conclusion.existing_findings import _CAUSES
 from nexusform.plans.impact import guard_rails
 from nexusform.providers.provider_definition import ProviderDefinition
@@ -90,9 +91,9 @@ def test_only_the_table_has_targets() -> None:
     assert found == []
 
 
-def test_types_of_the_engine_are_constants_of_their_modules() -> None:
-    for table in (RESOURCE_TYPES, DATA_SOURCES):
-        assert [table[name].name for name in table] == list(table)
+@pytest.mark.parametrize("table", [RESOURCE_TYPES, DATA_SOURCES], ids=["resources", "data"])
+def test_types_have_the_name_of_their_entry(table: Mapping[str, ResourceType]) -> None:
+    assert [table[name].name for name in table] == list(table)
 
 
 @pytest.mark.parametrize("name", find_domains())

@@ -1,48 +1,95 @@
 """Resource types and data sources of nexusform, in order of planning phase.
 
-To add one, write its file and add its line: here for those of this package, in domain_table.py for
-those of a domain. A type's module is imported on first use: a plan loads only the types in its
-configuration and state.
+To add one, write its file, its function and its line: here for those of this package. Those of a
+domain have a line in domain_table.py. A type's module is imported on first use: a plan loads only
+the types in its configuration and state.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Final
 
 from nexusform.domain_table import LazyTable, collect_type_loaders
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 
-_PACKAGE: Final = "nexusform.resource_types"
-_TYPES: Final = (
-    "nexus_site",
-    "nexus_vm_sku",
-    "nexus_rack",
-    "nexus_bare_metal_machine",
-    "nexus_bare_metal_machine_action",
-    "nexus_kubernetes_cluster",
-    "nexus_agent_pool",
-    "nexus_virtual_machine",
-)
+
+def _load_site() -> ResourceType:
+    from nexusform.resource_types.nexus_site import NEXUS_SITE
+
+    return NEXUS_SITE
 
 
-def _load_type(name: str) -> ResourceType:
-    """Import the constant with the name of a type in its module of this package: NEXUS_RACK."""
-    resource_type: ResourceType = getattr(import_module(f"{_PACKAGE}.{name}"), name.upper())
-    return resource_type
+def _load_vm_sku() -> ResourceType:
+    from nexusform.resource_types.nexus_vm_sku import NEXUS_VM_SKU
+
+    return NEXUS_VM_SKU
 
 
-def _build_loaders(*names: str) -> dict[str, Callable[[], ResourceType]]:
-    return {name: partial(_load_type, name) for name in names}
+def _load_rack() -> ResourceType:
+    from nexusform.resource_types.nexus_rack import NEXUS_RACK
+
+    return NEXUS_RACK
+
+
+def _load_bare_metal_machine() -> ResourceType:
+    from nexusform.resource_types.nexus_bare_metal_machine import NEXUS_BARE_METAL_MACHINE
+
+    return NEXUS_BARE_METAL_MACHINE
+
+
+def _load_bare_metal_machine_action() -> ResourceType:
+    from nexusform.resource_types.nexus_bare_metal_machine_action import (
+        NEXUS_BARE_METAL_MACHINE_ACTION,
+    )
+
+    return NEXUS_BARE_METAL_MACHINE_ACTION
+
+
+def _load_kubernetes_cluster() -> ResourceType:
+    from nexusform.resource_types.nexus_kubernetes_cluster import NEXUS_KUBERNETES_CLUSTER
+
+    return NEXUS_KUBERNETES_CLUSTER
+
+
+def _load_agent_pool() -> ResourceType:
+    from nexusform.resource_types.nexus_agent_pool import NEXUS_AGENT_POOL
+
+    return NEXUS_AGENT_POOL
+
+
+def _load_virtual_machine() -> ResourceType:
+    from nexusform.resource_types.nexus_virtual_machine import NEXUS_VIRTUAL_MACHINE
+
+    return NEXUS_VIRTUAL_MACHINE
+
+
+def _load_separation_rule() -> ResourceType:
+    from nexusform.resource_types.nexus_separation_rule import NEXUS_SEPARATION_RULE
+
+    return NEXUS_SEPARATION_RULE
+
+
+def _load_remote_state() -> ResourceType:
+    from nexusform.resource_types.nexusform_remote_state import NEXUSFORM_REMOTE_STATE
+
+    return NEXUSFORM_REMOTE_STATE
 
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_loaders(*_TYPES)
-    | collect_type_loaders("resource_types")
-    | _build_loaders("nexus_separation_rule")
+    {
+        "nexus_site": _load_site,
+        "nexus_vm_sku": _load_vm_sku,
+        "nexus_rack": _load_rack,
+        "nexus_bare_metal_machine": _load_bare_metal_machine,
+        "nexus_bare_metal_machine_action": _load_bare_metal_machine_action,
+        "nexus_kubernetes_cluster": _load_kubernetes_cluster,
+        "nexus_agent_pool": _load_agent_pool,
+        "nexus_virtual_machine": _load_virtual_machine,
+        **collect_type_loaders("resource_types"),
+        "nexus_separation_rule": _load_separation_rule,
+    }
 )
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_loaders("nexusform_remote_state") | collect_type_loaders("data_sources")
+    {"nexusform_remote_state": _load_remote_state, **collect_type_loaders("data_sources")}
 )
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.cli.command_table import COMMANDS
 from nexusform.cli.completion import SHELLS, VARIABLE
-from nexusform.cli.main import COMMANDS, ROOT, run_command_line
+from nexusform.cli.main import ROOT, run_command_line
 from tests import commands
 from tests.programs import find_program
 
