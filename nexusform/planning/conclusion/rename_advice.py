@@ -17,14 +17,25 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
-from nexusform.resources.address import Address, ConfigAddress, render_moved_block
+from nexusform.resources.address import (
+    Address,
+    ConfigAddress,
+    ModulePath,
+    format_module,
+    render_moved_block,
+)
 from nexusform.values.typed_value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
 # The deleted object has VMs.
 DESTRUCTIVE: Final = "destructive-rename"
 _WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no_module")
-_WITHOUT_KEY: Final = ("delete_because_each_key", "delete_because_count_index")
+_WITHOUT_KEY: Final = (
+    "delete_because_each_key",
+    "delete_because_count_index",
+    "delete_because_wrong_repetition",
+    "delete_because_no_module",
+)
 # blocks, or instances of one block, of each side.
 _MAXIMUM_COMPARED: Final = 20
 
@@ -38,10 +49,79 @@ def build_rename_diagnostics(
 ) -> Iterator[Diagnostic]:
     """Yield advice for each deleted object that seems to be renamed.
 
-    Exactly one new object is similar to it. Whole blocks are compared first, then the instance keys
-    in one block. `removed_vms` counts the VMs removed with each object: advice about an object with
-    VMs has another diagnostic id.
+    Exactly one new object is similar to it. Whole modules are compared first, then the blocks and
+    the instance keys that are left. `removed_vms` counts the VMs removed with each object: advice
+    about an object with VMs has another diagnostic id.
     """
+    renamed_addresses: set[Address] = set()
+    for before, after in _find_renamed_modules(instances):
+        renamed_addresses |= {instance.address for instance in (*before.values(), *after.values())}
+        addresses = format_module(_get_module_path(before)), format_module(_get_module_path(after))
+        yield _build_advice(before, after, removed_vms, addresses)
+    yield from _build_block_advice(
+        [instance for instance in instances if instance.address not in renamed_addresses],
+        removed_vms,
+    )
+
+
+def _find_renamed_modules(instances: Iterable[Instance]) -> Iterator[tuple[_Group, _Group]]:
+    """Yield removed module instances with the similar new one, as groups of objects.
+
+    All objects of the removed instance are deleted, and the new one has only new objects of the
+    same names. A module inside a renamed one is renamed with it.
+    """
+    by_names: dict[frozenset[object], tuple[list[_Group], list[_Group]]] = {}
+    for position, groups in enumerate(_group_by_module(instances)):
+        for group in groups:
+            by_names.setdefault(frozenset(group), ([], []))[position].append(group)
+    pairs = chain.from_iterable(_find_similar_pairs(old, new) for old, new in by_names.values())
+    renamed: set[ModulePath] = set()
+    # Callers first.
+    for before, after in sorted(pairs, key=lambda pair: len(_get_module_path(pair[0]))):
+        paths = (_get_module_path(before), _get_module_path(after))
+        outer_paths = {path[:depth] for path in paths for depth in range(1, len(path))}
+        if renamed.isdisjoint(outer_paths):
+            renamed.update(paths)
+            yield before, after
+
+
+def _get_module_path(group: _Group) -> ModulePath:
+    """Return the path of the module instance of a group, whose keys are addresses in the module."""
+    name, instance = next(iter(group.items()))
+    assert isinstance(name, Address)
+    return instance.address.module[: len(instance.address.module) - len(name.module)]
+
+
+def _group_by_module(instances: Iterable[Instance]) -> tuple[list[_Group], list[_Group]]:
+    """Return the objects of removed module instances, and those of new ones.
+
+    In a group they have their addresses in the module.
+    """
+    groups: tuple[dict[ModulePath, _Group], dict[ModulePath, _Group]] = ({}, {})
+    kept: set[ModulePath] = set()
+    for instance in instances:
+        address = instance.address
+        if address.mode != "managed":
+            continue
+        for depth in range(1, len(address.module) + 1):
+            path = address.module[:depth]
+            if instance.action in {Action.DELETE, Action.CREATE}:
+                group = groups[instance.action is Action.CREATE].setdefault(path, {})
+                group[replace(address, module=address.module[depth:])] = instance
+            else:
+                kept.add(path)
+    # A module that keeps an object is neither removed nor new.
+    kept |= groups[0].keys() & groups[1].keys()
+    removed, new = (
+        [group for path, group in modules.items() if path not in kept] for modules in groups
+    )
+    return removed, new
+
+
+def _build_block_advice(
+    instances: Collection[Instance], removed_vms: Mapping[Address, int]
+) -> Iterator[Diagnostic]:
+    """Yield advice for blocks, then for the instance keys in one block."""
     existing_blocks: set[ConfigAddress] = set()
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
@@ -69,7 +149,7 @@ def build_rename_diagnostics(
             _group_by_block(in_removed_blocks), _group_by_block(in_new_blocks)
         )
         for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
-            yield _build_advice(old, new, removed_vms)
+            yield _build_advice(old, new, removed_vms, _get_group_addresses(old, new))
 
 
 def _find_changed_keys(
@@ -119,11 +199,9 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
     """
     if max(len(old), len(new)) > _MAXIMUM_COMPARED:
         return
-    similar_pairs: list[tuple[_Group, _Group]] = []
-    for before, after in product(old, new):
-        has_same_keys = before.keys() == after.keys()
-        if has_same_keys and all(_is_similar_instance(before[key], after[key]) for key in before):
-            similar_pairs.append((before, after))
+    similar_pairs = [
+        (before, after) for before, after in product(old, new) if _is_similar_group(before, after)
+    ]
     for before, after in similar_pairs:
         pairs_with_either = sum(
             before is first or after is second for first, second in similar_pairs
@@ -133,8 +211,17 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
             yield before, after
 
 
+def _is_similar_group(before: _Group, after: _Group) -> bool:
+    """Return whether the instances of equal keys are similar; two single ones may change keys."""
+    if before.keys() == after.keys():
+        return all(_is_similar_instance(before[key], after[key]) for key in before)
+    if len(before) == len(after) == 1:
+        return _is_similar_instance(*before.values(), *after.values())
+    return False
+
+
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
-    """Return whether the deleted object matches all configured arguments.
+    """Return whether the deleted object has the id or all configured arguments of the new one.
 
     A name derived from the block may differ.
     """
@@ -144,6 +231,9 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
         configured.discard("name")
     before = get_mapping(deleted.before)
     planned = get_mapping(created.planned)
+    # One object under two addresses.
+    if isinstance(planned.get("id"), str) and planned["id"] == before.get("id"):
+        return True
     return all(_is_compatible(before.get(name), planned.get(name)) for name in configured)
 
 
@@ -164,15 +254,16 @@ def _is_compatible(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
+def _build_advice(
+    before: _Group, after: _Group, removed_vms: Mapping[Address, int], addresses: tuple[str, str]
+) -> Diagnostic:
     """Build the warning about a probable rename of these instances.
 
-    It has the `moved` block to keep them.
+    It has the `moved` block to keep them, from one of the addresses to the other.
     """
-    # Any of the block: the warning is about all.
+    # Any of the block or module: the warning is about all.
     instance = next(iter(after.values()))
-    old = _get_group_address(before)
-    new = _get_group_address(after)
+    old, new = addresses
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
     effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
@@ -187,10 +278,13 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
     return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})
 
 
-def _get_group_address(group: _Group) -> str:
-    """Return the address to move.
+def _get_group_addresses(before: _Group, after: _Group) -> tuple[str, str]:
+    """Return the addresses to move from and to.
 
-    It is that of the instance in a group of one (key ""), else of the block of the group.
+    They are those of the blocks if the instances keep their keys, else those of the instances.
     """
-    key, instance = next(iter(group.items()))
-    return str(instance.address if key == "" else instance.address.config_address)
+    old = next(iter(before.values())).address
+    new = next(iter(after.values())).address
+    if before.keys() == after.keys() and "" not in before:
+        return str(old.config_address), str(new.config_address)
+    return str(old), str(new)

@@ -13,7 +13,11 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    ModuleCall,
+    ResourceBlock,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.planning.preparation.planning_order import (
     index_owners,
@@ -40,6 +44,8 @@ class AnyInstanceKey(Struct, frozen=True):
 
 
 ANY = AnyInstanceKey()
+# A module path, and the resource in it; None for the module.
+EndpointName = tuple[tuple[str, ...], tuple[str, str, str] | None]
 EndpointPath = tuple[tuple[str, Key | AnyInstanceKey], ...]
 
 
@@ -127,20 +133,13 @@ class MoveStatement(Struct, frozen=True):
             steps = (*steps[:-1], (pattern.module[-1].name, ANY))
         return MoveEndpoint((*prefix, *steps))
 
-    def has_endpoint(self, resource: Address) -> bool:
-        """Return whether one of its ends names the resource in its module instance.
+    def get_endpoint_name(self, pattern: AddressPattern) -> EndpointName:
+        """Return the module path and the resource of an end, without any instance keys.
 
-        Instance keys are ignored.
+        The resource of a module is None.
         """
-        depth = len(self.module)
-        # In another module.
-        if tuple(step.name for step in resource.module[:depth]) != self.module:
-            return False
-        name = (resource.module[depth:], (resource.mode, resource.type, resource.name))
-        names = [
-            (pattern.module, get_resource_name(pattern)) for pattern in (self.source, self.target)
-        ]
-        return name in names
+        path = (*self.module, *(step.name for step in pattern.module))
+        return path, get_resource_name(pattern) if pattern.type else None
 
     def __str__(self) -> str:
         prefix = "".join(f"module.{name}[*]." for name in self.module)
@@ -255,8 +254,8 @@ class MovedState(Struct, frozen=True):
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
     """Apply moved blocks, each once and in order, and implied moves.
 
-    An added or removed count implies a move from a.b to a.b[0], or back. An object does not move
-    onto an existing one: a warning reports the rejected move.
+    An added or removed count of a resource or module implies a move from a.b to a.b[0], or back.
+    An object does not move onto an existing one: a warning reports the rejected move.
     """
     explicit_statements = list_move_statements(configuration)
     statements = order_move_statements(
@@ -280,38 +279,61 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
 def _iterate_implied_moves(
     configuration: Configuration, state: State, explicit_statements: Sequence[MoveStatement]
 ) -> Iterator[MoveStatement]:
-    """Yield the moves implied by an added or removed count.
+    """Yield the moves implied by an added or removed count of a resource or module.
 
-    An instance without a key moves to key 0, or back.
+    The only instance without a key moves to key 0, or back. A for_each implies no move.
     """
+    explicit_names = {
+        statement.get_endpoint_name(pattern)
+        for statement in explicit_statements
+        for pattern in (statement.source, statement.target)
+    }
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
-    for address in state.instances:
-        # Only the first instance moves.
-        if address.key not in (None, 0):
+    calls = {
+        call.module.path: call
+        for module in iterate_modules(configuration.root)
+        for call in module.calls.values()
+    }
+    # Several instances of a module have one statement.
+    for path, key in _list_module_keys(state):
+        call = calls.get(path)
+        if call is None or (path, None) in explicit_names or not _has_other_key(call, key):
             continue
-        block = blocks.get(address.config_address)
-        if block is None:
+        source = AddressPattern((ModulePathStep(path[-1], key),))
+        target = AddressPattern((ModulePathStep(path[-1], _get_implied_key(call)),))
+        yield MoveStatement(path[:-1], source, target, call.source_span)
+    resources = {(address.config_address, address.key): address for address in state.instances}
+    for (config_address, key), address in resources.items():
+        block = blocks.get(config_address)
+        if block is None or not _has_other_key(block, key):
             continue
-        # unchanged for for_each: its keys imply no move.
-        new_key: Key = address.key
-        if block.count is not None:
-            new_key = 0
-        elif block.for_each is None:
-            # It has a single instance.
-            new_key = None
-        is_explicit = any(
-            statement.has_endpoint(address.resource) for statement in explicit_statements
-        )
-        if new_key != address.key and not is_explicit:
-            source = AddressPattern(
-                address.module, address.mode, address.type, address.name, address.key
-            )
-            yield MoveStatement(
-                module=(),
-                source=source,
-                target=replace(source, key=new_key),
-                span=block.header_span,
-            )
+        path = tuple(step.name for step in address.module)
+        resource = AddressPattern((), address.mode, address.type, address.name, key)
+        if (path, get_resource_name(resource)) not in explicit_names:
+            target = replace(resource, key=_get_implied_key(block))
+            yield MoveStatement(path, resource, target, block.header_span)
+
+
+def _list_module_keys(state: State) -> list[tuple[tuple[str, ...], Key]]:
+    """Return the paths of all modules in the state, each with its instance keys, callers first."""
+    module_keys = {
+        (tuple(step.name for step in path[: depth + 1]), path[depth].key)
+        for path in {address.module for address in state.instances}
+        for depth in range(len(path))
+    }
+    return sorted(module_keys, key=lambda item: (item[0], compute_key_sort_key(item[1])))
+
+
+def _has_other_key(block: ResourceBlock | ModuleCall, key: Key) -> bool:
+    """Return whether the first instance of a block gets another key than in the state."""
+    if block.for_each is not None or key not in (None, 0):
+        return False
+    return key != _get_implied_key(block)
+
+
+def _get_implied_key(block: ResourceBlock | ModuleCall) -> Key:
+    """Return the key of the first instance of a block without for_each: 0 with count, or none."""
+    return 0 if block.count is not None else None
 
 
 class _StateMover:
