@@ -81,7 +81,7 @@ from nexusform.workflow.runs.site_checks import (
 )
 from nexusform.workflow.runs.state_locking import LockOptions
 
-# exit code: all steps were done, and a certain prediction is wrong.
+# Exit code if all steps were done, and a certain prediction is wrong.
 EXIT_WRONG_PREDICTION: Final = 2
 
 
@@ -143,7 +143,7 @@ def apply(arguments: ApplyArguments) -> int:
     (azure_export, read_only), 1 for errors and other waiting steps. Exit code 2: applied, but a
     certain prediction was wrong.
     """
-    # names, to report the first one.
+    # Names of flags, to report the first one.
     planning_flags = arguments.planning.list_flags_set()
     verification = replace(
         parse_verification(arguments.verify),

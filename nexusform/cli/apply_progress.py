@@ -149,6 +149,6 @@ class ApplyReporter(TextReporter):
             detail = f"{path} was predicted but does not exist"
         else:
             detail = f"{path} predicted {prediction.predicted}, observed {prediction.observed}"
-        # later lines are indented by 4.
+        # Later lines are indented by 4.
         lines = wrap_line(f"  {prediction.address}: {detail}", 4, self.screen.width)
         self.screen.print_text("\n".join(lines))

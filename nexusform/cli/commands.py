@@ -171,7 +171,7 @@ class Command(click.Command):
         # An empty path: "-confine=$UNSET".
         if not has_value or (not value and flag.metavar in _PATH_METAVARS):
             raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
-        # click reads a tagged flag as two values: its own name, and the value.
+        # The library click reads a tagged flag as two values: its own name, and the value.
         return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
 
 

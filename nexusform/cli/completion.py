@@ -27,7 +27,7 @@ from nexusform.cli.global_options import apply_global_options
 
 # In which a shell asks for completions.
 VARIABLE: Final = "_NEXUSFORM_COMPLETE"
-# characters that bash does not take as they are.
+# Characters that bash does not take as they are.
 _SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")
 
 
@@ -37,7 +37,7 @@ class _JoinedValueCompletion(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return the completions of a word; those of `-flag=value` begin with `-flag=`."""
         try:
-            # bash splits words at "=".
+            # The shell bash splits words at "=".
             words = apply_global_options([word for word in args if word != "="])
         except click.UsageError:
             # No message while a line is typed.

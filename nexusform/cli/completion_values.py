@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nexusform.workflow.opening.command_context import CommandContext
 
 
-# metavars of paths.
+# Metavars of paths.
 _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})
 
 
@@ -48,7 +48,7 @@ def list_argument_completions(
     path = " ".join(context.command_path.split()[1:])
     # Of this command, else of all.
     list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))
-    # values of the arguments before this one.
+    # Values of the arguments before this one.
     typed_words: list[str] = []
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))

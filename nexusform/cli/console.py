@@ -133,7 +133,7 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
     An unfinished expression continues on the next line. Return 0.
     """
     _enable_line_editing(session)
-    # lines of an unfinished expression.
+    # Lines of an unfinished expression.
     pending = ""
     while True:
         try:
@@ -145,7 +145,7 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
             screen.print_text()
             if not pending:
                 return 0
-            # drop the unfinished expression only.
+            # Only the unfinished expression is dropped.
             pending = ""
             continue
         pending = f"{pending}{line}\n".lstrip()

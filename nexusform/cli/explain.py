@@ -134,7 +134,7 @@ def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: S
         # Of the plan: one warning instead of all its errors.
         screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
     elif errors:
-        # stdout has a JSON or Markdown document.
+        # A JSON or Markdown document is on stdout.
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
     if domain_answer.notes and not is_document(arguments.answer):
         screen.print_diagnostics(domain_answer.notes, answer.sources)

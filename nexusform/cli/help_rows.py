@@ -74,7 +74,7 @@ def select_main_help_rows(
         "lock-timeout",
         "backup",
     }
-    # backend-config is shared with other commands, too, but central for `init`.
+    # The flag -backend-config is shared with other commands, too, but central for `init`.
     if command != "init":
         hidden_flags.add("backend-config")
     # Positional arguments without help are in the usage line.

@@ -26,7 +26,7 @@ from nexusform.files.access_record import start_access_record
 from nexusform.files.run_log import format_traceback, log_event, start_log
 from nexusform.workflow.opening.garbage_collection import collect_garbage_rarely
 
-# bytes, the usual stack size of the main thread.
+# Usual stack size of the main thread, in bytes.
 _STACK_BYTES: Final = 8 << 20
 _RECURSION_LIMIT: Final = 3_000
 _NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
@@ -102,7 +102,7 @@ def main() -> NoReturn:
     try:
         code = run_command_line(sys.argv[1:])
     except MemoryError:
-        # even the usual message and the end of the interpreter need more memory.
+        # Even the usual message and the end of the interpreter need more memory.
         os.write(2, _OUT_OF_MEMORY)
         os._exit(1)
     sys.exit(code)

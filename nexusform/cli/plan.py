@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from nexusform.workflow.plan_files.plan_statement import Signer
 
 NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
-# exit code of -detailed-exitcode.
+# Exit code of -detailed-exitcode.
 _EXIT_CHANGES: Final = 2
 # Waves have a number or a name.
 
@@ -227,7 +227,7 @@ def plan(arguments: PlanArguments) -> int:
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
-        # pods after a loss of one machine or rack.
+        # Pods after a loss of one machine or rack.
         includes_losses=arguments.placement_flags.details,
     )
     after_merge = arguments.after_review.parse_step()
@@ -250,7 +250,7 @@ def plan(arguments: PlanArguments) -> int:
     limits = parse_limit_flags(arguments.fail_on, arguments.warn_on)
     max_age = arguments.after_review.choose_max_age(context)
     if arguments.check_with:
-        # raises its usage errors before the plan.
+        # It raises its usage errors before the plan.
         _parse_checker_programs(arguments.check_with)
     locking = arguments.lock.build_options()
     display = create_plan_display(

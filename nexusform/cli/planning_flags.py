@@ -22,7 +22,7 @@ from nexusform.plans.plan import Mode
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.workflow.runs.run import PlanOptions
 
-# bytes of a -target-file.
+# Maximum bytes of a -target-file.
 _MAX_ADDRESS_BYTES: Final = 1024 * 1024
 
 _ADDRESS_FILE_HELP: Final = "Read addresses from a file, one per line"

@@ -226,7 +226,7 @@ def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, .
     Raises usage errors, also for -source-url.
     """
     if placement_flags.source_url:
-        # raises the error before the plan is made.
+        # It raises the error before the plan is made.
         find_code_origin(placement_flags.source_url)
     reports = parse_reports(placement_flags.report)
     if any(report.format == "github-review" for report in reports) and not placement_flags.diff:

@@ -28,7 +28,7 @@ from nexusform.rendering.report.report_tree import Report
 if TYPE_CHECKING:
     from nexusform.rendering.report.playback import Playback
 
-# exit code for a finding.
+# Exit code for a finding.
 EXIT_FINDING: Final = 2
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nexusform.applying.events import StepEvent
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
 
-# lines for objects being read.
+# Limit of lines for objects being read.
 _MAX_READ_LINES: Final = 8
 
 
@@ -34,7 +34,7 @@ class RunReporter:
     Without an override nothing is shown.
     """
 
-    # whether prompts are possible at all.
+    # It says whether prompts are possible at all.
     can_prompt = False
 
     def report_diagnostics(
@@ -103,7 +103,7 @@ class TextReporter(RunReporter):
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._is_concise = concise
-        # objects read since the last summary.
+        # Objects read since the last summary.
         self._read_count = 0
         # During planning only.
         self._planning: PlanningProgressLine | None = None
@@ -170,7 +170,7 @@ class TextReporter(RunReporter):
             take_ownership=view.take_ownership,
             # Else printed after the text.
             diagnostics=not (plan.is_rejected and errors_follow),
-            # printed to stderr below.
+            # Errors are printed to stderr below.
             errors=False,
             registries=view.registries,
         )

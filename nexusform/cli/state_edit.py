@@ -132,7 +132,7 @@ def rm(arguments: RemoveArguments) -> int:
     from nexusform.planning.preparation.target_selection import split_object_address
 
     screen = Screen()
-    # addresses of objects.
+    # Addresses of objects.
     objects: list[str] = []
     # The address of a rack or machine, and the name of a VM recorded there.
     vms: list[tuple[str, str]] = []
@@ -321,7 +321,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    # break_lock (below) reports problems.
+    # `break_lock` (below) reports problems.
     if holder is None and not problems:
         screen.print_error("The state is not locked.")
         return 1

@@ -119,7 +119,7 @@ def show(arguments: ShowInstanceArguments) -> int:
     if address is None:
         return screen.print_failure(problems)
     instance = state.instances[address]
-    # pairs of deposed key ("": current) and object.
+    # Pairs of deposed key and object; the key of the current object is "".
     objects = instance.all_objects
     from nexusform.resource_types.registry import build_registries
 

@@ -13,7 +13,7 @@ import click
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, select_errors
 
-# columns if stdout is not a terminal.
+# Number of columns if stdout is not a terminal.
 DEFAULT_WIDTH = 80
 # Faster plans have no progress line.
 PROGRESS_DELAY = 1.0
@@ -27,7 +27,7 @@ class Screen:
     """
 
     def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
-        # texts go to stderr, because stdout is for a document.
+        # Texts go to stderr, because stdout is for a document.
         self._is_aside = is_aside
         self.error_colour = not no_color and should_use_colour(
             os.environ, is_terminal=sys.stderr.isatty()
@@ -107,7 +107,7 @@ class Screen:
         ]
         for print_output, text in reversed(outputs) if errors_last else outputs:
             if text:
-                # keeps the order of both streams on a terminal.
+                # A flush keeps the order of both streams on a terminal.
                 sys.stdout.flush()
                 print_output(text, end="")
 

@@ -66,7 +66,7 @@ def new(arguments: NewWorkspaceArguments) -> int:
     state = (
         read_state_to_push(screen, arguments.state, create_context()) if arguments.state else None
     )
-    # unreadable, as already printed.
+    # The state is unreadable, as already printed.
     if arguments.state and state is None:
         return 1
     name = arguments.name

@@ -3,7 +3,7 @@
 Only loader.py reads files.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "body_preparation": "build_prepared_body build_prepared_resource PreparedBody",
     "literal_edits": "apply_literal_edits build_literal_edit TextEdit",

@@ -77,7 +77,7 @@ def _prepare_new_body(
         if not attribute.computed or attribute.default is not None:
             template[name] = attribute.default
     arguments = _prepare_arguments(parts.attributes, schema, location, template, problems)
-    # arguments to evaluate for each instance.
+    # Arguments to evaluate for each instance.
     varying = []
     for argument in arguments.values():
         if is_constant_value(argument.attribute.expression):
@@ -145,7 +145,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     computed = frozenset(
         name for name, attribute in schema.attributes.items() if not attribute.is_configurable
     )
-    # required ones are checked later.
+    # Required arguments are checked later.
     return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
 
 
@@ -196,7 +196,7 @@ def _add_constant_value(
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
     problems.extend(new_problems)
     name = argument.attribute.name
-    # null keeps the default, already in `template`.
+    # Null keeps the default, already in `template`.
     if plain_value is not None:
         template[name] = plain_value
     elif argument.schema.required:

@@ -67,9 +67,9 @@ ROOT_SCHEMA = BodySchema(
     foreign_words=ROOT_WORDS,
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
-# levels of modules: far above regular use, and low enough for recursion.
+# Levels of modules: far above regular use, and low enough for recursion.
 MAX_MODULE_DEPTH = 100
-# module calls in total: far above regular use, and low enough to end in a message.
+# Module calls in total: far above regular use, and low enough to end in a message.
 MAX_MODULE_CALLS = 10_000
 
 
@@ -189,7 +189,7 @@ class _SharedDecoderState:
         self.problems: list[Diagnostic] = []
         self.files: dict[str, SourceFile] = {}
         self.files_with_errors: set[str] = set()
-        # calls of modules so far, to limit them.
+        # Calls of modules so far, to limit them.
         self.call_count = 0
 
 
@@ -215,11 +215,11 @@ class _Decoder:
         self.constants: Scope = EMPTY_SCOPE
         self.shared = shared
         self.source = source
-        # names of the calls from the root.
+        # Names of the calls from the root.
         self.path = path
-        # positions of these calls: file and byte.
+        # Positions of these calls: file and byte.
         self.prefix = prefix
-        # directories of these calls, to detect a cycle.
+        # Directories of these calls, to detect a cycle.
         self.chain = chain
         self.problems = shared.problems
         self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
@@ -356,7 +356,6 @@ class _Decoder:
 
     def add_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
-        # loaded on first use.
         from nexusform.configuration.value_blocks import decode_variable_block
 
         self._add_unique_declaration(
@@ -365,7 +364,6 @@ class _Decoder:
 
     def add_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
-        # loaded on first use.
         from nexusform.configuration.value_blocks import decode_locals_block
 
         for local in decode_locals_block(block, self.problems):
@@ -376,7 +374,6 @@ class _Decoder:
 
         An undeclared name is an error.
         """
-        # loaded on first use.
         from nexusform.configuration.value_blocks import decode_locals_block
 
         for local in decode_locals_block(block, self.problems):
@@ -392,7 +389,6 @@ class _Decoder:
 
     def add_output(self, block: Block, _location: BlockLocation) -> None:
         """Read an `output` block."""
-        # loaded on first use.
         from nexusform.configuration.value_blocks import decode_output_block
 
         self._add_unique_declaration(
@@ -408,7 +404,7 @@ class _Decoder:
     ) -> None:
         """Add the first declaration of each name; a later one is an error."""
         if new is None:
-            # reported as invalid.
+            # It is reported as invalid.
             return
         earlier = declarations.setdefault(new.name, new)
         if earlier is not new:
@@ -450,12 +446,11 @@ class _Decoder:
 
         It is an error outside of the root module, or with name and alias of another.
         """
-        # loaded on first use.
         from nexusform.configuration.module_blocks import decode_provider_block
 
         provider = decode_provider_block(block, self.problems)
         if provider is None:
-            # reported as invalid.
+            # It is reported as invalid.
             return
         if self.path:
             detail = (
@@ -483,7 +478,6 @@ class _Decoder:
 
     def add_moved_block(self, block: Block, _location: BlockLocation) -> None:
         """Read a `moved` block."""
-        # loaded on first use.
         from nexusform.configuration.refactoring_blocks import decode_moved_block
 
         moved_block = decode_moved_block(block, self.problems)
@@ -492,7 +486,6 @@ class _Decoder:
 
     def add_removed_block(self, block: Block, _location: BlockLocation) -> None:
         """Read a `removed` block."""
-        # loaded on first use.
         from nexusform.configuration.refactoring_blocks import decode_removed_block
 
         removed_block = decode_removed_block(block, self.problems)
@@ -505,7 +498,6 @@ class _Decoder:
             detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)
             return
-        # loaded on first use.
         from nexusform.configuration.refactoring_blocks import decode_import_block
 
         import_block = decode_import_block(block, self.problems)
@@ -514,12 +506,11 @@ class _Decoder:
 
     def add_check_block(self, block: Block, location: BlockLocation) -> None:
         """Read a `check` block: one or more asserts, and at most one data block."""
-        # loaded on first use.
         from nexusform.configuration.value_blocks import decode_condition_blocks
 
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
-            # reported as invalid.
+            # It is reported as invalid.
             return
         parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
@@ -548,12 +539,11 @@ class _Decoder:
 
         A second block of a name is reported, and not read.
         """
-        # loaded on first use.
         from nexusform.configuration.module_blocks import decode_module_call
 
         header = decode_module_call(block, self.problems, self.constants)
         if header is None:
-            # reported as invalid.
+            # It is reported as invalid.
             return
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
@@ -576,9 +566,9 @@ class _Decoder:
         files = self._load_called_module_files(header, path)
         if files is None:
             return Module(path, directory="")
-        # positions of the calls down to this one.
+        # Positions of the calls down to this one.
         prefix = (*self.prefix, (location.file, block.span.start.byte))
-        # directories of the calls, to detect a cycle.
+        # Directories of the calls, to detect a cycle.
         chain = (*self.chain, files.identity)
         child = _Decoder(
             self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants)
@@ -638,7 +628,7 @@ class _Decoder:
 
 
 _READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
-    # settings are decoded first.
+    # Settings are decoded first.
     "nexusform": lambda _decoder, _block, _location: None,
     "variable": _Decoder.add_variable,
     "locals": _Decoder.add_locals,

@@ -110,7 +110,7 @@ def read_dynamic_block(
     label_attribute = parts.attributes.get("labels")
     # An unknown argument may be a misspelled `labels`: do not report a missing label, too.
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
-    # expression of each generated block's label.
+    # Expression of each generated block's label.
     label = None
     if label_attribute is not None or not is_misspelled:
         label = _decode_generated_block_label(

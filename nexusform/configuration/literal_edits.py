@@ -50,7 +50,7 @@ def apply_literal_edits(
 ) -> dict[str, str]:
     """Return the new texts of the files changed by the edits, by name."""
     texts: dict[str, bytes] = {}
-    # keeps earlier offsets valid.
+    # The order from the end keeps earlier offsets valid.
     for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):
         name = edit.span.filename
         span = edit.span
@@ -77,7 +77,6 @@ def is_literal_expression(expression: syntax.Expression) -> bool:
 
 def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBlock | None:
     """Find the block of an instance, if it and its modules have a single instance and are local."""
-    # loaded on first use.
     from nexusform.configuration.remote_modules.module_sources import is_local_path
 
     module = root

@@ -87,11 +87,11 @@ __all__ = ["VariableValueSource", "load_configuration", "read_root_variables"]
 NATIVE: Final = ".nf.hcl"
 JSON: Final = ".nf.json"
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024  # bytes
-# characters; less is parsed faster than looked up.
+# Number of characters; less is parsed faster than looked up.
 _MIN_CACHED_LENGTH: Final = 4096
-# trees kept on disk.
+# Number of trees kept on disk.
 _MAX_CACHED_TREES: Final = 512
-# bytes of a kept tree.
+# Maximum bytes of a kept tree.
 _MAX_ENTRY_BYTES: Final = 1 << 30
 _KEY_LENGTH: Final = 32  # bytes
 _DIGEST_LENGTH: Final = 32
@@ -322,7 +322,7 @@ class _FileReader:
         # Opened for the first remote module.
         self.packages: PackageFinder | None = None
         self._confinement = confinement
-        # texts in place of files, by real path.
+        # Texts in place of files, by real path.
         self._unsaved = unsaved
         self._cache: _SyntaxTreeCache | None = None
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
@@ -342,7 +342,6 @@ class _FileReader:
         A local path is relative to the caller's directory, a remote source is a directory
         in its package.
         """
-        # loaded on first use.
         from nexusform.configuration.remote_modules.module_sources import (
             is_local_path,
             parse_module_source,
@@ -414,7 +413,7 @@ class _FileReader:
         files = [
             self._read_and_parse_file(directory, name)
             for name in names
-            # hidden files, copies of editors.
+            # Hidden files and copies of editors are not read.
             if name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))
         ]
         if not files:
@@ -473,7 +472,7 @@ class _FileReader:
         if source.name.endswith(JSON):
             from nexusform.language.json_syntax import parse_json_file
 
-            # parsed about as fast as read from the cache.
+            # JSON is parsed about as fast as read from the cache.
             return parse_json_file(source)
         if self._cache is None or len(source.text) < _MIN_CACHED_LENGTH:
             return parse_file(source)
@@ -640,7 +639,7 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
     except OSError:
         # Without a cache.
         return None
-    # nt has no modes.
+    # Windows has no modes.
     is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
     return key if is_private and len(key) == _KEY_LENGTH else None
 
@@ -665,7 +664,7 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     if not comments:
         return {}
     rules: dict[int, frozenset[str]] = {}
-    # ids of the comment lines directly above.
+    # Ids of the comment lines directly above.
     pending_ids: frozenset[str] = frozenset()
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
@@ -711,7 +710,7 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     text = source.text
     if text.isascii():
         return []
-    # allowed at the start of a file.
+    # A mark is allowed at the start of a file.
     start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0
     offsets = [match.start() for match in _HIDDEN.finditer(text, start)]
     if not offsets:
@@ -827,7 +826,7 @@ def _list_unread_values(
 def _suggest_nexusform_file_name(name: str, endings: Mapping[str, str]) -> str:
     """Return the name with our ending in place of another tool's; "" without such an ending."""
     if name.startswith("."):
-        # hidden files are never read.
+        # Hidden files are never read.
         return ""
     # The longer of two matching endings is first.
     for ending, new_ending in endings.items():

@@ -83,7 +83,7 @@ def decode_module_call(
         source, source_span, arguments.get("version"), problems, scope
     )
     if not has_valid_name:
-        # reported, as are its arguments.
+        # It is reported, as are its arguments.
         return None
     return CallHeader(
         name=label.value,
@@ -151,7 +151,7 @@ def _decode_version(
         return ""
     version = evaluate_required_text(attribute, problems, scope)
     if source is None or version is None:
-        # reported as invalid.
+        # It is reported as invalid.
         return ""
     if is_local_path(source) or parse_module_source(source).kind != "registry":
         detail = (
@@ -195,7 +195,7 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
         )
         return None
     if not has_valid_name:
-        # reported, as are its arguments.
+        # It is reported, as are its arguments.
         return None
     key = f"{label.value}.{alias}" if alias else label.value
     body = remove_decoded_parts(block.body, PROVIDER_SCHEMA)

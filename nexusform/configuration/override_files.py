@@ -80,7 +80,7 @@ def apply_overrides(
                 )
             )
         elif block.type != "nexusform":
-            # settings are merged when they are decoded.
+            # Settings are merged when they are decoded.
             base_index = indices.get(_build_block_key(block))
             # There is no block to override.
             if base_index is None:
@@ -108,7 +108,7 @@ def _build_block_key(block: Block) -> _Key:
     if block.type != "provider":
         return key
     parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
-    # problems are reported when decoded.
+    # Problems are reported when decoded.
     return (*key, evaluate_text(parts.attributes.get("alias"), problems=[]))
 
 

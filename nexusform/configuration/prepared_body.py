@@ -52,7 +52,7 @@ class EvaluationResult:
     def __init__(self, *, allows_ephemeral: bool = False) -> None:
         self.allows_ephemeral = allows_ephemeral
         self.problems: list[Diagnostic] = []
-        # paths of sensitive parts.
+        # Paths of sensitive parts.
         self.sensitive: list[Path] = []
         # Known limits of unknown parts, with their paths.
         self.refinements: list[tuple[Path, Refinement]] = []
@@ -99,7 +99,7 @@ class PreparedBody:
         self._arguments = arguments
         # The values equal in every instance.
         self._template = template
-        # evaluated for every instance.
+        # Arguments that are evaluated for every instance.
         self._varying_arguments = tuple(varying)
         self._blocks = tuple(blocks)
         self._sensitive_names = tuple(sensitive_names)
@@ -130,7 +130,7 @@ class PreparedBody:
         body, also if `result` belongs to an enclosing one.
         """
         values = self._template.copy()
-        # lists and mappings: a caller may change those of an instance.
+        # A caller may change lists and mappings of an instance.
         for name in self._copied_names:
             values[name] = copy_deep_plain_data(values[name])
         nulls = self._evaluate_varying_arguments(values, scope, result)
@@ -262,7 +262,7 @@ class NestedBlockGroup:
         map of bodies by label. A map also gets the order of its labels. If the number or a label is
         unknown, the value is UNKNOWN.
         """
-        # whether the number and labels of the blocks are known.
+        # It says whether the number and labels of the blocks are known.
         is_known = True
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
@@ -283,7 +283,7 @@ class NestedBlockGroup:
             if self.nested.nesting is Nesting.MAP:
                 values[get_order_attribute(self.name)] = UNKNOWN
             return
-        # static blocks alone were counted at preparation.
+        # Static blocks alone were counted at preparation.
         if has_dynamic:
             labels_and_spans = [(block.label, block.span) for block in evaluated_blocks]
             result.problems.extend(
@@ -408,7 +408,7 @@ class NestedBlockGroup:
                 yield from item.body.list_references()
                 continue
             dynamic = item.dynamic
-            # outside the block: its iterator has no meaning there.
+            # It is outside the block: its iterator has no meaning there.
             yield from references_in(dynamic.for_each)
             references = list(item.body.list_references())
             references.extend(references_in(dynamic.label) if dynamic.label else ())

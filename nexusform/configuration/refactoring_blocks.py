@@ -99,11 +99,11 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     target = arguments.get("to")
     object_id = arguments.get("id")
     if target is None or object_id is None:
-        # reported by the schema.
+        # The schema reports it.
         return None
     expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
-        # reported as a syntax error.
+        # It is reported as a syntax error.
         return None
     # The values of keys are not checked here.
     traversal = _replace_computed_keys(expression)
@@ -155,7 +155,7 @@ def _parse_address_argument(
 ) -> AddressPattern | None:
     """Parse the address in an argument; None with a problem if it is absent or invalid."""
     if attribute is None:
-        # reported by the schema.
+        # The schema reports it.
         return None
     traversal = parse_reference(attribute.expression, problems)
     return build_address_pattern(traversal, problems) if traversal is not None else None
@@ -169,7 +169,7 @@ def build_address_pattern(
     Return None after a diagnostic.
     """
     traversal = traversal.remove_resource_prefix()
-    # names, and keys as tuples of one item.
+    # Names, and keys as tuples of one item.
     parts: list[str | tuple[Key]] = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):

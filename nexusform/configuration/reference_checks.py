@@ -471,7 +471,7 @@ class _ReferenceChecker:
             check_data.type,
             check_data.name,
         ):
-            # visible only inside its `check` block.
+            # It is visible only inside its `check` block.
             return check_data
         return self.module.resources.get((mode, kind, name))
 
@@ -698,7 +698,7 @@ def _check_attributes(
                 return
             value_type = value_type.element
         else:
-            # steps into other types are checked during evaluation.
+            # Steps into other types are checked during evaluation.
             return
 
 

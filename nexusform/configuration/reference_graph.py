@@ -278,7 +278,7 @@ def list_declarations(module: Module) -> list[Declaration]:
         *declare("variable", module.variables),
         *declare("local", module.locals),
         *declare("output", module.outputs),
-        # resource and data blocks.
+        # Resource and data blocks.
         *map(build_resource_declaration, module.resources.values()),
         *declare("module", module.calls),
         *declare("provider", module.providers),
@@ -303,7 +303,7 @@ def _add_module_edges(
     for node in list_declarations(module):
         # The span of the reference, by declaration.
         dependencies = edges.setdefault(node, {})
-        # everything in a module waits for its call.
+        # Everything in a module waits for its call.
         if call is not None:
             dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = (
                 call.header_span
@@ -314,7 +314,7 @@ def _add_module_edges(
         for target in _list_referenced_declarations(
             module, reference.traversal, everything=is_in_depends_on
         ):
-            # check_references reports a reference to itself.
+            # `check_references` reports a reference to itself.
             if target != reference.node:
                 # The first reference is displayed.
                 dependencies.setdefault(target, reference.traversal.span)

@@ -74,7 +74,7 @@ META_SCHEMA = BodySchema(
     attributes=dict.fromkeys(META_ARGUMENTS, False),
     blocks={"lifecycle": (), "provisioner": ("type",), "connection": ()},
 )
-# names besides the arguments of a type.
+# Names besides the arguments of a type.
 META_NAMES = (META_ARGUMENTS, ("lifecycle",))
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 
@@ -371,7 +371,7 @@ def _decode_triggers(
     for item in list_static_items(attribute, problems):
         expression = unwrap_quoted_expression(item, problems)
         if expression is None:
-            # reported as a syntax error.
+            # It is reported as a syntax error.
             continue
         instance = (
             expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
@@ -397,7 +397,6 @@ def _decode_conditions(
     """
     if not blocks:
         return ()
-    # loaded on first use.
     from nexusform.configuration.value_blocks import decode_condition_blocks
 
     return decode_condition_blocks(blocks, kind, problems)

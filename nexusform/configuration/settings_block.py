@@ -155,7 +155,7 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
             continue
         number = evaluate_number(attribute, problems)
         if number is None:
-            # null, or reported as invalid.
+            # It is null, or reported as invalid.
             continue
         if number != int(number) or not 0 <= number < 10**15:
             detail = f'Inappropriate value for "{name}": a whole number from 0 on is required.'
@@ -169,7 +169,7 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
     """Check that this version satisfies the version constraint."""
     constraint = evaluate_string(attribute, problems)
     if constraint is None:
-        # null, or reported as invalid.
+        # It is null, or reported as invalid.
         return
     is_satisfied = is_version_allowed(__version__, constraint)
     if is_satisfied is None:
@@ -250,7 +250,7 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
             )
         elif block.type == "method":
             methods[_get_method_name(block)] = _decode_encryption_method(block, problems)
-    # uses of methods, read last since a method may be declared below its use.
+    # Uses of methods are read last, since a method may be declared below its use.
     for block in parts.blocks:
         if block.type in ("state", "plan"):
             target = _decode_encryption_target(block, methods, problems)
@@ -372,7 +372,7 @@ def _decode_method_reference(
     Return None, and add a problem, if the method is not declared.
     """
     if attribute is None:
-        # reported by the schema: the argument is required.
+        # The schema reports it: the argument is required.
         return None
     name = _decode_labels_of_reference(attribute, "method", problems)
     if name is not None and name not in methods:

@@ -305,7 +305,7 @@ def evaluate_required_text(
     text = _evaluate_as_type(attribute, STRING, problems, scope)
     if isinstance(text, str):
         return text
-    # null; the rest is reported.
+    # It is null; the rest is reported.
     if text is None and attribute is not None and len(problems) == previous_count:
         detail = f'Inappropriate value for "{attribute.name}": it may not be null.'
         problems.append(build_error("unsuitable-value-type", detail, attribute.expression.span))

@@ -180,7 +180,7 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
         else attribute.expression
     )
     if expression is None:
-        # reported as a syntax error.
+        # It is reported as a syntax error.
         return DYNAMIC
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.
     if (
@@ -189,7 +189,6 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
         and expression.root.name in _SHORT_TYPES
     ):
         return _SHORT_TYPES[expression.root.name]
-    # loaded on first use.
     from nexusform.language.type_expressions import parse_type
 
     parsed_type = unpack_result(parse_type(expression), problems)
@@ -289,7 +288,7 @@ def decode_condition_blocks(
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
-            # left to the caller.
+            # The caller reads it.
             continue
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
         condition = parts.attributes.get("condition")

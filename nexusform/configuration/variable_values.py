@@ -77,7 +77,7 @@ def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignme
 
 def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
     """Parse the assignment of `-var NAME=VALUE`; None, and an error, if it is malformed."""
-    # later "=" belong to the value.
+    # A later "=" belongs to the value.
     name, equals, value = text.partition("=")
     if not equals:
         detail = (

@@ -3,7 +3,7 @@
 Pure; start reading at planner.py.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "edits": "AddedBlocks Edit LostMachines MachineOutage PlacementOrder RemovedInstance",
     "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledPod Instances DomainPhases",

@@ -75,7 +75,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
-    # unsatisfied separation rules.
+    # Unsatisfied separation rules.
     if result.open_rules:
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
@@ -193,7 +193,7 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
     """Plan a refresh; objects outside the selection are not refreshed."""
     prior = start.prior
     if start.selection.is_partial:
-        # refreshed objects have their old addresses.
+        # Refreshed objects have their old addresses.
         renamed = {old: new for new, old in prior.previous.items()}
         selected_objects = {
             address: observed

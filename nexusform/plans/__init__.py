@@ -3,7 +3,7 @@
 No decisions are made here.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "maintenance": (
         "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction "

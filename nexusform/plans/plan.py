@@ -679,7 +679,7 @@ class NumaSampling(Struct, frozen=True):
 PREDICTION_KEY: Final = "prediction"
 # A hub, a site.
 NOT_READ_IDS: Final = frozenset({"plan-from-state", "site-not-captured"})
-# objects planned as recorded in the state.
+# Objects planned as recorded in the state.
 NOT_REFRESHED_IDS: Final = NOT_READ_IDS | {"state-not-refreshed"}
 
 
@@ -922,7 +922,7 @@ class Plan(Struct, frozen=True):
         }
         if not changed_addresses.isdisjoint(self.observed_attributes):
             return True
-        # changed outside, to be recorded.
+        # Objects changed outside are to be recorded.
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)
 
 

@@ -3,7 +3,7 @@
 The package is independent of HCL, state and plans.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "sku_catalogue": ("compute_size_key CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
     "placement_decision": "PlacementCertainty ObjectLocation Rejection",

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.sku_catalogue import compute_allocatable_cpus
 
-# kubelet does not start under a policy with more NUMA cells.
+# A kubelet does not start under a policy with more NUMA cells.
 MAX_CELLS: Final = 8
 STORAGE: Final = "ephemeral-storage"
 HUGEPAGES: Final = "hugepages-"
@@ -123,11 +123,11 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
     extended = {name: sum(per_cell) for name, per_cell in resources.items()}
     if sku.disk_gib:
         storage = sku.disk_gib * GIB
-        # kept for evictions by kubelet's default (`nodefs.available`).
+        # Default of kubelet for evictions (`nodefs.available`).
         eviction_per_cent = 10
         eviction_storage = storage * eviction_per_cent // 100
         extended[STORAGE] = max(0, storage - eviction_storage - kubelet.reserved.storage)
-    # kubelet's reservedSystemCPUs replaces the CPUs of its other two reserves.
+    # The setting reservedSystemCPUs of kubelet replaces the CPUs of its other two reserves.
     reserved_by_number = 1000 * len(list_reserved_cpus(sku, kubelet))  # in milli-CPUs
     reserved_cpu = reserved_by_number or kubelet.reserved.cpu
     cpu = vm_size.cpu - reserved_cpu
@@ -155,6 +155,6 @@ def list_reserved_cpus(sku: VmSku, kubelet: KubeletConfiguration) -> frozenset[i
     if kubelet.reserved_cpus is not None:
         return kubelet.reserved_cpus
     if kubelet.platform is Platform.KUBEADM:
-        # kubeadm reserves none, NKS two on most SKUs.
+        # A node of kubeadm reserves none, one of NKS two on most SKUs.
         return frozenset()
     return frozenset(range(sku.vcpus - compute_allocatable_cpus(sku)))

@@ -10,9 +10,9 @@ SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 CORDON: Final = "Cordon"
 POWER_OFF: Final = "PowerOff"
-# key of the observed facts: the cordon is of an action.
+# Key of the observed facts for a cordon by an action.
 CORDONED_BY_ACTION: Final = "cordoned_by_action"
-# reason against new VMs.
+# Reason against new VMs.
 ACTION_PENDING: Final = "with a pending action"
 
 

@@ -85,7 +85,7 @@ def _build_sku(
         emulator_vcpus=emulator_vcpus,
         memory_gib=memory_gib,
         disk_gib=disk_gib,
-        # memory-optimised: a share of both NUMA cells of a machine.
+        # A memory-optimised VM has a share of both NUMA cells of a machine.
         numa_cells={"E": 2}.get(kind, 1),
         extra_large=name in EXTRA_LARGE,
         machine_skus=machine_skus,
@@ -93,7 +93,7 @@ def _build_sku(
     )
 
 
-# guest vCPUs, emulator vCPUs, memory GiB, root disk GiB, hardware that lists it
+# Guest vCPUs, emulator vCPUs, memory GiB, root disk GiB, hardware that lists it
 _VM_SKUS_2026_03 = (
     _build_sku("NC_G56_224_v1", 56, 0, 224, 300, BOM_2_0_ONLY),
     _build_sku("NC_G48_224_v1", 48, 0, 224, 300, BOM_1_AND_2),

@@ -4,7 +4,7 @@ Subpackages lead to a plan and from it; other operations have a module each. Not
 is printed here.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "lint_advice": "LintAdvice find_advice",
     "expression_console": "ExpressionConsole is_unfinished open_console",

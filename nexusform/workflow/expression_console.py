@@ -164,7 +164,7 @@ class ExpressionConsole:
     def _evaluate_value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
         """Return the value of an expression (unknown after errors) and all problems."""
         problems = self._check_references(expression)
-        # evaluation would report invalid references again.
+        # Evaluation would report invalid references again.
         if has_errors(problems):
             return DYNAMIC_UNKNOWN, problems
         evaluation = self._create_evaluation()
@@ -189,7 +189,7 @@ class ExpressionConsole:
             functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
             # `nexusform.applying` is false in the console.
             is_applying=False,
-            # values rejected by a `validation` block are shown, too.
+            # Values rejected by a `validation` block are shown, too.
             validates_variables=False,
         )
         return evaluation

@@ -111,7 +111,7 @@ def format_paths(
             # None after an error, already added to the result.
             continue
         try:
-            # resolved: a link is kept.
+            # The path is resolved, so a link is kept.
             write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)
         except OSError as problem:
             result.problems.append(

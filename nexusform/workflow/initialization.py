@@ -255,7 +255,7 @@ def _find_default_choice(
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
     except BackendProblem:
-        # ignored, because the configuration does not use the default backend.
+        # It is ignored, because the configuration does not use the default backend.
         return None
 
 
@@ -266,7 +266,7 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
     """
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
-        # assume a state, to lose none.
+        # A state is assumed, to lose none.
         return True
     try:
         for name in backend.list_workspaces():
@@ -437,10 +437,10 @@ def _copy_locked_state(
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems
-    # unreadable, or nothing to copy.
+    # A state is unreadable, or there is nothing to copy.
     if stored is None or target_stored is None or not stored.state.lineage:
         return "", problems
-    # steps of an apply, started but without a result.
+    # Steps of an apply were started, but have no result.
     if stored.open_intents:
         unfinished_error = build_error(
             "unresolved-interrupted-apply",
@@ -452,7 +452,7 @@ def _copy_locked_state(
     if rejection is not None and not force_copy:
         return "", [*problems, rejection]
     try:
-        # makes other commands report an interrupted migration.
+        # The mark makes other commands report an interrupted migration.
         mark = get_migration_path(context.data_directory)
         mark.parent.mkdir(parents=True, exist_ok=True)
         write_file_atomically(mark, b"", PRIVATE)
@@ -471,7 +471,7 @@ def _check_target_state(
     if not target_state.lineage or (
         target_state.lineage == source.lineage and target_state.serial <= source.serial
     ):
-        # empty, or an older version of the same state.
+        # The target is empty, or has an older version of the same state.
         return None
     return build_error(
         "backend-state-conflict",

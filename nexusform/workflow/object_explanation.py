@@ -183,7 +183,7 @@ def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str
     )
     request, _, _ = _build_request(context, plan_path) if not owners else (None, [], {})
     for address, current in request.state.list_current_objects() if request is not None else ():
-        # objects by name.
+        # Objects by name.
         groups = [get_mapping(current.attributes, attribute) for attribute in _OBJECT_ATTRIBUTES]
         objects = [item for group in groups for item in group.items()]
         if any(name in {key, get_mapping(value).get("platform_name")} for key, value in objects):
@@ -259,7 +259,7 @@ class _ExplanationQuery(Struct, frozen=True):
                 diagnostics=(*errors, self._build_nothing_to_explain_error(planned))
             )
         is_vm_name = self.name in {*names, *names_by_platform_name}
-        # perhaps the name of a pool, or "" for all pools.
+        # The name may be that of a pool; it is "" for all pools.
         if not is_vm_name and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
@@ -534,7 +534,7 @@ def _collect_placement_origins(
     The serial is None for VMs that this plan places or moves.
     """
     current = get_current_object(state.instances.get(address))
-    # private data in state, with the origins of placements.
+    # Private data in state, with the origins of placements.
     note = current.note if current is not None else {}
     counts: Counter[tuple[str, int | None]] = Counter()
     for name in pool.names:

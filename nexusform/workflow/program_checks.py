@@ -16,7 +16,7 @@ from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import write_output
 
-# seconds for the check by one program.
+# Seconds for the check by one program.
 _SECONDS: Final = 600.0
 _FOLDER: Final = "checks"
 _MAX_LISTED: Final = 10

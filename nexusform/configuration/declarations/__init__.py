@@ -1,6 +1,6 @@
 """Declarations of a configuration: its blocks as records, its limits, its constants."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "configuration": (
         "AnyBody CallHeader Check Condition Configuration DEFAULT_PROVIDER Encryption "

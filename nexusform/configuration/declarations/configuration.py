@@ -179,7 +179,7 @@ class ModuleCall(CallHeader, frozen=True):
     module: Module
 
 
-# used for blocks without a provider.
+# Provider of blocks without a provider.
 DEFAULT_PROVIDER: Final = "simulated"
 
 

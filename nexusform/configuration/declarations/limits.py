@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 
-# prefix of environment variables.
+# Prefix of environment variables.
 VARIABLE_PREFIX: Final = "NF_LIMIT_"
 
 
@@ -30,7 +30,7 @@ class PlanSizeLimits(Struct, frozen=True):
     file_mib: int = 1_024
     # Of all files that functions and data sources read.
     read_mib: int = 2_048
-    # maximum planning time in a sandboxed run.
+    # Maximum planning time in a sandboxed run.
     seconds: int = 600
 
     @property
@@ -67,10 +67,10 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
 
     Flags win. Raises ValueError.
     """
-    # pairs (variable or flag, NAME=N); of equal names the last counts.
+    # Pairs of a variable or flag, and NAME=N; of equal names the last counts.
     settings = [
         (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
-        # sorted, so that errors are reported in a fixed order.
+        # They are sorted, so that errors are reported in a fixed order.
         for name, number in sorted(environment.items())
         if name.startswith(VARIABLE_PREFIX)
     ]

@@ -1,6 +1,6 @@
 """Modules from outside: addresses, versions, the lock file and downloaded packages."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "module_lock": (
         "LOCK_FILE LockedModule format_call is_tree_hash join_directories render_lock_file"

@@ -3,7 +3,7 @@
 Start at plan_assembly.py.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "changes": "collect_drifted_objects",
     "plan_assembly": "build_unchanged_plan",

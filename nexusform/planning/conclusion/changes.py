@@ -49,10 +49,10 @@ def build_changes(
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
-    # arguments in source order, once per block.
+    # Arguments in source order, once per block.
     configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
     for instance in instances.values():
-        # invalid, or only deposed objects, added below.
+        # It is invalid, or has only deposed objects, which are added below.
         if instance.prior is None and instance.planned is None:
             continue
         is_created = instance.action in _CREATE_ACTIONS
@@ -118,7 +118,7 @@ def _build_change_of_instance(
     if block is not None and not is_removed:
         provider = block.provider or DEFAULT_PROVIDER
     if instance.action is Action.NO_OP and before == after:
-        # share one object: it is written once, and compared fast.
+        # Both sides share one object: it is written once, and compared fast.
         after = before
     change = Change(
         address=instance.address,

@@ -132,7 +132,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
         states = dict(networks.networks)
         for path, network_id in dict(_list_azure_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
-            # match[1] is the type.
+            # The first group is the type.
             if match is None or match[1] not in networks.types:
                 continue
             if any(path[: len(secret)] == secret for secret in change.sensitive_after):
@@ -140,7 +140,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 continue
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
-            # usable; None if the site does not list it.
+            # "": the network is usable. None: the site does not list it.
             if state == "":
                 continue
             available = [

@@ -26,7 +26,7 @@ from nexusform.resources.address import Address
 
 _REMOVAL_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.FORGET)
 
-# names of objects of one kind; clusters may share names.
+# Names of objects of one kind; clusters may share names.
 Names: TypeAlias = Counter[str]
 Types: TypeAlias = Mapping[str, ResourceType]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -54,7 +54,7 @@ def compute_totals(
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
     # By kind: counts by the field name of PlacementTotal.
     totals_by_kind: dict[str, Counter[str]] = {}
-    # rows in contradiction to the objects.
+    # Rows in contradiction to the objects.
     mistakes: list[str] = []
     for change in changes:
         resource_type = types.get(change.address.type)
@@ -129,7 +129,7 @@ def _add_object_to_totals(
     row_counts = _PlacementRowCounts()
     for row in rows:
         row_counts.add_row_to_counts(row)
-    # rows by name: of prior objects, of new ones.
+    # Rows by name: of prior objects, of new ones.
     existing = row_counts.existing
     added = row_counts.added
     if change.action is Action.FORGET:
@@ -139,10 +139,10 @@ def _add_object_to_totals(
     totals["added"] += added.total()
     totals["host_lost"] += row_counts.lost_names.total()
     if kind != VM:
-        # observed pods and bindings exist, although state does not contain them.
+        # Observed pods and bindings exist, although state does not contain them.
         before |= existing
     totals["before"] += before.total()
-    # existing objects without a row.
+    # Existing objects without a row.
     totals["unchanged"] += before.total() - existing.total()
     for name in sorted({*before, *after, *existing, *added}):
         expected_after = before[name] - row_counts.removed[name] + added[name]
@@ -212,7 +212,7 @@ def mark_waiting_pods(
         # A pod: other kinds have no waiting objects.
         if KINDS[row.kind].build_waiting is not None:
             rows_by_object.setdefault(row.address, []).append(row)
-    # identities of rows of pods in state without a node.
+    # Identities of rows of pods in state without a node.
     waiting_rows: set[int] = set()
     for change in changes:
         # A new object has no pods in state.

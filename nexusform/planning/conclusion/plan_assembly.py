@@ -103,7 +103,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# possible consequences of another error: racks cannot find a site with errors.
+# Possible consequences of another error: racks cannot find a site with errors.
 _CONSEQUENCES = frozenset(
     {
         "unknown-site",
@@ -119,7 +119,7 @@ _UNKNOWN_VALUES = frozenset(
     {*UNKNOWN_REPETITION.values(), "data-source-argument-unknown", "unknown-vm-sku"}
 )
 
-# advice on placements is dropped if the plan has errors.
+# Advice on placements is dropped if the plan has errors.
 _PLACEMENT_ADVICE = frozenset(
     kind for kind, remark in collect_diagnostic_traits().items() if remark.is_placement_advice
 )
@@ -463,7 +463,7 @@ def build_refresh_plan(
     sites = refresh_changes.build_observed_sites(prior, types)
     rows = [*refresh_changes.list_observed_rows(prior, types, sites)]
     for phases in load_used_phases(prior.instances):
-        # objects that lost their host outside nexusform.
+        # Objects that lost their host outside nexusform.
         rows += phases.list_lost_rows(prior, request.registries)
     placement_totals = compute_totals(
         refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites
@@ -741,7 +741,7 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
     """
     site = vm_object.request.site
     pools = index_pools(vm_object.pools)
-    # removed, or unknown.
+    # It is removed, or unknown.
     if site is None:
         return False
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
@@ -880,7 +880,7 @@ def _remove_dependents_of_errors(
     for diagnostic in diagnostics:
         block = _find_block(diagnostic)
         if diagnostic.id == UNKNOWN_PLACEMENT and block is not None:
-            # includes the block.
+            # The result includes the block.
             needs = find_reachable([block], order.get_direct_dependencies)
             if not blocks_with_errors.isdisjoint(needs):
                 continue
@@ -905,7 +905,6 @@ def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diag
     listed = list(diagnostics)
     if not listed:
         return []
-    # loaded on first use.
     from nexusform.planning.instances.condition_checks import ID_OF_CONDITION
 
     unique: dict[tuple[object, ...], Diagnostic] = {}

@@ -36,7 +36,7 @@ def build_upgrades(
     for vm_object in objects:
         for pool in vm_object.pools:
             trigger = _find_pool_trigger(vm_object, pool)
-            # plain VMs and those of VNFs are no nodes.
+            # Plain VMs and those of VNFs are not nodes.
             if trigger and pool.count_path:
                 members_by_cluster.setdefault((vm_object.request.demand.owner, trigger), []).append(
                     (vm_object, pool)
@@ -45,7 +45,7 @@ def build_upgrades(
     for (owner, trigger), members in members_by_cluster.items():
         # The owner is `<prefix>:<cluster id>`.
         _, _, cluster_id = owner.partition(":")
-        # nodes: names of the VMs to re-create.
+        # Nodes are names of the VMs to re-create.
         pools = []
         nodes = set[str]()
         for vm_object, pool in members:
@@ -113,7 +113,7 @@ def _build_upgrade(
 
     `all_obstacles` are those to draining their nodes.
     """
-    # versions, only for a Kubernetes upgrade.
+    # Only a Kubernetes upgrade has versions.
     before = after = ""
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
@@ -152,7 +152,7 @@ def _build_pool_upgrade(
     # The reason to re-create a VM, by its key.
     triggers = vm_object.request.actions.recreations
     recreated = [key for key in keys if triggers.get(key) == trigger]
-    # re-created for other reasons.
+    # VMs re-created for other reasons.
     other_count = sum(key in triggers and triggers[key] != trigger for key in keys)
     prior = index_pools(vm_object.prior_pools).get(pool.pool)
     # New nodes of a scale-out are neither up nor members of a quorum when old ones stop.
@@ -160,7 +160,7 @@ def _build_pool_upgrade(
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
-    # batches count from 1.
+    # Batches count from 1.
     failed_batch = 0
     reason = ""
     for index, key in enumerate(recreated):
@@ -179,7 +179,7 @@ def _build_pool_upgrade(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        # surge VMs of a batch, or VMs down at once.
+        # Surge VMs of a batch, or VMs down at once.
         concurrent_vms=batch_count if all_stay_up else down_count,
         batches=-(-len(recreated) // batch),  # rounded up
         surges=all_stay_up,

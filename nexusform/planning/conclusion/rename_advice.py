@@ -36,7 +36,7 @@ _WITHOUT_KEY: Final = (
     "delete_because_wrong_repetition",
     "delete_because_no_module",
 )
-# blocks, or instances of one block, of each side.
+# Blocks, or instances of one block, of each side.
 _MAXIMUM_COMPARED: Final = 20
 
 # Instances deleted or created together, by their keys (see `_group_by_block`). A single instance

@@ -347,7 +347,7 @@ def _list_objects_on_side(
     attributes from before.
     """
     for change in plan.changes:
-        # left over from a replacement, without VMs.
+        # It is left over from a replacement, and has no VMs.
         if change.deposed:
             continue
         is_kept = (
@@ -517,7 +517,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes "
             f"fail to start. Suggested fixes: {_REMEDIES[row.kind]}."
         )
-        # surge: needed by an upgrade.
+        # An upgrade needs surge VMs.
         was_insufficient = row.free_before is not None and row.free_before < row.surge
         warning = build_warning(
             _RESOURCE_SHORTAGE,

@@ -107,7 +107,7 @@ def _find_clusters_without_surge(
     # Both dicts are ordered sets.
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
-    # filled by the scheduler, to count equal demands once.
+    # The scheduler fills it, to count equal demands once.
     known_counts: dict[Hashable, Interval] = {}
     for owner, pool in pools:
         demand = site_plans.build_demand(owner, pool, number=0)

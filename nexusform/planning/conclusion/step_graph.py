@@ -26,7 +26,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
 )
 from nexusform.scheduling.racks.vms import Placement
 
-# site and machine.
+# Site and machine.
 OnSite: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -91,11 +91,11 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
     )
 
 
-# step -> steps it waits for.
+# From a step to the steps that it waits for.
 Waits: TypeAlias = dict[int, set[int]]
-# larger groups of steps get a gate: many steps waiting for many would make n x m edges.
+# Larger groups of steps get a gate: many steps waiting for many would make n x m edges.
 GATE_ABOVE = 4
-# samples in which another order of objects is tried; None is the plan itself.
+# Samples in which another order of objects is tried; None is the plan itself.
 _ORDER_SAMPLES = (None, 0, 1, 2)
 
 
@@ -140,10 +140,10 @@ class StepGraph:
         self.delete_step: dict[tuple[Address, str], int] = {}
         # It removes VMs of an object before its update.
         self.release_step: dict[Address, int] = {}
-        # creates and updates, by block.
+        # Creates and updates, by block.
         self.creation_steps: dict[str, list[int]] = {}
         self.deletion_steps: dict[str, list[int]] = {}  # by block
-        # results of get_gate by name.
+        # Results of `get_gate` by name.
         self._gates: dict[tuple[str, str], list[int]] = {}
 
     def add_step(
@@ -374,7 +374,7 @@ def _find_placement_order(
     on_platforms = {
         change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)
     }
-    # created, updated or replaced.
+    # Only created, updated and replaced objects have a step there.
     on_platforms &= graph.apply_step.keys()
     if not on_platforms:
         return
@@ -404,7 +404,7 @@ def _has_order_effect(
     those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
-    # releases and so on: these run first.
+    # Releases and similar operations run first.
     others = [operation for operation in planned if id(operation) not in placing]
     groups = list(operations.values())
     # Two of many.
@@ -451,7 +451,7 @@ def _find_machine_successions(
     Each comes with an object placed there later. `owners` are the objects by VM (owner, pool,
     number), `placed_vms` the placed VMs by handle: object and machine.
     """
-    # objects of upgraded VMs released so far, by machine.
+    # Objects of upgraded VMs released so far, by machine.
     released_owners: dict[str, set[Address]] = {}
     # In order of time.
     for operation in site.operations:

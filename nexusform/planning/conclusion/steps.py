@@ -200,7 +200,7 @@ def _find_concurrent_blocks(
     approval. An object with unknown values waits for all blocks.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
-    # looking up all types would load every domain.
+    # A look-up of all types would load every domain.
     known_types = set(type_of.values()).intersection(types)
     concurrent_types = {name: types[name].concurrent_types for name in known_types}
     concurrent_blocks: dict[Address, AbstractSet[str]] = {}
@@ -229,7 +229,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
             wait for awaited in awaited_addresses for wait in graph.list_steps(awaited)
         } - {step}
         if awaited_steps:
-            # equal steps share a gate.
+            # Equal steps share a gate.
             gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))
             ordered_waits[step] = (
                 set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
@@ -244,9 +244,9 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
     It does not wait for an update ordered after it by a domain. The destroy of a replaced object
     comes before all updates of its dependents.
     """
-    # block -> deletes of its dependents.
+    # Deletes of the dependents of each block.
     deletes_by_block: dict[str, list[int]] = {}
-    # block -> creates and updates of its dependents.
+    # Creates and updates of the dependents of each block.
     updates_by_block: dict[str, list[int]] = {}
     for change in graph.changes:
         # A new object was never a dependent.
@@ -420,7 +420,7 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     return any(before.get(name) != after.get(name) for name in compared_names)
 
 
-# attributes of racks and machines: offered capacity, and closed machines.
+# Attributes of racks and machines that decide on offered capacity and closed machines.
 _OFFERED: Final = (
     "availability_zone",
     "detailed_status",
@@ -451,7 +451,7 @@ class _ObjectIndex:
         self._references = references
         # (type, naming attribute) -> name -> object.
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
-        # type -> naming attribute -> fields of a name.
+        # Fields of a name, by type and naming attribute.
         fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}
         for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:

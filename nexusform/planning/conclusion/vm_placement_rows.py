@@ -75,7 +75,7 @@ def build_placement_changes(
     """
     for vm_object in objects:
         actions = vm_object.request.actions
-        # re-created with another name or on another site, so the old VM is removed.
+        # VMs re-created with another name or on another site: the old VM is removed.
         renamed_vms = {
             key: trigger
             for key, trigger in actions.recreations.items()
@@ -398,7 +398,7 @@ def _build_table_row(
     # The platform spreads VMs evenly.
     expected_racks = min(len(keys), zones.count_racks(pool.zones))
     minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
-    # plain VMs: their block.
+    # The pool of plain VMs is their block.
     rule_pool = pool.rule_pool or pool.pool
     sampled = certainty.pools.get((demand.owner, rule_pool), _NO_CERTAINTY)
     # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
@@ -408,7 +408,7 @@ def _build_table_row(
         for owner, member_pool in members
     )
     pool_certainty = sampled if is_read and not has_unknown_cells else _NO_CERTAINTY
-    # restored VMs return to their location without a decision.
+    # Restored VMs return to their location without a decision.
     placed_count = sum(
         1
         for owner, key in keys

@@ -3,7 +3,7 @@
 The plan without edits is made first: it has the objects that an assumption names.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "hypothetical_plan": "plan_assumptions plan_hypothesis",
     "losses": "LossKind list_loss_kinds",

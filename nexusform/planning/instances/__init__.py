@@ -3,7 +3,7 @@
 Start at block_planner.py.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "argument_evaluation": "find_unknown_placement_arguments build_unknown_placement_error",
     "block_planner": "BlockPlanner expose_instance",

@@ -42,7 +42,7 @@ def evaluate_arguments(
     assert instance.repetition is not None
     resource_type = instance.type
     scope = evaluation.build_scope(instance.module, instance.repetition)
-    # problems, sensitive paths and refinements of unknown values.
+    # Problems, sensitive paths and refinements of unknown values.
     remarks = EvaluationResult()
     arguments = edit_arguments(instance.prepared.fill(scope, remarks), edits)
     write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
@@ -52,7 +52,7 @@ def evaluate_arguments(
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
     diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
     unpacked, problems = resource_type.unpack_arguments(arguments, evaluation.settings.files)
-    # read from a file named by another argument.
+    # Arguments read from a file that another argument names.
     arguments |= unpacked
     diagnostics += instance.build_diagnostics(problems)
     # Of omitted arguments, from others.
@@ -132,7 +132,7 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
     return copy
 
 
-# shorter texts occur in names by chance.
+# Shorter texts occur in names by chance.
 _MINIMUM_SECRET_LENGTH: Final = 4
 
 
@@ -274,7 +274,7 @@ def _add_computed_paths_exposing_secrets(
     """
     paths = list(sensitive)
     for path in sensitive:
-        # deeper parts are displayed nowhere.
+        # Deeper parts are displayed nowhere.
         if len(path) > 1:
             continue
         attribute = schema.attributes.get(str(path[0]))
@@ -324,7 +324,7 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
 
 def format_argument(path: Path, schema: BlockSchema) -> str:
     """Format a path as in a configuration: `agent_pool["np1"].count`."""
-    # is_label: the next step is the label of a block.
+    # With `is_label`, the next step is the label of a block.
     text = ""
     is_label = False
     inner = schema

@@ -103,7 +103,7 @@ def _iterate_replacing_paths(
             continue
         before = prior.get(name)
         after = config.get(name)
-        # left to the provider.
+        # The provider decides it.
         if after is None and attribute.computed:
             continue
         if before != after:
@@ -446,7 +446,7 @@ def _parse_trigger(
         return TriggerReference(
             expression.root.name, name, key=None, path=_convert_steps_to_path(steps)
         )
-    # further steps after a computed key.
+    # Further steps follow a computed key.
     if isinstance(expression, RelativeTraversal):
         target = _parse_trigger(expression.source, read_key)
         if target is None:

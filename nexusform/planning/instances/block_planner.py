@@ -108,20 +108,20 @@ class BlockPlanner:
         self._expanded: dict[ResourceKey, int] = {}
         # By the name of a limit.
         self._counts = {"instances": 0, "machines": 0}
-        # evaluations so far, for the progress display.
+        # Evaluations so far, for the progress display.
         self._evaluated = 0
         # Of preconditions and postconditions.
         self.checks: list[CheckResult] = []
         self.diagnostics: list[Diagnostic] = []
         # By module, type and name, then by the key of count or for_each.
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
-        # racks and machines left out by -target or -exclude, with changes.
+        # Racks and machines left out by -target or -exclude, with changes.
         self.outside_targets: list[Instance] = []
         # New objects left out by -target or -exclude.
         self.unselected_addresses: list[Address] = []
         # Blocks with an invalid count, for_each or type.
         self.unexpanded_blocks: list[ConfigAddress] = []
-        # ids of sites, racks and machines.
+        # Ids of sites, racks and machines.
         self._replaced_hosts: set[str] = set()
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
         explicit_blocks = [
@@ -158,7 +158,7 @@ class BlockPlanner:
             key = build_resource_key(block.address, module.path)
             # Its count, for_each or type is invalid.
             if not expansion.shape or prepared is None:
-                # references to it are unknown.
+                # References to it are unknown.
                 evaluation.resources[key] = ResourceView("")
                 self.unexpanded_blocks.append(block.address)
                 addresses = self.prior.by_block.get(block.address, ())
@@ -473,7 +473,7 @@ class BlockPlanner:
         if not instance.is_invalid:
             derived_values["id"] = instance.type.build_id(instance.config)
             derived_values |= instance.type.derive(instance.config)
-        # overrides of a test replace them.
+        # Overrides of a test replace them.
         computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(
@@ -481,14 +481,13 @@ class BlockPlanner:
         )
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
         self.diagnostics += check_unfinished_change(instance)
-        # unselected instances are missing in `decided_instances`.
+        # Unselected instances are missing in `decided_instances`.
         if not self.selection.is_partial:
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
-        # is_rejected: invalid by a failed precondition.
+        # With `is_rejected`, a failed precondition makes it invalid.
         can_check = instance.is_rejected or not instance.is_invalid
         if can_check and (lifecycle.preconditions or lifecycle.postconditions):
-            # loaded on first use.
             from nexusform.planning.instances.condition_checks import check_conditions
 
             problems, checks = check_conditions(instance, evaluation)
@@ -532,7 +531,7 @@ class BlockPlanner:
         ):
             return False
         config = get_mapping(instance.config)
-        # ids of the site or rack.
+        # Ids of the site or rack.
         hosts = []
         for name, attribute in instance.type.schema.attributes.items():
             if attribute.refers_to is not None:
@@ -571,7 +570,7 @@ class BlockPlanner:
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             # Nothing exists after the plan.
             return
-        # references to an invalid one are unknown.
+        # References to an invalid one are unknown.
         expose_instance(instance, evaluation)
         if not instance.is_invalid:
             self._add_to_inventory(instance)
@@ -635,7 +634,7 @@ class BlockPlanner:
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)
         if self._counts[limit_name] > maximum:
-            # noun of the message, and the limit.
+            # Arguments: the noun of the message, and the limit.
             raise build_limit_error(limit_name, limit_name, maximum)
 
 

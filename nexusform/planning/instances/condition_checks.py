@@ -36,7 +36,7 @@ def evaluate_condition(
     """
     value = evaluation.evaluate_expression(condition.condition, scope)
     message = _evaluate_error_message(condition.error_message, evaluation, scope, address)
-    # invalid, and reported.
+    # The error of the condition is reported.
     if value is None:
         return "error", ""
     if not value.is_known:

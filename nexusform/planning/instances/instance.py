@@ -176,7 +176,7 @@ class Instance(Struct):
     def view(self) -> InstanceView:
         """The instance as seen by expressions."""
         values: Mapping[str, Any] | None = None if self.is_invalid else self.planned
-        # computed attributes with missing VMs.
+        # Computed attributes with missing VMs.
         unresolved = self.decision.unresolved
         if values is not None and unresolved:
             values = {**values, **dict.fromkeys(unresolved, UNKNOWN)}

@@ -132,7 +132,7 @@ def _find_numa_cells_of_skus(
             instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
             values, _, _ = prepared.evaluate(evaluation.build_scope(instance))
             name = values.get("name") or block.name
-            # several names, or one not known yet.
+            # The block has several names, or one that is not known yet.
             if not isinstance(name, str) or _has_count_or_for_each(block):
                 return None
             own_cells = values.get("numa_cells")
@@ -304,7 +304,7 @@ class _ModuleValidator(Struct, frozen=True):
             prior=None,
             block=block,
             module=self.instance,
-            # each.* and count.* are unknown.
+            # `each` and `count` are unknown.
             repetition=SINGLE_INSTANCE,
             prepared=prepared,
         )

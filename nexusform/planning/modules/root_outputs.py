@@ -25,7 +25,7 @@ from nexusform.values.typed_value import UNKNOWN, Value, build_null
 # Attributes of data sources: the time of their figures, false if it is that of the newest change.
 _EXPORT_TIME: Final = "exported_at"
 _HAS_EXPORT_TIME: Final = "has_export_time"
-# limit on the size of an output: about four seconds of comparing and showing.
+# Limit on the size of an output: about four seconds of comparing and showing.
 _MAX_SIZE: Final = 1_000_000
 
 
@@ -63,7 +63,7 @@ def plan_outputs(
         if selected_outputs is not None and _has_missing_objects(
             value, selected_outputs[name], evaluation
         ):
-            # unknown: it keeps its value in state.
+            # An unknown output keeps its value in state.
             continue
         if value.size > _MAX_SIZE:
             detail = (
@@ -176,7 +176,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
         ]
     if value.has_ephemeral:
         return check_ephemeral_output(output, value)
-    # declared, or not sensitive.
+    # The output is declared sensitive, or its value is not sensitive.
     if output.sensitive or not value.has_marks:
         return []
     return [
@@ -261,7 +261,7 @@ def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
                 evaluation.get_resource(instance, block)
 
 
-# workloads of a site change from day to day.
+# Workloads of a site change from day to day.
 _MAXIMUM_AGE: Final = timedelta(days=1)
 
 
@@ -303,7 +303,7 @@ def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[Inven
             address = str(Address(module, "data", kind, name, key))
             exported_at = item.attributes[_EXPORT_TIME]
             max_age = item.attributes.get("max_age")
-            # null or unknown.
+            # The time may be null or unknown.
             known_time = exported_at if isinstance(exported_at, str) else ""
             inventory = build_inventory_read(address, known_time, plan_time, max_age)
             is_newest_change = item.attributes.get(_HAS_EXPORT_TIME) is False

@@ -1,6 +1,6 @@
 """Resolution of names during planning: variables, locals, modules, resources."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "name_evaluation": "Evaluation",
     "repetition": "BlockExpansion",

@@ -71,7 +71,6 @@ def build_evaluation_settings(
 
     @cache
     def functions() -> Mapping[str, Any]:
-        # loaded on first call.
         from nexusform.language.functions.registry import build_functions
 
         # Relative paths start at the root module, in every module; for other bases
@@ -100,7 +99,7 @@ def build_evaluation_settings(
         files=FileReadRecorder(request.files, reads.files, reads.searches),
         maximum_instances=request.limits.instances,
     )
-    # used to list the configured arguments of other blocks.
+    # The reader lists the configured arguments of other blocks with them.
     reader.settings = settings
     return settings
 

@@ -255,7 +255,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
     steps = traversal.steps
-    # used steps: the name of the call.
+    # One step is used: the name of the call.
     used = 1
     key = None
     if shape != SINGLE:
@@ -297,7 +297,7 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve count.index to a number, with one used step after `count`."""
     key = scope.repetition.key
-    # outside of a block with count.
+    # The reference is outside of a block with `count`.
     if not isinstance(key, int):
         return _build_unknown_lookup(traversal)
     return Lookup(build_number(key), 1)

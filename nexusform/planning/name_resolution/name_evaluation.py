@@ -312,7 +312,7 @@ class Evaluation:
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._evaluate_variable_value(instance, declared)
-            # validation rules refer to it.
+            # Validation rules refer to it.
             self._cache[key] = value.add_marks(declared.marks)
             try:
                 is_valid = self.is_every_condition_met(
@@ -341,7 +341,7 @@ class Evaluation:
             if value is None:
                 return False
             is_met = value.raw is True or value.raw == "true"
-            # null or false.
+            # The condition is null or false.
             if value.is_known and not is_met:
                 return False
         return True
@@ -422,7 +422,7 @@ class Evaluation:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
             raise _MaximumDepthExceeded(named_value)
-        # nested in the evaluation of another value.
+        # It is nested in the evaluation of another value.
         if self._depth:
             self._compute_and_cache(named_value)
         else:
@@ -488,7 +488,7 @@ class Evaluation:
             raise
         finally:
             self._depth -= 1
-        # add the block to the new ones.
+        # The new diagnostics get the block.
         self.diagnostics[earlier_count:] = [
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
             for diagnostic in self.diagnostics[earlier_count:]

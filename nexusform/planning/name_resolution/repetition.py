@@ -205,7 +205,7 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
         if any(not element.is_known for element in value.raw):
             return BlockExpansion(MAP, repetitions=(), unknown="for_each"), []
         elements = [element.raw for element in value.raw]
-        # null (None) is no text, either.
+        # Null (None) is not a text, either.
         if not all(isinstance(element, str) for element in elements):
             return reject(
                 'The given "for_each" argument value is unsuitable: a set must hold strings only.'
@@ -260,7 +260,7 @@ class InstanceView(Struct):
             return None
         # The whole object was built before.
         if self._value is not None:
-            # values of the attributes by name, no mapping if the object is unknown.
+            # Values of the attributes by name; not a mapping if the object is unknown.
             raw = self._value.raw
             return raw[name] if isinstance(raw, dict) else build_unknown(kind)
         if self.attributes is None:
@@ -287,8 +287,8 @@ class InstanceView(Struct):
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
-        # perhaps derived from another, sensitive attribute. Secrets of the schema are in
-        # no derived value.
+        # It may be derived from another, sensitive attribute. Secrets of the schema are in no
+        # derived value.
         is_derived = presented is not recorded
         if is_derived and any(self._can_be_derived_from(path) for path in self.sensitive):
             sensitive += _list_unrecorded_paths(presented, recorded)
@@ -308,7 +308,7 @@ def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
     for key, value in presented.items():
         recorded_value = recorded.get(key)
         if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
-            # derived ones, such as labels.
+            # Derived attributes, such as labels.
             paths += [(key, name) for name in value if name not in recorded_value]
         elif value != recorded_value:
             paths.append((key,))

@@ -49,11 +49,11 @@ class ValueOriginTracer:
     ) -> None:
         self._evaluation = evaluation
         self._texts = {name: source.text.encode() for name, source in sources.items()}
-        # file name of the traced expression itself.
+        # File name of the traced expression itself.
         self._own = own
-        # whether the whole expression has an error.
+        # It says whether the whole expression has an error.
         self._fails = False
-        # keys of the definitions traced so far.
+        # Keys of the definitions traced so far.
         self._followed: set[tuple[object, ...]] = set()
 
     def trace_expression(
@@ -205,7 +205,7 @@ class ValueOriginTracer:
         Return None if there is no such output.
         """
         key: Key = None
-        # steps: the name of the call, perhaps a key, the output.
+        # The steps are the name of the call, a key if there is one, and the output.
         output_position = 1
         step = traversal.steps[1] if len(traversal.steps) > 1 else None
         if isinstance(step, syntax.TraverseIndex):

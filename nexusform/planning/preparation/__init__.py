@@ -1,6 +1,6 @@
 """Preparation of planning: moved addresses, imports, the order of blocks, the selection."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "planning_order": (
         "FLEET_PHASE iterate_modules PlanningOrder PLACEMENT_PHASE compute_planning_order "

@@ -79,7 +79,7 @@ class MoveEndpoint(Struct, frozen=True):
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(
             endpoint.path, self.path
         ):
-            # outside of its module.
+            # The address is outside of its module.
             return False
         if endpoint.resource is None:
             return self.resource is not None or len(self.path) > len(endpoint.path)
@@ -342,11 +342,11 @@ class _StateMover:
 
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
         """Index the instance keys in state by module and resource; no instance has moved yet."""
-        # instance keys of each resource.
+        # Instance keys of each resource.
         self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}
-        # previous address by new address.
+        # Previous address by new address.
         self.origins: dict[Address, Address] = {}
-        # target by source, as texts: moves onto existing objects.
+        # Target by source, as texts: moves onto existing objects.
         self._rejected: dict[str, str] = {}
         for address in instances:
             resources = self.keys_by_module.setdefault(address.module, {})
@@ -360,7 +360,7 @@ class _StateMover:
         )
         for path in paths:
             depth = len(statement.module)
-            # outside of the statement's module.
+            # The path is outside of the statement's module.
             if tuple(step.name for step in path[:depth]) != statement.module:
                 continue
             # "": it moves a module.
@@ -374,7 +374,7 @@ class _StateMover:
     def _move_module(self, source: ModulePath, target: ModulePath) -> None:
         """Move all objects of a module instance; reject the move if the target has objects."""
         if target in self.keys_by_module:
-            # reported by a warning.
+            # A warning reports it.
             self._rejected[format_module(source)] = format_module(target)
             return
         for (mode, kind, name), keys in self.keys_by_module[source].items():
@@ -471,7 +471,7 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
     target = statement.target.module
     # Of the moved module in the path; those after it are inside it.
     position = len(source) - 1
-    # outside of the moved module.
+    # The path is outside of the moved module.
     if len(path) <= position or path[:position] != source[:-1]:
         return None
     step = path[position]

@@ -160,7 +160,7 @@ class _Reachability:
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
-        # resource blocks reachable from a node.
+        # Resource blocks reachable from a node.
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
     def find_blocks(
@@ -196,7 +196,7 @@ class _Reachability:
                 continue
             inner = self._graph.get(node, ())
             pending = [need for need in inner if need not in self._cache]
-            # needed first; the node stays on the stack.
+            # These are needed first; the node stays on the stack.
             if pending:
                 stack += pending
                 continue

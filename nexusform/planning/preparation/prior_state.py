@@ -353,7 +353,6 @@ def _evaluate_import_address(
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
-    # loaded on first use.
     from nexusform.configuration.refactoring_blocks import build_address_pattern
 
     root = to

@@ -146,7 +146,7 @@ def find_selected_outputs(
     if not selection.is_partial:
         return None
     edges = build_dependencies(configuration)
-    # nodes of the graph.
+    # Nodes of the graph.
     blocks: set[Declaration] = set()
     excluded_nodes: set[Declaration] = set()
     targets: list[Declaration] = []
@@ -165,7 +165,7 @@ def find_selected_outputs(
         declaration = Declaration(module=(), kind="output", name=name)
         needed_nodes = find_reachable([declaration], lambda node: edges.get(node, ()))
         needed_blocks = needed_nodes & blocks
-        # selects no output without blocks.
+        # A selection includes no output without blocks.
         if selection.targets:
             is_selected = bool(needed_blocks) and needed_blocks <= target_nodes
         else:  # -exclude

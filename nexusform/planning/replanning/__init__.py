@@ -1,6 +1,6 @@
 """Repeated plans: to test remedies, or with all values known at apply."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "known_after_apply": (
         "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only "

@@ -299,7 +299,7 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
                 else shortage.placed_count
             )
         if not all(shortage.pool.count_path for shortage in pools.values()):
-            # plain VMs and VNFs have no count to lower.
+            # Plain VMs and VNFs have no count to lower.
             return
         adjustments = []
         for key, shortage in pools.items():
@@ -318,7 +318,7 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
             yield replace(remedy, text=text, edits=tuple(adjustments))
             return
         if not outcome.unplaced:
-            # errors other than capacity: smaller counts do not help.
+            # Smaller counts do not help with errors other than capacity.
             return
         failed_pools = outcome.unplaced
 
@@ -537,7 +537,7 @@ def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
     The racks are tried one by one, then all together.
     """
     sites = {shortage.site_id for shortage in failure.pools}
-    # address and name of each planned rack on these sites.
+    # Address and name of each planned rack on these sites.
     planned: list[tuple[Address, str]] = []
     for address, rack in failure.racks:
         if rack.get("status") == "planned" and rack.get("site_id") in sites:
@@ -582,7 +582,7 @@ def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> It
 
     Yield a remedy if one fits.
     """
-    # names, and host memory in MiB, by address.
+    # Names by address, and host memory in MiB by address.
     new_clusters, memory = _measure_new_clusters(failure.plan)
     if len(new_clusters) < 2:
         # A single cluster has no other order.
@@ -700,7 +700,7 @@ def _try_hint_argument(
     """
     edits = []
     data = []
-    # addresses of the VMs with the hints, each once.
+    # Addresses of the VMs with the hints, each once.
     owners: dict[str, None] = {}
     for hint in hints:
         edits.append(
@@ -712,7 +712,7 @@ def _try_hint_argument(
     # It does not help.
     if outcome.plan.errored:
         return
-    # reasons of a move.
+    # Reasons of a move.
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
     cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
@@ -754,7 +754,7 @@ def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
 
     A control plane VM must use one NUMA cell.
     """
-    # compared by CPUs, then by memory.
+    # Sizes are compared by CPUs, then by memory.
     size = (sku.host_vcpus, sku.memory_gib)
     smaller = []
     for candidate in CATALOGUES[NEWEST].vm_skus.values():

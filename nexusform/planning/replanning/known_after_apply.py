@@ -193,7 +193,7 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
             return _is_consistent_set(planned, actual, value_type.element)
-        # compared like mappings.
+        # Lists are compared like mappings.
         planned = dict(enumerate(planned))
         actual = dict(enumerate(actual))
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
@@ -339,7 +339,7 @@ def evaluate_final_results(
     if plan.mode is Mode.DESTROY or not is_needed:
         return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
-    # problems of outputs and conditions are then not reported.
+    # Problems of outputs and conditions are then not reported.
     is_partial = is_selection or is_refresh_only
     evaluation = build_state_evaluation(replace(request, is_applying=True))
     dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
@@ -360,7 +360,7 @@ def evaluate_final_results(
         changed_outputs=tuple(outputs.changed_outputs),
         diagnostics=tuple(outputs.diagnostics),
     )
-    # conditions keep their results from the plan.
+    # Conditions keep their results from the plan.
     if is_partial:
         return results
     checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
@@ -456,7 +456,7 @@ def _evaluate_conditions_after_apply(
 
 
 _WRITTEN = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
-# write-only arguments by the address of their object.
+# Write-only arguments by the address of their object.
 WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 

@@ -49,7 +49,7 @@ def add_feasibility_remedies(
     # others stay untested.
     untested = set(waiting[trials_left:])
     trial_request = replace(request, samples=0, verifies_certainty=False)
-    # successful ones by binding and kind.
+    # Successful fixes by binding and kind.
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
     for contribution in result.contributions:
         for proposal in contribution.suggest_fixes(trials_left):
@@ -129,7 +129,7 @@ def _collect_bindings(plan: Plan) -> _Bindings:
     return bindings
 
 
-# added targets may exclude others.
+# Each step may add targets, which may exclude others.
 _MAXIMUM_STEPS = 4
 
 

@@ -135,7 +135,7 @@ def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) 
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}
     if rule.verdict.scope == "site" or len(sites) != 1 or _has_shared_pool(rule):
-        # zones divide one site, and every pool has one set of them.
+        # Zones divide one site, and every pool has one set of them.
         return
     site = result.sites[sites.pop()]
     tested_zones: set[tuple[Zones, ...]] = set()
@@ -193,7 +193,7 @@ def _iterate_zone_groups(
     """
     yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
     yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
-    # whether a pool of the group is new, or changes its zones.
+    # Whether a pool of the group is new, or changes its zones.
     changed_groups: list[bool] = []
     for group in rule.groups:
         zones_per_member = [
@@ -229,14 +229,14 @@ def _try_prior_zones(
     """
     # By address and pool name.
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}
-    # names (a dict as an ordered set).
+    # Names of pools; the dict is an ordered set.
     pools_by_zones: dict[Zones, dict[str, None]] = {}
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or before == tuple(sorted(member.pool.configured_zones)):
             # New or unchanged.
             continue
-        # plain VMs and VNFs have no zones to change.
+        # Plain VMs and VNFs have no zones to change.
         if not member.pool.count_path:
             continue
         path = (*member.pool.path, "availability_zones")
@@ -257,7 +257,7 @@ def _try_prior_zones(
         zone_text = _format_zones(zones) if zones else "all zones"
         clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")
         data.append({"pools": list(pools), "availability_zones": list(zones)})
-    # reasons of a move.
+    # Reasons of a move.
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
     text = (
         f"{'; '.join(clauses)}, "
@@ -273,7 +273,7 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 
     The members are VMs, or pods on them.
     """
-    # address of the object and name of the pool.
+    # Address of the object and name of the pool.
     pools_so_far: set[tuple[str, str]] = set()
     for group in rule.groups:
         pools = {(str(member.vm[0]), member.pool.pool) for member in group}
@@ -312,7 +312,7 @@ def _build_zone_group(
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
-    # equal counts stay in the order of the site.
+    # Equal counts stay in the order of the site.
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])
     names = dict.fromkeys(map(_get_cluster_name, group))  # each once
     ordered_required = [zone for zone in site_zones if zone in required_zones]
@@ -370,7 +370,7 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
     size_ranges = [range(minimum, zone_count + 1) for minimum in minimum_sizes]
     for sizes in sorted(product(*size_ranges), key=lambda sizes: (sum(sizes), sizes)):
         if sum(sizes) > zone_count:
-            # disjoint sets need as many zones, and all later ones need more.
+            # Disjoint sets need as many zones, and all later ones need more.
             return
         zones = _assign_zones(zone_groups, sizes, set(required_zones))
         if zones is not None:

@@ -179,7 +179,7 @@ def _build_requests(
     """
     requests = []
     problems = []
-    # copies by site id, to try moves of VMs.
+    # Copies by site id, to try moves of VMs.
     schedulers: dict[str, RackScheduler] = {}
     for instance in pending:
         values = instance.planned
@@ -219,7 +219,7 @@ def _build_request(
     """
     # With the address of the VM's object.
     leaving: list[tuple[Address, EvacuatedVm]] = []
-    # names by cluster id.
+    # Names by cluster id.
     staying: dict[str, tuple[str, ...]] = {}
     for vm_object in objects:
         keys_after = _list_keys_on_machine(vm_object, site.id, machine.name)
@@ -271,7 +271,7 @@ def _find_target_machines(
             hints = build_group_hints(vm_object, pool)
             demand = build_demand(vm_object.request.demand, pool, number, group_hints=hints)
             result = None if pool.pinned_machine else scheduler.try_place(demand)
-            # pinned, or without capacity elsewhere.
+            # A pinned VM has no target, nor has one without capacity elsewhere.
             target = ""
             if result is not None:
                 _handle, placement = result
@@ -380,7 +380,7 @@ class _SiteActionOrder:
         self._objects = [
             item for item in objects.values() if item.request.demand.site_id == self._site.id
         ]
-        # functions of the domains for the obstacles to a drain.
+        # Functions of the domains for the obstacles to a drain.
         self._disruptions = disruptions
         self._down = {
             name for name, machine in self._site.machines.items() if not machine.is_healthy

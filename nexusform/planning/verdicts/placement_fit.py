@@ -416,7 +416,7 @@ def check_overcommitted_machines(
         for address, instance in instances.items()
         if instance.type.add_to_inventory and instance.action is not Action.NO_OP
     }
-    # address that offers the machines -> their names.
+    # Names of machines by the address that offers them.
     too_small: dict[str, list[str]] = {}
     for site in sites.values():
         changed_machines = {
@@ -446,7 +446,7 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
     """
     if not machines:
         return []
-    # used, by machine and cell.
+    # Used CPUs by machine and cell.
     cpus: Counter[tuple[str, int]] = Counter()
     memory: Counter[tuple[str, int]] = Counter()
     disk: Counter[str] = Counter()
@@ -556,7 +556,7 @@ def check_changed_sku_cells(
         and instance.planned is not None
         and get_part(instance.before, ("numa_cells",)) != instance.planned.get("numa_cells")
     }
-    # names of staying VMs in another number of cells.
+    # Names of staying VMs in another number of cells.
     vms_by_sku: dict[str, list[str]] = {}
     for vm_object, vm in _iterate_unchanged_vms(objects if changed else ()):
         pool = index_pools(vm_object.pools).get(vm.pool)
@@ -682,7 +682,7 @@ def lower_certainty_to_accuracy(
 
     Only predictions verified on the site count.
     """
-    # unchanged for sites without verified predictions.
+    # It is unchanged for sites without verified predictions.
     adjusted = dict(certainty)
     for site_id in certainty.keys() & records.keys():
         record = records[site_id]
@@ -760,7 +760,7 @@ def measure_site_certainties(
         site_id: site for site_id, site in sites.items() if site.operations and sample_count
     }
     for site_id, site in active_sites.items():
-        # samples of all sites.
+        # Samples of all sites.
         finished = len(certainty) * sample_count
         total = len(active_sites) * sample_count
         outcome = repeat_with_samples(

@@ -26,7 +26,7 @@ def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     There is one per pool and reason for machines rejected by a filter, and one per hard affinity
     group with VMs at several locations.
     """
-    # copies by site id, to release one VM at a time.
+    # Copies by site id, to release one VM at a time.
     schedulers: dict[str, RackScheduler] = {}
     for vm_object in objects:
         for (pool, reason), violating_vms in _find_violating_vms(vm_object, schedulers).items():

@@ -246,7 +246,7 @@ class _MemberIndex:
                 is_decided=demand.provenance == "decided",
             )
             handle = vm_object.placements.new_handles.get(key)
-            # placed by this plan.
+            # This plan places the VM.
             if handle is not None:
                 member = replace(
                     member,
@@ -302,7 +302,7 @@ def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _Ru
     for index, values in enumerate(get_list(instance.argument_values, "group")):
         group = tuple(_iterate_group_members(values, member_index, ("group", index), members))
         members.groups.append(group)
-    # index of the group, by VM and label (VM, or pod on it).
+    # Index of the group, by VM and label (VM, or pod on it).
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(members.groups):
         for member in group:
@@ -522,7 +522,7 @@ def _build_rule_verdict(
     satisfied = "unknown" if unchecked else "always"
     if violations:
         satisfied = "sometimes"
-    # violated in the plan and in each sample, if there are any.
+    # It is violated in the plan and in each sample, if there are any.
     if violations_in_plan and not satisfied_count:
         satisfied = "never"
     return SeparationVerdict(
@@ -597,7 +597,7 @@ def _find_violations(
         group_indexes = {index for index, _ in members}
         if len(group_indexes) > 1:
             shared.append(location)
-    # rack2 before rack10.
+    # Names are in natural order: rack2 comes before rack10.
     shared.sort(key=lambda location: list(map(compute_natural_sort_key, location)))
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)
 

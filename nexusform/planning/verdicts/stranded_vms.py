@@ -118,7 +118,7 @@ def _group_lost_vms(
     return lost_names
 
 
-# forgotten VM that loses its machine: site id, machine, name.
+# Forgotten VM that loses its machine: site id, machine, name.
 LostVm: TypeAlias = tuple[str, str, str]
 
 
@@ -136,7 +136,7 @@ def find_lost_forgotten_vms(
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
-        # recorded in the note of a rack or machine.
+        # The note of a rack or machine records them.
         rows = instance.prior_note.get(FORGOTTEN_VMS)
         vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
         vms_by_address[address] = [(site_id, vm.machine, vm.name) for site_id, vm in vms]
@@ -164,7 +164,7 @@ def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -
     It is in the private data of a rack or machine, and has a row per VM. The names of its machine
     and of the VM are first.
     """
-    # removed or replaced: it loses its whole note.
+    # A removed or replaced object loses its whole note.
     if instance.loses_prior_object:
         return
     note = instance.private or instance.prior_note
@@ -446,7 +446,7 @@ def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator
     """
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:
-        # removed, or unknown.
+        # It is removed, or unknown.
         if not vm_object.pools:
             continue
         racks = racks_by_owner.setdefault(vm_object.request.demand.owner, _ClusterRacks(vm_object))

@@ -1,6 +1,6 @@
 """Verification of a state: rules and consistency."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "state_rules": "check_state_rules",
     "state_consistency": (

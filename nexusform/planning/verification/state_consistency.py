@@ -33,7 +33,7 @@ from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.state.objects import ObjectState, State
 
 MAXIMUM_NAMED: Final = 20
-# site and name.
+# Site and name.
 _MachineKey: TypeAlias = tuple[str, str]
 
 
@@ -136,7 +136,7 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
     Return [] without such VMs.
     """
     machines = index_state_machines(state, types)
-    # names of VMs.
+    # Names of VMs.
     by_machine: dict[str, list[str]] = {}
     for state_vm in _iterate_vms(state, types):
         machine = state_vm.vm.placement.machine

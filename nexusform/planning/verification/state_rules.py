@@ -145,7 +145,7 @@ def _check_separation(
         rules.values(), objects, sites={}, certainty={}, list_pods=pods, ledger=ledger
     )
     for problem in verdicts.diagnostics:
-        # violations have another text for a state, below.
+        # Violations have another text for a state, below.
         if problem.id != SEPARATION_VIOLATED:
             yield replace(problem, severity=Severity.WARNING)
     for verdict in verdicts.verdicts:

@@ -3,7 +3,7 @@
 Start at vm_passes.py.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "forgotten_vms": "list_forgotten_vms release_forgotten_vm add_forgotten_vms",
     "site_plans": (

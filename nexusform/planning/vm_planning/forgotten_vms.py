@@ -165,6 +165,6 @@ def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> 
     older_rows = [
         row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in vms_by_location
     ]
-    # forgotten VMs have the same rows.
+    # Forgotten VMs have the same rows.
     new_rows = build_unmanaged_vms_note(vms_by_location.values())[UNMANAGED_KEY]
     return {**get_mapping(note), FORGOTTEN_KEY: [*older_rows, *new_rows]}

@@ -39,7 +39,7 @@ def find_recreated_machines(
     The result is by site id and machine name. This plan deletes and creates the machine resource,
     the rack or the site of each. That resource is the cause.
     """
-    # sites, racks and machines.
+    # Sites, racks and machines.
     removed = set(map(str, _iterate_removed_machine_owners(blocks)))
     if not removed:
         return {}
@@ -55,7 +55,7 @@ def find_recreated_machines(
     created_by_key = {
         key: address for key, address in _iterate_offers(blocks.inventory) if address in created
     }
-    # address of the new resource for each removed one created again.
+    # Address of the new resource for each removed one created again.
     causes = {
         key: created_by_key[key]
         for key, address in _iterate_offers(before)
@@ -136,7 +136,7 @@ def _iterate_affected_machines(
             yield site_id, offer.machine.name, cause, offer.machine
 
 
-# id of the rack, number.
+# Id of the rack, number.
 Slot: TypeAlias = tuple[str, int]
 
 

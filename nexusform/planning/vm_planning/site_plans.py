@@ -368,7 +368,7 @@ def build_sites(
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active_racks, offers.values()),
             offering_addresses=_map_machines_to_addresses(active_racks, offers, inventory),
-            # later a copy of it, made before anything is placed.
+            # It becomes a copy of it before anything is placed.
             base=scheduler,
             configured_unmanaged=tuple(
                 entry for entry in occupied if entry.machine in machine_by_name
@@ -457,7 +457,7 @@ def index_sites_by_rack(inventory: PlanInventory) -> dict[str, str]:
     return {rack.id: rack.site_id for rack in inventory.racks.values()}
 
 
-# inventory.skus is by address.
+# The SKUs of the inventory are by address.
 def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:
     return {sku.name: sku for sku in inventory.skus.values()}
 
@@ -737,7 +737,7 @@ def build_inventory(
         for address, values in objects
         if address.type in types
     ]
-    # sites before their racks.
+    # Sites before their racks.
     for resource_type, address, values in sorted(typed, key=lambda entry: entry[0].phase):
         if resource_type.add_to_inventory is not None:
             resource_type.add_to_inventory(values, str(address), inventory)
@@ -834,7 +834,7 @@ def build_site_layout(
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    # sites before their racks.
+    # Sites before their racks.
     for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):
         if resource_type.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
@@ -857,6 +857,6 @@ def build_site_layout(
             context.clusters.setdefault(
                 resource_type.build_id(site_object.attributes), site_object.attributes
             )
-    # machines described twice are reported by plans.
+    # Machines described twice are reported by plans.
     sites, _ = build_sites(inventory, lost_machines=lost_machines, as_listed=as_listed)
     return SiteLayout(sites, typed_objects, context)

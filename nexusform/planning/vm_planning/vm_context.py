@@ -386,7 +386,7 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
         )
         demand = replace(demand, pools=pools)
     demand = replace(demand, unread=tuple(_list_unread_facts(demand, vm_object, site)))
-    # outside the selection: nothing changes.
+    # Nothing changes outside the selection.
     if instance.block is None:
         return demand, diagnostics
     target_diagnostics = instance.build_diagnostics(

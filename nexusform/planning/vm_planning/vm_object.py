@@ -511,7 +511,7 @@ def record_vm_placements(
     trigger), `present` the names of all VMs afterwards. `serial` is that of the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
-    # serial of the state, trigger, names of the VMs placed then.
+    # Serial of the state, trigger, names of the VMs placed then.
     entries: list[list[Any]] = []
     for prior_serial, trigger, names in _read_placed_entries(prior):
         remaining_names = [name for name in names if name in unchanged_names]
@@ -530,7 +530,7 @@ def record_previous_machines(
     left_machines: Mapping[str, str],
     # Of the VMs placed by this plan.
     placed_names: Collection[str],
-    # names of all VMs after it.
+    # Names of all VMs after it.
     present: Collection[str],
 ) -> dict[str, Any] | None:
     """Return the private note of an object with the machines left by its VMs.

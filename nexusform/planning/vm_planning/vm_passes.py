@@ -146,14 +146,14 @@ class _VmPlanner:
         """
         early_instances: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
-            # count or for_each of a module is unknown.
+            # The `count` or `for_each` of a module is unknown.
             if not evaluation.has_known_modules(block.address.module):
                 continue
             # Pass two evaluates modules again, and reports their problems, but not the block's own
             # count or for_each.
             expansion_evaluation = evaluation.create_reporting_copy()
             expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
-            # count or for_each depends on a placement.
+            # Its `count` or `for_each` depends on a placement.
             if expanded is None:
                 continue
             problems = self._evaluate_arguments(expanded.instances, evaluation)
@@ -218,7 +218,7 @@ class _VmPlanner:
         Pools with a resource of their own come last, since the replacement of their cluster
         replaces them, too.
         """
-        # possible targets of placement hints.
+        # Possible targets of placement hints.
         self.context.hints.add_objects(self.objects.values())
         clusters = [
             item
@@ -233,7 +233,7 @@ class _VmPlanner:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = (
                     attributes
                 )
-        # pools in resources of their own.
+        # Pools in resources of their own.
         followers: list[tuple[VmObject, VmDemand]] = []
         for vm_object in self._list_vm_objects(instances):
             demand, problems = vm_context.compute_demand(vm_object, self.context)
@@ -242,7 +242,7 @@ class _VmPlanner:
             if self._demand_count > maximum:
                 raise build_limit_error("VMs", "vms", maximum)
             self.diagnostics += problems
-            # decided after its cluster, which may be replaced.
+            # It is decided after its cluster, which may be replaced.
             if demand.parent_id:
                 followers.append((vm_object, demand))
             else:
@@ -502,7 +502,7 @@ class _VmPlanner:
         is_changed = before is None or _has_changed_argument(
             instance.type.schema, instance.config, before
         )
-        # declared SKUs may change.
+        # Declared SKUs may change.
         inventory = self.blocks.inventory
         has_own_skus = bool(inventory.skus or inventory.site_skus)
         if vm_object.is_unchanged and not is_changed and not has_own_skus:
@@ -559,7 +559,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
     context = vm_context.build_destroy_context(blocks)
     # After the destroy.
     remaining_context = context
-    # objects outside the selection lose VMs on destroyed machines.
+    # Objects outside the selection lose VMs on destroyed machines.
     if blocks.selection.is_partial:
         instances = blocks.instances.values()
         remaining = [

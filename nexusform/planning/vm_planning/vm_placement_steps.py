@@ -175,7 +175,7 @@ def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
     Only VFs change without a re-creation. Each VM of a pool with another number of VFs is released
     at the scheduler, and added again with the new SKU.
     """
-    # virtual functions per VM, by pool.
+    # Virtual functions per VM, by pool.
     vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}
     pools = vm_object.pools
     changed_pools = index_pools(
@@ -357,7 +357,7 @@ def _place_vm(
     pool = vm.pool
     site = vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
-    # named by the user; the placement rule may reject it, with a warning.
+    # The user names the machine; the placement rule may reject it, with a warning.
     if pool.pinned_machine:
         demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number)
         handle, placement, rejection = site.place_pinned_vm(demand, pool.pinned_machine)
@@ -395,7 +395,7 @@ def _place_vm(
         _record_placement(vm_object, vm, handle, placement)
         return
     vm_object.placements.failures[vm.key] = answer
-    # hard hints rejected the last machines.
+    # Hard hints rejected the last machines.
     if answer.binding == hint_rule.FILTER.name:
         vm_object.placements.binding_hints[:] = [
             *incoming_hints,
@@ -444,7 +444,7 @@ def build_group_memberships(
         # All VMs of an object are on one site anyway.
         if group.scope == "site":
             continue
-        # numbers of VMs of the group.
+        # Numbers of VMs of the group.
         machines: Counter[str] = Counter()
         racks: Counter[str] = Counter()
         existing: Counter[tuple[str, str]] = Counter()

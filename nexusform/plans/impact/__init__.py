@@ -1,6 +1,6 @@
 """Impact of a plan on running objects: the effect of each row, totals, and guard rails."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "decision_figures": (
         "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary "

@@ -151,7 +151,7 @@ def _build_surge_verdicts(plan: Plan, incomplete_sites: frozenset[str]) -> tuple
         # The plan removes the site, so its clusters have no later upgrade.
         if row.after is None:
             continue
-        # clusters with a pool of the SKU.
+        # Clusters with a pool of the SKU.
         best_result = _UNKNOWN if row.site_id in incomplete_sites else SUFFICIENT
         for cluster in row.after.clusters:
             results.setdefault((row.site, cluster), best_result)
@@ -171,7 +171,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
 
     In the worst case, all VMs outside of upgrades are down at the same time.
     """
-    # numbers of objects by effect, kind and state.
+    # Numbers of objects by effect, kind and state.
     counts = count_plan_effects(plan)
     # The most VMs down at a time, by cluster (site id, name).
     down: Counter[tuple[str, str]] = Counter()
@@ -221,7 +221,7 @@ def _count_most_stopped_vms(actions: Iterable[PlannedMachineAction]) -> int:
     for action in actions:
         off_vms = off_vms_by_site.setdefault(action.site_id, set())
         maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
-        # started again after the action.
+        # These VMs start again after the action.
         off_vms.difference_update(action.stopped_vms)
         # The machine stays powered off, and its VMs with it.
         if action.leaves_off:

@@ -17,7 +17,7 @@ from nexusform.resources.graph import DEFAULT_PARALLELISM, sort_topologically
 
 _DRAINING_STEPS: Final = (StepKind.UPDATE, StepKind.DELETE)
 
-# id of the site, name of the cluster.
+# Id of the site, name of the cluster.
 _ClusterKey: TypeAlias = tuple[str, str]
 
 

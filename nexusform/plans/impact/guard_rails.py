@@ -46,11 +46,11 @@ GUARD_RAIL: Final = "guard-rail"
 GUARD_RAIL_REVIEW: Final = "guard-rail-review"
 # The only error with which limits are still checked.
 STRANDED: Final = "deleted-machine-with-vms"
-# part of another tool's plan without a prediction.
+# Id for a part of another tool's plan without a prediction.
 NOT_PREDICTED: Final = "resource-not-predicted"
 NOTHING_TO_PREDICT: Final = "nothing-to-predict"
 NOT_CHECKED: Final = "guard-rails-not-checked"
-# key in the extra data of the error.
+# Key in the extra data of the error.
 _LIMIT: Final = "guard_rail"
 _MAX_RISKS: Final = 5
 _PLAN_FAILED: Final = "planning failed"

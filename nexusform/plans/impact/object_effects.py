@@ -201,7 +201,7 @@ def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, s
     return (row.site_id, row.cluster, row.pool, row.trigger) in pools
 
 
-# site, cluster, name.
+# Site, cluster, name.
 Node: TypeAlias = tuple[str, str, str]
 
 

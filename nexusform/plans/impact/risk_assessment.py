@@ -50,7 +50,7 @@ _CLUSTER: Final = "nexus_kubernetes_cluster"
 # Changes in batches: most objects are up at any time.
 _ROLLING_TRIGGERS: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
 _REPLACEMENTS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-# control-plane VMs without redundancy.
+# Control-plane VMs without redundancy.
 _MAX_FRAGILE: Final = 2
 # Names of outages in a text.
 _MAX_OUTAGES: Final = 4
@@ -202,7 +202,7 @@ def _find_upgrade_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each pool without a node during its upgrade."""
     format_cluster = build_cluster_formatter(plan.placement_tables)
     for upgrade in plan.upgrades:
-        # control planes have risks of their own.
+        # Control planes have risks of their own.
         for pool in upgrade.pools:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
                 nodes = select_word_form(
@@ -295,7 +295,7 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
         for change in plan.changes
         if change.action in _REPLACEMENTS and change.address.type == _CLUSTER
     }
-    # nodes down at once, by (site id, cluster, pool).
+    # Nodes down at once, by (site id, cluster, pool).
     recreated: dict[tuple[str, str, str], set[str]] = {}
     for row in plan.placements:
         pool_key = (row.site_id, row.cluster, row.pool)
@@ -316,7 +316,7 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
                 if name not in names and machine not in down_machines
             ]
             count = len(names.intersection(pool.after))
-            # control planes have risks of their own.
+            # Control planes have risks of their own.
             if not count or up or pool.pool == _CONTROL_PLANE or pool.address in replaced:
                 continue
             nodes = select_word_form(count, "its only node is", f"all {count:,} nodes are")
@@ -470,13 +470,13 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[Consequence]:
     be up. VMs of a scale-out are no members yet when others go down. Members on machines that are
     off or not ready count as down.
     """
-    # control-plane VMs down at once, by (site id, cluster).
+    # Control-plane VMs down at once, by (site id, cluster).
     down: dict[tuple[str, str], set[str]] = {}
     # Clusters with fewer or re-created members.
     changed: set[tuple[str, str]] = set()
     # VMs that do not run before the plan, by cluster.
     placed: Counter[tuple[str, str]] = Counter()
-    # added minus removed and lost control-plane VMs, by cluster.
+    # Added minus removed and lost control-plane VMs, by cluster.
     growth: Counter[tuple[str, str]] = Counter()
     for row in plan.placements:
         if row.kind != VM or row.pool != _CONTROL_PLANE:
@@ -662,7 +662,7 @@ def _describe_downtime(
     # Otherwise a pod is up at any time.
     if replicas.up:
         return
-    # pods are only removed and created.
+    # Pods are only removed and created.
     if not replicas.effects:
         # Otherwise the workload is deleted or new.
         if replicas.removed and replicas.new:
@@ -724,7 +724,7 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
                 batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(
                     pool.batch or pool.concurrent_vms, 1
                 )
-    # nodes so far, by (site id, cluster, pool).
+    # Nodes so far, by (site id, cluster, pool).
     removed_counts: Counter[tuple[str, str, str]] = Counter()
     # By identity of the row, because a node has several names.
     batches: dict[int, _RemovalTime] = {}
@@ -737,7 +737,7 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     rows = {id(row): row for row in nodes.values()}
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool_key = (row.site_id, row.cluster, row.pool)
-        # nodes in order of number.
+        # Nodes in order of number.
         batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])
         removed_counts[pool_key] += 1
     return {node: batches[id(row)] for node, row in nodes.items()}

@@ -1,6 +1,6 @@
 """Plan files: plans as bytes and back."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "plan_comparison": (
         "list_different_parts list_visible_differences has_sampled_verdicts remove_confidence"

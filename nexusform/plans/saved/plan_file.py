@@ -112,7 +112,7 @@ def write_plan_file(
     Raises FileProblem, and TypeError for a hypothetical plan.
     """
     plan.reject_assumptions()
-    # mark: the prefix of references to values written once.
+    # The mark is the prefix of references to values written once.
     mark, members = _serialize_documents(_build_documents(plan, configuration_files, prior_state))
     manifest = {
         "format": FORMAT,
@@ -380,7 +380,7 @@ def _parse_plan_documents(
     texts with the prefix `mark` (in the manifest). The values replace these texts. Raises
     DiagnosticsError for a damaged file.
     """
-    # texts with this prefix refer to shared and unknown values.
+    # Texts with this prefix refer to shared and unknown values.
     mark = manifest.get("mark")
     if not isinstance(mark, str) or not mark:
         raise _build_damaged_file_error(
@@ -417,13 +417,13 @@ def _build_damaged_file_error(name: str, reason: str) -> DiagnosticsError:
     )
 
 
-# sizes and offsets are 32 bits wide.
+# Sizes and offsets are 32 bits wide.
 MAXIMUM_SIZE: Final = 0xFFFF_FFFE
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")
 _CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
 _END: Final = struct.Struct("<4s4H2IH")
-# version needed to extract: 2.0.
+# Version needed to extract: 2.0.
 _VERSION: Final = 20
 # Unix, so that the file mode below counts.
 _MADE_BY: Final = (3 << 8) | _VERSION
@@ -518,7 +518,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     index = _ZipHeaderBuilder()
     names = set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
-        # label: the name of the member.
+        # The label is the name of the member.
         *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)
         # More than the file can hold.
         if index.offset + len(head) + label_size + content_size > size:
@@ -545,7 +545,7 @@ def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
     """
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
-    # header of a ZIP member.
+    # Header of a ZIP member.
     _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)
     start = offset + _LOCAL.size + label_size
     if method != _STORED or start + size > len(data):

@@ -84,7 +84,7 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
             return None
         if field.can_deduplicate or value is None:
             return {"all": field.write_many(distinct_values)[0]}
-    # too few values are equal.
+    # Too few values are equal.
     if not field.can_deduplicate or len(distinct_values) * 2 > len(values):
         return {"each": field.write_many(values)}
     return {"of": field.write_many(distinct_values), "at": indexes}
@@ -306,7 +306,7 @@ def _write_records(write_list: Write, converter: _TableConverter, value: Sequenc
 
 def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
     """Read `tuple[X, ...]` from JSON data; `item` is the shape of X."""
-    # records as a table of columns.
+    # Records as a table of columns.
     if item.table is not None and data.__class__ is dict:
         table = _rename_earlier_columns(data, item.table.earlier_fields)
         return read_table(table, item.table.kind, item.table.fields)
@@ -387,7 +387,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
     are a table, with a column per field: a tuple of the values of this field.
     """
     hints = get_type_hints(kind)
-    # name, converter and default of each field.
+    # Name, converter and default of each field.
     writers: list[tuple[str, Write | None, Any]] = []
     readers: dict[str, Read] = {}
     columns: list[ColumnField] = []
@@ -399,7 +399,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         # Of the values of the column.
         sequence = _build_sequence_shape(shape)
         assert sequence.write is not None
-        # plain data may change by writing and reading: a tuple becomes a list.
+        # Plain data may change by writing and reading: a tuple becomes a list.
         can_deduplicate = not shape.is_plain
         columns.append(
             ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read)

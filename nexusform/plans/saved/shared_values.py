@@ -22,9 +22,9 @@ _UNKNOWN: Final = "?"
 _KEYS: Final = ":"
 # Nothing is shared below this level.
 _MAXIMUM_DEPTH: Final = 50
-# scalars: longer lists of them are not compared with one another.
+# Scalars: longer lists of them are not compared with one another.
 _LONG_LIST: Final = 64
-# objects with fewer keys, or keys of fewer objects, are written with their keys.
+# Objects with fewer keys, or keys of fewer objects, are written with their keys.
 _MINIMUM_SHARED_KEYS: Final = 3
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 # Of a number of a shared value.
@@ -56,7 +56,7 @@ class DocumentDeduplicator:
         # In place of an unknown value.
         self.unknown_reference = self.mark + _UNKNOWN
         self._uses = collector.uses_of_keys
-        # reference by the keys of objects.
+        # Reference by the keys of objects.
         self._keys: dict[tuple[str, ...], str] = {}
         self._values: list[Any] = []
         nodes = collector.nodes
@@ -64,7 +64,7 @@ class DocumentDeduplicator:
         del collector
         # The parts of a node precede it.
         for node in nodes:
-            # adds shared keys and values.
+            # It adds shared keys and values.
             self._write(node)
         self.shared = {"keys": list(self._keys), "values": self._values}
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
@@ -108,9 +108,9 @@ class _SharedNode:
     def __init__(self, keys: tuple[str, ...] | None, parts: Any) -> None:
         # None for a list.
         self.keys = keys
-        # elements or values: scalars and nodes.
+        # Elements or values, which are scalars and nodes.
         self.parts = parts
-        # lists and objects with this part.
+        # Lists and objects with this part.
         self.uses = 0
         # The text of a reference, or the value in full.
         self.written: Any = None
@@ -132,11 +132,11 @@ class _NodeCollector:
         self._by_content: dict[Any, dict[tuple[Any, ...], _SharedNode]] = {}
         # By the `id` of a value.
         self._by_identity: dict[int, _SharedNode] = {}
-        # number of nodes of objects with these keys.
+        # Number of nodes of objects with these keys.
         self.uses_of_keys: Counter[tuple[str, ...]] = Counter()
         # One tuple for all equal ones.
         self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
-        # keeps temporary dicts alive: their `id` is not reused.
+        # The list keeps temporary dicts alive: their `id` is not reused.
         self._converted: list[dict[str, Any]] = []
         # Of the mark's letter at the beginning of a text.
         self.longest_run = 0
@@ -168,7 +168,7 @@ class _NodeCollector:
             # It stays alive: its id is not reused.
             self._converted.append(value)
         keys = tuple(value)
-        # equal keys become one tuple with one id.
+        # Equal keys become one tuple with one id.
         keys = self._keys.setdefault(keys, keys)
         return self._collect_container(value, keys, value.values(), depth)
 

@@ -1,6 +1,6 @@
 """Used and spare capacity of a site: machines for VMs, outages, addresses, networks and storage."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "

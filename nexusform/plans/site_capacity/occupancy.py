@@ -360,7 +360,7 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     """
     # VMs by resource, and by site and machine.
     vms_after: dict[str, Counter[tuple[str, str]]] = {}
-    # site and machine of added VMs, by resource.
+    # Site and machine of added VMs, by resource.
     added: dict[str, set[tuple[str, str]]] = {}
     for site in sites:
         for pool in site.pools:

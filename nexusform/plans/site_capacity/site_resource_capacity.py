@@ -220,7 +220,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
 
     They are networks, storage and versions.
     """
-    # lists, as in a state that was read.
+    # The document has lists, as a state that was read.
     document = json.decode(json.encode(supplies))
     for name in (
         "runtime",
@@ -230,7 +230,8 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
         "upgrades",
         "attachable",
     ):
-        # unknown: the note stays equal to one from before these facts were recorded.
+        # An unknown fact is omitted: the note stays equal to one from before these facts were
+        # recorded.
         if not document[name]:
             del document[name]
     return {SUPPLIES: document}
@@ -259,7 +260,7 @@ def count_nodes(
     claims: dict[str, ClaimDemand] = {}
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
-        # pools are upgraded one by one.
+        # Pools are upgraded one by one.
         surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
         claim = claims_by_cluster.get(owner.cluster_id)
         if claim is not None:
@@ -288,7 +289,7 @@ def compute_site_resource_capacity(
     plan keep their nodes.
     """
     managed_names = before.counts.keys() | after.counts.keys()
-    # nodes of observed clusters outside of the plan.
+    # Nodes of observed clusters outside of the plan.
     unmanaged: dict[str, int] = {}
     observed_networks: dict[str, str] = {}
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}

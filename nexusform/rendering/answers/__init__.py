@@ -1,6 +1,6 @@
 """Answers to questions (explain, simulate, advise, test): reports as text, Markdown or HTML."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "advice_findings": "build_advice_report render_advice",
     "console_text": "render_type render_value build_trace_document render_trace",

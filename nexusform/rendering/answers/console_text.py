@@ -159,7 +159,7 @@ def render_type(value_type: Type, indent: int = 0) -> str:
             zones: set(string),
         })
     """
-    # four columns per level.
+    # Four columns per level.
     if indent > 4 * _MAX_DEPTH:
         return TOO_DEEP
     if isinstance(value_type, ObjectType):
@@ -196,7 +196,7 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
     expressions with more indentation. Text and result share a line if `width` allows it.
     """
     margin = " " * indent
-    # results are indented by 4; deep parts exceed the width.
+    # Results are indented by 4; deep parts exceed the width.
     line_width = max(width - indent - 4, 30)
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = enclose("  [", format_location(part.span), "]")

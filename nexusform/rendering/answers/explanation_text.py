@@ -85,7 +85,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     there are no others. Steps 3 to 5 choose the rack, the machine and its NUMA cells. Rejected
     machines of the chosen rack have their reason, those elsewhere are counted.
     """
-    # texts of the filters, by the name of the line they share, such as "1 fits".
+    # Texts of the filters, by the name of the line they share, such as "1 fits".
     clauses: dict[str, list[str]] = {}
     for step in explanation.filters:
         if step.text:

@@ -26,7 +26,7 @@ def render_dot(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
 def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     """Render a Mermaid flowchart for Markdown, with a final newline."""
     names = list(nodes)
-    # short ids, by name.
+    # Short ids, by name.
     number = {node: f"n{k}" for k, node in enumerate(names)}
     lines = ["flowchart RL"]
     for node in names:

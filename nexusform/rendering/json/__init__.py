@@ -1,6 +1,6 @@
 """Plans, state and events as JSON, compatible with Terraform tools."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "json_configuration": "build_configuration_document build_providers_schema",
     "json_document": "encode_document build_plan_document build_state_document write_json",

@@ -46,7 +46,7 @@ def build_configuration_document(
 def build_expression_document(expression: Expression) -> dict[str, Any]:
     """Build `{"constant_value": x}`, `{"references": [...]}`, or `{}` without either."""
     if is_constant_value(expression):
-        # problems are reported elsewhere.
+        # Problems are reported elsewhere.
         value, problems = evaluate_constant(expression)
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
     return omit_empty({"references": list_references(list_traversals(expression))})
@@ -101,7 +101,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
         providers[keys[reference]] = _build_provider(block.name, module_address, block)
     used_references = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
     for reference in sorted(used_references - keys.keys()):
-        # inherited from the root.
+        # The module inherits it from the root.
         if reference in providers:
             keys[reference] = reference
         else:
@@ -116,7 +116,7 @@ def _build_module(
     module: Module, registries: PluginRegistries, providers: dict[str, Any]
 ) -> dict[str, Any]:
     """Build the nonempty declarations of a module; its providers are added to `providers`."""
-    # keys in `providers` by the reference of a resource.
+    # Keys in `providers` by the reference of a resource.
     provider_keys = _add_providers(module, providers)
     calls = sorted(module.calls.items())
     variables = sorted(module.variables.items())
@@ -164,7 +164,7 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if variable.default is not None:
         plain, _ = convert_to_plain(variable.default)
-        # null is no secret.
+        # Null is not a secret.
         document["default"] = REDACTED if variable.sensitive and plain is not None else plain
     return document | _build_common_declaration_keys(variable)
 

@@ -121,7 +121,7 @@ def build_plan_document(
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
-        # keys without a counterpart in Terraform: rollouts, capacity and others.
+        # Keys without a counterpart in Terraform: rollouts, capacity and others.
         **build_plan_figures(plan),
         **omit_empty({"providers": dict(plan.providers), "dry_runs": list(plan.dry_run_messages)}),
         diagnostics=[

@@ -26,7 +26,7 @@ from nexusform.plans.plan import Action, Change, Mode, Plan
 from nexusform.resources.address import Address, Key, ModulePath, ModulePathStep
 from nexusform.state.objects import State
 
-# mode, type, name.
+# Mode, type, name.
 _ResourceKey = tuple[Literal["managed", "data"], str, str]
 _Steps = tuple[str | int, ...]
 _NO_MODULE: Final = Module(path=(), directory="")
@@ -169,7 +169,7 @@ class _ReferenceAnalysis:
             case "module":
                 return self._follow_call(reference, module)
             case "each" | "count":
-                # leads to the `for_each` or `count` of the block around it.
+                # The reference leads to the `for_each` or `count` of the block around it.
                 block_with_each = module.resources.get(reference.block) if reference.block else None
                 if block_with_each is None:
                     return ()

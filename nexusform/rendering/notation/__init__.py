@@ -1,6 +1,6 @@
 """Notation of values, text and locations: HCL, JSON, markup, colours."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "colours": "wrap_hanging wrap_line Painter PLAIN wrap_lines",
     "hcl_text": "render_hcl_value quote_string format_scalar",

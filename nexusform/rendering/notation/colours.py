@@ -20,7 +20,7 @@ _STYLE_CODES = {
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
 _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
-# columns; narrower text is not wrapped.
+# Narrower text, in columns, is not wrapped.
 _MIN_WIDTH = 20
 _SYMBOL_COLOURS: Final = {
     "+": "green",

@@ -107,7 +107,7 @@ def redact_value(plain: Any, marks: Any) -> Any:
             [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         )
         return [redact_value(part, mark) for part, mark in zip(plain, part_marks, strict=True)]
-    # marks of parts: a scalar has none.
+    # A scalar has no marks of parts.
     if marks is not True:
         return plain
     return REDACTED if plain.__class__ is str else None

@@ -103,7 +103,7 @@ def build_breakable_name(text: str) -> Markup:
 def build_data_script(identifier: str, document: Any) -> Markup:
     """Build a script element with a JSON document that cannot end the element."""
     text = encode_value(document).decode("utf-8", errors="replace")
-    # show invisible characters as the elements of the page do, by their code points.
+    # Invisible characters are shown by their code points, as in the elements of the page.
     if "\\" in text:
         text = encode_value(escape_texts(document)).decode("utf-8", errors="replace")
     # JSON has "<" in strings only, and there the escape has the same meaning.

@@ -8,7 +8,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
-# loaded for what-ifs only.
+# Only what-ifs load it.
 if TYPE_CHECKING:
     from nexusform.snapshots.availability import SampledShortage
 
@@ -54,7 +54,7 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     # None, in every sample.
     if missing_count.is_exact and not missing_count.maximum:
         return sample_text
-    # exact: bounds for every layout.
+    # Exact bounds hold for every layout.
     scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
     return f"{sample_text} VMs without capacity {scope}: {missing_count}."
 
@@ -84,7 +84,7 @@ def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str
     if sampled_capacity is None:
         return None
     pools = [
-        # samples in which the whole pool fits.
+        # Samples in which the whole pool fits.
         {**build_interval_document(missing_count), "fitting": fitting_count}
         for missing_count, fitting_count in zip(
             sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True

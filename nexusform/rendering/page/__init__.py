@@ -1,6 +1,6 @@
 """HTML page of a plan, and its rack map as SVG."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "html_page": "build_page_content render_html",
     "svg_map": "render_svg",

@@ -70,7 +70,7 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
         pattern = (number + number // len(COLOURS)) % len(PATTERNS)
         by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
-        # grey, for unmanaged VMs.
+        # Grey, for unmanaged VMs.
         by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], colour=-1, pattern=0)
     return by_cluster
 
@@ -111,7 +111,7 @@ _PATTERN_CONTENTS: Final = {
 _ENTRY_WIDTH: Final = 170
 # Of names in a line.
 _MAX_RUNS: Final = 4
-# clusters, as on the page.
+# Limit of clusters, as on the page.
 _MAX_CLUSTERS: Final = 16
 _ENTRY_HEIGHT: Final = 18
 
@@ -157,7 +157,7 @@ def render_cluster_legend(
     entries = list(styles)
     if len(entries) > _MAX_CLUSTERS:
         entries = [style for style in styles if style.cluster in changed_clusters]
-    # too many changed ones.
+    # Too many clusters have changes.
     if len(entries) > _MAX_CLUSTERS:
         entries = []
     parts: list[Markup] = []
@@ -208,7 +208,7 @@ def render_mark_legend(unmarked: ChangeMark | None, *, has_choice: bool = False)
     may be removed.
     """
     parts: list[Markup] = []
-    # label, sign, class and fill.
+    # Label, sign, class and fill.
     signs = (
         ("placed", "+", "vm placed", "#ffffff"),
         ("moved", "~", "vm moved", "#ffffff"),

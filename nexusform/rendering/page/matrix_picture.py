@@ -30,7 +30,7 @@ _CELL_GAP: Final = 4
 _CELL_INDENT: Final = 8
 _CHANGE_OFFSET: Final = 16
 _DETAIL_OFFSET: Final = 30
-# bytes reserved for parts outside the lines.
+# Bytes reserved for parts outside the lines.
 _FRAME_BYTES: Final = 200_000
 _LINE_OVERHEAD: Final = 60
 

@@ -79,7 +79,7 @@ def build_page_data(view: PlanReportData, maps: Sequence[SiteMap]) -> dict[str, 
     plan = view.plan
     changes = () if plan.errored else pair_stanzas(plan, view.stanzas)
     placements = () if plan.errored else plan.placements
-    # members of separation rules on one rack or machine.
+    # Members of separation rules on one rack or machine.
     violations: list[dict[str, Any]] = []
     for verdict in plan.separation_verdicts:
         for violation in verdict.violations:
@@ -289,7 +289,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     explanation = _build_row_explanation(row)
     # A field of its own.
     explanation.pop("trigger", None)
-    # linked by its cluster, node and machine.
+    # A row is linked by its cluster, node and machine.
     location = row.target or row.origin
     link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
     return [
@@ -313,7 +313,7 @@ def format_optional_location(location: ObjectLocation | None) -> str:
 
 # Smaller documents are not packed.
 _MIN_PACKED: Final = 2000
-# position of the difference in FIELDS of page_data.py.
+# Position of the difference in the fields of page_data.py.
 _TEXT_INDEX: Final = 5
 
 
@@ -342,7 +342,7 @@ class _NumberedValues:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        # positions in `values`, by the JSON text of a value.
+        # Positions in `values`, by the JSON text of a value.
         self._numbers: dict[bytes, int] = {}
 
     def assign_number(self, value: Any) -> int:

@@ -51,9 +51,9 @@ def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) 
 
 _MAX_ROWS: Final = 20  # rows
 _HIDDEN_HEADER: Final = build_element("span", "note", class_="unseen")
-# letters of all headers that fit on a phone.
+# Number of letters of all headers that fit on a phone.
 _MAX_HEADER_LENGTH: Final = 40
-# columns that fit on a phone, at most two of them with text.
+# Number of columns that fit on a phone, at most two of them with text.
 _MAX_COLUMNS: Final = 5
 
 

@@ -151,7 +151,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
     """Build a section of a plan; None for one without content."""
     if not section.has_content:
         return None
-    # sentences without a heading.
+    # The section has sentences without a heading.
     if not section.title:
         return [build_element("p", build_text(line)) for line in section.lines]
     body = [*_build_body(section), appendix]

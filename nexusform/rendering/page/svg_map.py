@@ -236,7 +236,7 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
     if not has_both:
         return _AFTER
     has_changes = site.count_vms(ChangeMark.KEPT) < len(site.vms)
-    # unmanaged VMs have no address.
+    # Unmanaged VMs have no address.
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)
     return _BEFORE_AND_AFTER if had_vms and has_changes else _AFTER
 
@@ -383,12 +383,12 @@ class _SiteDrawing:
         scale = self._scale
         # No division by 0.
         cell_memory = machine.facts.memory_gib_per_cell or 1
-        # small VMs stay visible.
+        # Small VMs stay visible.
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)
         parts: list[Markup] = (
             [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
         )
-        # drawn over all cells of the machine.
+        # Such a VM is drawn over all cells of the machine.
         if not location.cells:
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
@@ -514,7 +514,7 @@ class RackOverviewDrawing:
         self._racks = site.racks[: max(rack_limit, 0)]
         lines = -(-len(self._racks) // _RACKS_PER_LINE)  # rounded up
         self.width = _RACKS_PER_LINE * _STEP
-        # heading, note, legend and gap above the racks.
+        # Heading, note, legend and gap above the racks.
         self.height = 26 + 20 + 26 + 20 + lines * _LINE
         self._unmarked = _select_unmarked(site)
 

@@ -1,6 +1,6 @@
 """Contents of a pull request: Markdown comments, SARIF and JUnit."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "junit": "JunitCase render_suites render_junit",
     "plan_comment": "render_markdown",

@@ -65,7 +65,7 @@ def parse_diff(text: str) -> DiffLines:
     # In the current hunk; 0 outside of hunks.
     lines_left = 0
     for line in text.splitlines():
-        # added or unchanged; "" is an empty line without its space.
+        # The line is added or unchanged; "" is an empty line without its space.
         if lines_left > 0 and line[:1] in ("+", " ", ""):
             lines[path].add(next_number)
             next_number = next_number + 1
@@ -163,7 +163,7 @@ def _build_suggestion(
     if not diff.contains_lines(path, first_line, last_line):
         return []
     text = apply_literal_edits(files, [edit])[edit.span.filename]
-    # negative for added ones.
+    # The number is negative for added lines.
     removed_lines = edit.before.count("\n") - edit.after.count("\n")
     new_lines = text.split("\n")[first_line - 1 : last_line - removed_lines]
     suggestion = format_code_block("\n".join(line.rstrip("\r") for line in new_lines), "suggestion")

@@ -44,7 +44,7 @@ def render_junit(plan: Plan) -> str:
     """Render a plan as JUnit XML, a suite per kind of result."""
     findings = collect_findings_and_risks(plan)
     by_id = group_by(findings, lambda finding: finding.id)
-    # passed cases with a note: they do not fail the suite.
+    # Passed cases with a note do not fail the suite.
     warnings = []
     for finding in findings:
         diagnostic = finding.diagnostic

@@ -191,7 +191,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     texts = {id(part): part.text for part in nonempty_parts}
     if _measure_size(texts.values()) <= max_bytes:
         return "\n\n".join(texts.values()) + "\n"
-    # titles of truncated parts for the final note.
+    # Titles of truncated parts for the final note.
     cuts: list[str] = []
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
         if (
@@ -219,7 +219,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     data = text.encode()
     if len(data) <= max_bytes:
         return text
-    # even the note alone is too long.
+    # Even the note alone is too long.
     head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")
     kept_text = head.rpartition("\n")[0] if "\n" in head else head
     return f"{kept_text}\n" if max_bytes else ""

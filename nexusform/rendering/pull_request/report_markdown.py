@@ -204,7 +204,7 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     for finding in section.findings.findings:
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
-    # blank lines between blocks.
+    # Blank lines separate blocks.
     for number, block in enumerate(filter(None, blocks)):
         yield from ["", *block] if number else block
 
@@ -251,7 +251,7 @@ def _limit_list(lines: list[str], *, has_all: bool) -> list[str]:
 
 _MAX_LOCATIONS: Final = 3
 _MAX_SUBJECTS: Final = 4
-# subjects of further findings of a kind.
+# Subjects of further findings of a kind.
 _MAX_NAMES: Final = 12
 # The remaining text is in the box below.
 _MAX_TEXT_LENGTH: Final = 280
@@ -338,7 +338,7 @@ def _render_detail(detail: str) -> Iterator[str]:
     """Yield the lines of a detail, with blank lines around its list of remedies."""
     in_list = False
     for line in detail.split("\n"):
-        # number and text of a remedy.
+        # A remedy has a number and a text.
         item = _ITEM.fullmatch(line)
         # The list begins or ends.
         if in_list != (item is not None):

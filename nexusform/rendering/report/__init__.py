@@ -1,6 +1,6 @@
 """Rows of a plan for all output formats: changes, placements and findings."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "decision_lines": "describe_expiry",
     "domain_sections": "ACTION_SIGNS limit_rows",

@@ -123,7 +123,7 @@ def _build_site_figures(
     figures = {site: tuple(_list_figures(rows, free_label)) for site, rows in rows_by_site.items()}
     resources_by_site = group_by(other_capacity, lambda row: row.site_id)
     if resources_by_site.keys().isdisjoint(rows_by_site):
-        # further rows would be `-` on every site.
+        # Further rows would be `-` on every site.
         return figures
     for site in figures:
         site_resources = resources_by_site.get(site, [])

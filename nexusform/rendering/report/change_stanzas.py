@@ -34,7 +34,7 @@ from nexusform.schemas.value_types import describe_type, is_same_type
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
-# end of the headline of a change rejected by its provider.
+# End of the headline of a change rejected by its provider.
 REJECTED: Final = " (rejected)"
 
 # A status per cluster follows from the bindings; `show` prints it in full.

@@ -146,7 +146,7 @@ def _build_clauses(
     """
     clauses: list[str] = []
     for child in tree.children:
-        # changed, and an argument of users.
+        # The part is changed, and an argument of users.
         if child.symbol and _is_configurable(child.name, schema):
             clause = f"{child.name} {_format_changed_value(child)}"
             # A labelled block, such as an agent pool, is replaced without its resource.
@@ -221,7 +221,7 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     if schema is None:
         return True
     block_orders = map(get_order_attribute, schema.blocks)
-    # computed from the positions of blocks in the configuration.
+    # The order is computed from the positions of blocks in the configuration.
     if name in block_orders:
         return False
     attribute = schema.attributes.get(name)
@@ -272,7 +272,7 @@ def _format_part_changes(node: DifferenceNode) -> str:
     for symbol, verb in _PART_VERBS.items():
         parts = parts_by_symbol.get(symbol, [])
         part_names = list(map(_get_part_name, parts))
-        # empty without parts.
+        # The text is empty without parts.
         count_text = format_counts([(len(parts), verb)])
         count_texts += count_text
         if not all(part_names):
@@ -403,7 +403,7 @@ def _format_object(plain: dict[str, Any]) -> str:
     attributes: `{12 attributes}`.
     """
     size = f"{{{format_count(len(plain), 'attribute')}}}"
-    # null: not set.
+    # Null is not set.
     entries = {name: value for name, value in plain.items() if value is not None}
     if {dict, list} & {value.__class__ for value in entries.values()}:
         return size
@@ -418,7 +418,7 @@ def format_path(path: Path) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         elif format_attribute_name(step) == step and "-" not in step:
-            # readable after a dot.
+            # The step is readable after a dot.
             text += f".{step}"
         else:
             text += f"[{quote_string(step)}]"

@@ -67,7 +67,7 @@ from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
-# destroyed or replaced ones.
+# Limit of destroyed or replaced objects.
 _MAX_OBJECTS: Final = 5
 _MAX_NAMES: Final = 3
 _MAX_RISKS: Final = 20
@@ -566,7 +566,7 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     Yield nothing without such VMs. A rack count is exact if the pool has the same number of VMs on
     the rack in every sample; a machine if it is the same in every one.
     """
-    # numbers of VMs.
+    # Numbers of VMs.
     placed = figures.vms
     rack_known = figures.exact_rack_counts
     machine_known = figures.exact_machines

@@ -33,7 +33,7 @@ CHANGED = "~"
 SAME = ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
-# shown even if unchanged.
+# Names that are shown even if unchanged.
 _IDENTIFYING_NAMES: Final = frozenset({"id", "name"})
 
 
@@ -47,7 +47,7 @@ class NodeKind(StrEnum):
     # A string with JSON; its one child is the structure.
     JSON = "json"
     LIST = "list"
-    # omitted unchanged list elements: `hidden`.
+    # Omitted unchanged list elements; `hidden` is their number.
     GAP = "gap"
     SET = "set"
     MAP = "map"
@@ -253,7 +253,8 @@ class Comparison(Struct, frozen=True):
         elif new is None:
             symbol = DELETED
         elif not _is_equal(old, new):
-            # even if the body hides the difference, as of null and a missing attribute.
+            # It is changed even if the body hides the difference, as of null and a missing
+            # attribute.
             symbol = CHANGED
         if (
             label
@@ -274,7 +275,7 @@ class Comparison(Struct, frozen=True):
         values as a whole. The symbol of a node is "+", "-", "~" or "" (equal).
         """
         symbol = _compute_symbol(old, new, value_type)
-        # sensitive as a whole.
+        # The value is sensitive as a whole.
         if marks.old is True or marks.new is True:
             if marks.old is marks.new:
                 return DifferenceNode(NodeKind.SENSITIVE, symbol)
@@ -282,7 +283,7 @@ class Comparison(Struct, frozen=True):
             # An existing value becomes sensitive, or is no longer so.
             if old is not ABSENT and new is not ABSENT:
                 note = "sensitive" if marks.new is True else "exposed"
-            # equal values count as changed.
+            # Equal values count as changed.
             return DifferenceNode(NodeKind.SENSITIVE, symbol or CHANGED, note=note)
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
@@ -359,7 +360,7 @@ class Comparison(Struct, frozen=True):
                 and part_marks is NO_MARKS
                 and _is_equal(old_value, new_value, part_type)
             ):
-                # equal, so hidden. Marks of sensitivity may differ: then `compare` is needed.
+                # Equal parts are hidden. Marks of sensitivity may differ: then `compare` is needed.
                 continue
             child = compare(name, old_value, new_value, part_type, part_marks)
             if is_always_shown or child.symbol != SAME:
@@ -401,7 +402,7 @@ class Comparison(Struct, frozen=True):
 
         Their elements are added or removed, never changed; those of the old side come first.
         """
-        # elements can be unhashable.
+        # Elements can be unhashable.
         old_elements = {repr(element): element for element in old}
         new_elements = {repr(element): element for element in new}
         children = []
@@ -430,7 +431,7 @@ class Comparison(Struct, frozen=True):
         if len(old_lines) <= 1 and len(new_lines) <= 1:
             return _create_leaf(symbol, old, new)
         lines = []
-        # positions; None: no such line on this side.
+        # Pairs of positions; None if there is no such line on this side.
         for i, j in pair_elements(old_lines, new_lines):
             old_line = _get_element(old_lines, i)
             new_line = _get_element(new_lines, j)
@@ -551,7 +552,7 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
         if block.nesting is Nesting.MAP:
-            # empty if unknown.
+            # It is empty if unknown.
             old_labels = get_list(old, attribute)
             new_labels = get_list(new, attribute)
             common_labels = set(old_labels) & set(new_labels)
@@ -576,7 +577,7 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
         order = side.get(get_order_attribute(name))
         if order.__class__ is list:
             labels |= dict.fromkeys(label for label in order if label in blocks)
-        # adds those without a recorded position.
+        # Labels without a recorded position are added.
         labels |= dict.fromkeys(sorted(blocks))
     return list(labels)
 
@@ -620,8 +621,8 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct
-    # elements instead. By text of the element.
+    # The library difflib hashes its elements, but dicts are unhashable: it compares numbers of the
+    # distinct elements instead. By text of the element.
     numbers: dict[str, int] = {}
     old, new = (
         [numbers.setdefault(repr(element), len(numbers)) for element in side]
@@ -661,7 +662,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
         """Sort the parts of the node at a path, and their parts in turn."""
-        # label: of a block.
+        # A block has a label.
         paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]
         order = sorted(
             range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks))

@@ -131,7 +131,7 @@ def build_finding_entries(plan: Plan) -> FindingEntries:
 
 # Up to this number per id are listed individually.
 MAX_SAME_ID: Final = 12
-# shown per id beyond that.
+# Number of findings shown per id beyond that.
 _SHOWN_PER_ID: Final = 3
 
 T = TypeVar("T", FindingEntry, Finding)
@@ -146,7 +146,7 @@ def limit_findings_per_id(findings: Iterable[T]) -> tuple[list[T], dict[str, lis
     remaining: dict[str, list[T]] = {}
     all_findings = list(findings)
     total_counts = Counter(finding.id for finding in all_findings)
-    # findings so far, by id.
+    # Findings so far, by id.
     counts: Counter[str] = Counter()
     for finding in all_findings:
         counts[finding.id] += 1
@@ -172,7 +172,7 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
         subject, text = _split_warning_subject(warning)
-        # addresses of a proposed `moved` block.
+        # Addresses of a proposed `moved` block.
         moved = warning.extra.get("moved")
         proposed_code = render_moved_block(moved["from"], moved["to"]) if moved else ""
         group = groups.setdefault((warning.id, text, proposed_code), [])

@@ -35,14 +35,14 @@ _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
 _MAX_PREFIXES: Final = 6
 # Of numbers after one prefix.
 _MAX_SPANS: Final = 12
-# characters of keys in an address.
+# Number of characters of keys in an address.
 _MAX_KEYS_LENGTH: Final = 32
-# consecutive numbers listed individually; more become a span.
+# Number of consecutive numbers listed individually; more become a span.
 _MAX_LISTED_NUMBERS: Final = 2
 
 Key: TypeAlias = int | str | None
 _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
-# replaces the name of each site.
+# Text that replaces the name of each site.
 _SITE: Final = "SITE"
 # Rows of a site.
 MAX_ROWS: Final = 40
@@ -86,7 +86,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     is in one run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all
     (`8`, `9`, `10`).
     """
-    # prefix, and digits at the end ("" for none).
+    # Prefix, and digits at the end ("" for none).
     split_names: list[tuple[str, str]] = []
     for name in dict.fromkeys(names):
         match = _NUMBERED_NAME.fullmatch(name)
@@ -181,7 +181,7 @@ def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLi
 
     Pools of several clusters are merged first, then those of several sites.
     """
-    # with their positions.
+    # Groups with their positions.
     merged: list[tuple[int, PlacementLineGroup]] = []
     numbered = list(enumerate(groups))
     for members in group_by(numbered, lambda member: _build_pool_shape(member[1])).values():
@@ -259,12 +259,12 @@ def _build_content_key(group: PlacementLineGroup) -> object:
     These are placements with equal lines, and pools with equal lines apart from the id of their
     site. Other groups are never merged.
     """
-    # bindings of a placement.
+    # Bindings of a placement.
     if KINDS[group.kind].by_resource:
         return group.kind, tuple(replace(line, rows=()) for line in group.lines)
     if group.table is not None and group.lines:
         return group.kind, _normalize_lines(group)
-    # differs from that of any other group.
+    # The key differs from that of any other group.
     return id(group)
 
 
@@ -294,7 +294,7 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     """
     if len(groups) == 1:
         return groups[0]
-    # bindings; the name is the address of their placement.
+    # The name of bindings is the address of their placement.
     if KINDS[groups[0].kind].by_resource:
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
@@ -368,9 +368,9 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     each address; only addresses with equal elements fold. The members of a fold are positions in
     `addresses`. Every position is in one fold; folds are ordered by first member.
     """
-    # positions by kind and by address without its folded key.
+    # Positions by kind and by address without its folded key.
     with_keys: dict[object, list[int]] = {}
-    # positions by kind, mode, type and module.
+    # Positions by kind, mode, type and module.
     without_keys: dict[object, list[int]] = {}
     for position, address in enumerate(addresses):
         key_position = _find_folded_key_position(address)
@@ -509,7 +509,7 @@ def build_site_pools(
     for site_id, site_tables in tables_by_site.items():
         # Each group becomes a row.
         pool_groups = [[table] for table in site_tables]
-        # pools with equal names, SKUs and sizes share a row.
+        # Pools with equal names, SKUs and sizes share a row.
         if len(tables) > maximum:
             similar = group_by(
                 site_tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)
@@ -665,7 +665,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     rack_totals = [len(table.rack_counts) for table in tables]
     return replace(
         row,
-        # pools x VMs per pool.
+        # Number of pools, and of VMs per pool.
         count=f"{len(tables):,} x {row.count}",
         racks=(
             f"{format_range(rack_totals)} {select_word_form(max(rack_totals), 'rack', 'racks')} "

@@ -11,7 +11,7 @@ from nexusform.json_data.plain_data import get_text, get_value_at_path
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_scalar
 from nexusform.rendering.report.difference_tree import is_equal_with_booleans
 
-# characters; longer texts are not parsed.
+# Number of characters; longer texts are not parsed.
 _MAX_TEXT_LENGTH: Final = 100_000
 _MAX_VALUE_LENGTH: Final = 40
 # Of a Secret.
@@ -126,7 +126,7 @@ def _compare_fields(
     return changes
 
 
-# field names; `[web]` is the item with that name, `[0]` the first item.
+# Field names; `[web]` is the item with that name, `[0]` the first item.
 _Path: TypeAlias = tuple[str, ...]
 _Difference: TypeAlias = tuple[_Path, Any, Any]
 

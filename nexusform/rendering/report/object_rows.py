@@ -34,7 +34,7 @@ from nexusform.schemas.block_schema import BlockSchema
 _Attributes = Mapping[str, Any]
 
 SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
-# kind of an object and the space before its name.
+# Kind of an object, and the space before its name.
 _KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")
 # Actions on a whole object: the row describes the object.
 _WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
@@ -198,7 +198,7 @@ def _build_fold_shape(fold: ObjectFold) -> object:
     """
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
-        # equal to no other.
+        # The key is equal to no other.
         return id(fold)
     address = first_row.address
     modules = tuple(step.name for step in address.module)
@@ -391,7 +391,7 @@ class PlacementCounts:
     def __init__(self) -> None:
         # By (kind, outcome).
         self.counts: Counter[tuple[str, str]] = Counter()
-        # pairs (kind, name).
+        # Pairs of kind and name.
         self.objects: set[tuple[str, str]] = set()
 
     @property

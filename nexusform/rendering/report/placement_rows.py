@@ -206,7 +206,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
         f"{summary.keep:,} kept",
     ]
     clauses += format_counts([(summary.update, "to update")])
-    # host: a machine, a node or a member cluster.
+    # A host is a machine, a node or a member cluster.
     for host, number in summary.losses:
         loss = f"{number:,} {select_word_form(number, f'loses its {host}', f'lose their {host}')}"
         clauses.append(paint(loss, "bold", "red"))
@@ -347,7 +347,7 @@ def build_placement_groups(
     for pool_key in dict.fromkeys([*tables, *rows_by_pool]):
         pool_rows = rows_by_pool.get(pool_key, [])
         if pool_rows or detail is ShownPlacements.ALL:
-            # pods, bindings and removed clusters have none.
+            # Pods, bindings and removed clusters have none.
             table = tables.get(pool_key)
             group = _build_pool_group(
                 pool_rows, table, detail, location_formatter, simultaneous_pools
@@ -672,7 +672,7 @@ def get_action_text(line: PlacementLine) -> str:
         case Effect.NOT_CREATED:
             return format_effect_verb(line.effect, state="", count=line.count)
         case _:
-            # kept or updated at its location, the target of the line.
+            # It is kept or updated at its location, the target of the line.
             return select_word_form(line.count, "stays:", "stay:")
 
 

@@ -68,7 +68,7 @@ from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
-# moved and new VMs, or pools, in a comment.
+# Limit of moved and new VMs, or pools, in a comment.
 MAX_LISTED_VMS: Final = 15
 # Up to this number, new VMs are listed individually.
 MAX_NEW_VMS: Final = 12
@@ -204,7 +204,7 @@ def _build_resource_count_table(plan: Plan) -> Table:
 def _build_trigger_count_table(plan: Plan) -> Table:
     """Build the table of objects by kind, action and trigger, in the order of kinds and actions."""
     actions = tuple(PlacementAction)
-    # order of the kind, of the action, trigger, kind.
+    # Counts by order of the kind, order of the action, trigger and kind.
     counts: Counter[tuple[int, int, str, str]] = Counter()
     for row in plan.placements:
         if row.trigger:
@@ -283,7 +283,7 @@ def build_rule_section(view: PlanReportData) -> Section:
     violation_groups: list[ItemGroup] = []
     for verdict in view.plan.separation_verdicts:
         samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
-        # machines, racks or sites.
+        # The scope is machines, racks or sites.
         shared = format_count(len(verdict.violations), verdict.scope)
         if verdict.satisfied == "always":
             result = f", in the plan{enclose(' and in ', samples)}"
@@ -466,7 +466,7 @@ def _build_pool_table(site: SitePools, *, has_choice: bool) -> Table:
         number_columns=frozenset({3, 5}),
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
-        # for comments.
+        # The compact form is for comments.
         compact=tuple(map(_build_pool_line, site.rows)),
         is_grouped=True,  # by cluster
         # Each cell on one line.
@@ -727,7 +727,7 @@ def build_cause_section(view: PlanReportData) -> Section:
     parts: list[str | StyledText] = []
     for cause in causes[:_MAX_CAUSES]:
         parts += [", ", cause]
-    # instead of the first comma.
+    # It replaces the first comma.
     parts[0] = "Cause: "
     hidden_count = len(causes) - _MAX_CAUSES
     parts.append(f" and {hidden_count:,} more." if hidden_count > 0 else ".")
@@ -753,7 +753,7 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     for row in moves:
         if row.trigger in _HARDWARE_TRIGGERS:
             assert isinstance(row.source, Placement), "only a VM moves because of hardware"
-            # ids of racks and machines are paths.
+            # Ids of racks and machines are paths.
             rack = f"{row.site_id}/{row.source.rack}"
             hardware_ids |= {rack, f"{rack}/{row.source.machine}"}
         elif row.trigger not in _FLAG_TRIGGERS:

@@ -358,7 +358,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     change the texts.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
-    # changes of an earlier apply are not finished.
+    # Changes of an earlier apply are not finished.
     if ids & _PENDING_CHANGE_IDS:
         return _UNFINISHED
     if NOTHING_TO_PREDICT in ids:

@@ -75,7 +75,7 @@ _GUESSES: Final = "This site does not follow the placement rule; the locations b
 MAX_SITES: Final = 6
 _MAX_NAMES: Final = 6
 _DESTROY: Final = "to destroy"
-# destroyed or replaced ones in the headline.
+# Limit of destroyed or replaced objects in the headline.
 _MAX_TITLE_OBJECTS: Final = 2
 # A heading of the verdict.
 INVENTORY: Final = "Inventory"
@@ -100,7 +100,7 @@ def build_headline(plan: Plan) -> str:
             if plan.is_from_state
             else "no changes"
         )
-    # upgrades have their own clauses.
+    # Upgrades have their own clauses.
     rows = _select_rows_of_headline(plan)
     outside_upgrades = count_content_effects(count_effects(rows), plan.content_changes)
     # Also in upgrades.
@@ -227,7 +227,7 @@ def describe_rejection(plan: Plan) -> str:
     """
     if not plan.is_rejected:
         return ""
-    # rules, then errors.
+    # Rules come before errors.
     reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]
     limits = list_broken_limits(plan)
     reasons.append(enclose(f"{select_word_form(len(limits), 'guard rail')} ", format_list(limits)))
@@ -333,7 +333,7 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     sentences += [
         ("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)
     ]
-    # predicted results of conditions.
+    # Predicted results of conditions.
     statuses = Counter(check.status for check in plan.checks)
     # `2 hold, 1 fails (predicted).`; without a sentence if all hold.
     if not statuses.keys() <= {"pass"}:
@@ -351,7 +351,7 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
 
     They are violated in the plan or a sample.
     """
-    # verdicts of rules never violated.
+    # Verdicts of rules never violated.
     satisfied = []
     for verdict in verdicts:
         if verdict.satisfied == "unknown":

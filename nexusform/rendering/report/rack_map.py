@@ -183,7 +183,7 @@ _MAX_KEY_LENGTH: Final = 4
 
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
-# address, pool, rack.
+# Address, pool, rack.
 _PoolRack: TypeAlias = tuple[str, str, str]
 _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
@@ -312,7 +312,7 @@ def _list_managed_vms(
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    # twice for a VM both removed and added.
+    # A VM that is both removed and added has two keys.
     keys: list[_VmKey] = []
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)
@@ -425,7 +425,7 @@ def describe_vm_outcome(vm: MapVm) -> str:
     """
     if vm.mark is ChangeMark.CHOICE:
         return MAY_BE_REMOVED
-    # unchanged or unmanaged; an unmanaged VM can only lose its host.
+    # The VM is unchanged or unmanaged; an unmanaged VM can only lose its host.
     if vm.row is None:
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)

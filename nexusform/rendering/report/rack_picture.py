@@ -11,11 +11,11 @@ from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.report_tree import CodeBlock, Section
 
 MAX_WIDTH: Final = 38
-# machines without a gap between them.
+# Number of machines without a gap between them.
 _GROUP_SIZE: Final = 4
 _MARGIN_WIDTH: Final = 8
 _GROUPS_PER_LINE: Final = 5  # per line
-# shown before and after.
+# Number of racks shown before and after.
 _MAX_RACKS: Final = 4
 _MAX_NEW_RACKS: Final = 12
 _NO_MACHINE: Final = "."
@@ -99,11 +99,11 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     """
     name = escape_name(display_name)
     if count_columns(name) > MAX_WIDTH:
-        # fits even if each character has two columns.
+        # The name fits even if each character has two columns.
         name = f"{name[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []
     name_margin = fill_to_width(name, _MARGIN_WIDTH)
-    # too long for the margin: on a line of its own.
+    # A name too long for the margin has a line of its own.
     if count_columns(name) >= _MARGIN_WIDTH:
         lines.append(name)
         name_margin = " " * _MARGIN_WIDTH

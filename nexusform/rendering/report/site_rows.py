@@ -74,7 +74,7 @@ def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
 
     Forgotten VMs count as removed, VMs without a new place as moved.
     """
-    # numbers of changed VMs by site id.
+    # Numbers of changed VMs by site id.
     effects: dict[str, Counter[Effect]] = {}
     for row in list_vm_rows(plan):
         effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
@@ -109,7 +109,7 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
     It has their names and their number.
     """
     changed_rows = (row for row in rows if row.has_changes)
-    # equal except for the name.
+    # Rows that are equal except for the name.
     rows_by_figures = group_by(changed_rows, lambda row: replace(row, name=""))
     folded_rows = []
     for figures, equal_rows in rows_by_figures.items():

@@ -1,6 +1,6 @@
 """Plans and state as terminal text."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "diagnostic_text": "render_diagnostics",
     "progress_text": (

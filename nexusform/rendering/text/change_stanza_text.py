@@ -49,7 +49,7 @@ _NOTES: Final = {
 }
 SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
 _HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
-# columns of a nesting level; a sign is in the third of them.
+# Number of columns of a nesting level; a sign is in the third of them.
 _LEVEL_WIDTH: Final = 4
 _MAX_OUTPUTS: Final = 20
 _MAX_OUTPUT_LINES: Final = 3
@@ -77,7 +77,7 @@ def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> l
     """Render changes of outputs in aligned lines, with nested values below."""
     outputs = list(nodes)
     width = max((measure_name_width(output.name) for output in outputs), default=0)
-    # inside of no block.
+    # The outputs are inside of no block.
     return _DifferenceRenderer(paint).render_attributes(outputs, level=-1, width=width)
 
 
@@ -340,7 +340,7 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     It is True for an unchanged line inside of a multi-line text (`<<-EOT`). A dash at its beginning
     belongs to the text and is not the sign of a change.
     """
-    # start column of the current text; 0 = outside of texts.
+    # Start column of the current text; 0 outside of texts.
     text_column = 0
     for line in text.split("\n"):
         # A changed line of a text has its sign half a level right of `text_column`.
@@ -376,7 +376,7 @@ def render_short_outputs(
         ):  # too long
             lines.append(f"{front} {_summarize_value(output)}")
         elif len(value_lines) == 1:
-            # aligned with the other names.
+            # The name is aligned with the other names.
             lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
         else:
             lines += value_lines

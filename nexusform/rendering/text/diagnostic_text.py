@@ -16,7 +16,7 @@ from nexusform.diagnostics.phrases import enclose, select_word_form
 from nexusform.rendering.notation.colours import Painter, count_columns, wrap_line, wrap_lines
 
 DEFAULT_WIDTH = 78
-# columns of a line number and its separator.
+# Number of columns of a line number and its separator.
 _NUMBER_WIDTH = 6
 _ELLIPSIS = "..."
 MAX_LINES = 12
@@ -41,7 +41,7 @@ def render_diagnostics(
     `terraform` uses errors and warnings only, errors last, as Terraform does. `width` is in
     terminal columns. Return "" without diagnostics.
     """
-    # sorted below: the most severe first, in Terraform last.
+    # They are sorted below: the most severe first, which Terraform shows last.
     merged = merge_similar_warnings(diagnostics)
     merged.sort(
         key=lambda diagnostic: _get_level(diagnostic, terraform=terraform).order, reverse=terraform
@@ -68,7 +68,7 @@ def render_diagnostic(
     level = _get_level(diagnostic, terraform=terraform)
     title = f"{level.value.capitalize()}: "
     colour_name = _LEVEL_COLOURS[level]
-    # right of the bar.
+    # The text is right of the bar.
     inner_width = width - 2
     first_line, *further_lines = wrap_lines(
         f"{title}{escape_name(diagnostic.summary)}", inner_width
@@ -150,7 +150,7 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     reserved_after = min(count_columns(after), third)
     highlight = _truncate_end(highlight, width - reserved_before - reserved_after)
     before_width = width - count_columns(highlight) - reserved_after
-    # keep its end, next to the highlight.
+    # Its end stays, next to the highlight.
     before = _truncate_end(before[::-1], before_width)[::-1]
     return (
         before,
@@ -238,7 +238,7 @@ class SourceSnippet(Struct, frozen=True):
         # Of the line, in bytes like the highlight.
         offset = 0
         for line in self.code.encode().split(b"\n"):
-            # limited to this line.
+            # The highlight is limited to this line.
             low = min(max(self.highlight_start - offset, 0), len(line))
             high = min(max(self.highlight_end - offset, low), len(line))
             # A limit may be inside of a character.

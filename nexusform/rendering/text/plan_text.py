@@ -543,7 +543,7 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
     """
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
-    # advice and notes.
+    # The others are advice and notes.
     others = by_warning.get(False, [])
     for entry in others[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
@@ -553,7 +553,7 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
             "i", f"{len(others) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1
         )
     texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in entries.existing]
-    # findings without a subject once per id.
+    # Findings without a subject are shown once per id.
     distinct_texts = list(dict.fromkeys(texts))
     if distinct_texts:
         text = escape_name(f"not caused by this plan: {'; '.join(distinct_texts)}")
@@ -612,7 +612,7 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     location = escape_name(_format_locations(entry.locations))
     # Two spaces separate it from the text.
     is_short_label = count_columns(label) + 2 <= _ID_COLUMNS
-    # start of the text.
+    # Start of the text.
     column = _ID_COLUMNS if is_short_label else _BELOW_ID_INDENT
     # Long subjects need further lines, and so does a name late in a text without subjects: the name
     # of the object is never cut. Of the line after it the end may be cut.
@@ -646,7 +646,7 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
 def _format_locations(locations: Sequence[str]) -> str:
     """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; "..." follows if some are omitted."""
     texts = []
-    # file of the location before.
+    # File of the location before.
     previous = ""
     for location in locations[:_MAX_LOCATIONS]:
         file, _, line = location.rpartition(":")

@@ -37,26 +37,26 @@ _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
     PlacementImpact.MOVES: "yellow",
     PlacementImpact.LOSES: "red",
 }
-# columns for a sentence next to its label; with fewer it is put below.
+# Number of columns for a sentence next to its label; with fewer it is put below.
 _MIN_LABELLED_WIDTH: Final = 20
-# indent of a text below its label.
+# Indent of a text below its label.
 _BELOW_INDENT: Final = 6
 # Of a folded section.
 MAX_DETAIL_ROWS = 12
-# folded sections without findings; more would hide the others.
+# Number of folded sections without findings; more would hide the others.
 MAX_FOLDED = 12
-# rows of a table without figures, such as steps.
+# Number of rows of a table without figures, such as steps.
 _MAX_STEPS: Final = 12
 _MAX_ITEMS: Final = 80
 _MAX_ITEM_LINES: Final = 4
 # A difference of a site ends with what to do.
 _MAX_LISTED_LINES: Final = 10
-# columns of a symbol and the gaps around a label.
+# Number of columns of a symbol and the gaps around a label.
 _SYMBOL_WIDTH: Final = 6
-# columns for text next to a label; with fewer it is put below.
+# Number of columns for text next to a label; with fewer it is put below.
 _MIN_TEXT_WIDTH: Final = 30
 _URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
-# column of the texts of the decision block.
+# Column of the texts of the decision block.
 _DECISION_COLUMN: Final = 13
 
 

@@ -64,7 +64,7 @@ def render_object(
     """Render one object as a block with every attribute and a final newline."""
     hidden_paths = () if show_sensitive else instance.sensitive
     marks = PathMarks.create(hidden_paths, hidden_paths)
-    # compared with itself, an object has no changes.
+    # An object has no changes in comparison with itself.
     sides = instance.attributes, instance.attributes
     body = Comparison(show_unchanged=True).compare_objects(*sides, schema, marks)
     notes = enclose(" (deposed object ", deposed, ")")

@@ -1,6 +1,6 @@
 """Sites as their platform lists them, against the configuration."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "site_listing": (
         "ListedDifference ListedMachine ListedSite ListedVm LISTED_TITLE LISTING_KEY LISTING_TYPE "

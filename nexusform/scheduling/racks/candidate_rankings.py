@@ -36,7 +36,7 @@ class NeutralRanking:
         self._items = frozenset(items)
         self._key_of = key_of
         self._entries = sorted(map(self.compute_entry, items))
-        # keys of these items may have changed.
+        # Keys of these items may have changed.
         self.outdated: set[int] = set()
 
     def compute_entry(self, item: int) -> int:
@@ -59,7 +59,7 @@ class NeutralRanking:
         return self._entries
 
 
-# selects, from some entries, the items that fit the demand now.
+# Function that selects, from some entries, the items that fit the demand now.
 Passing = Callable[[list[int]], list[int]]
 
 
@@ -149,7 +149,7 @@ class CandidateQueues:
             # Those not excluded from new VMs at all.
             machines = self.ledger.site.open_machines_by_rack[rack]
             ranking = self._machines[cache_key] = NeutralRanking(machines, keys.machine_keys.figure)
-            # changed machines are ranked again.
+            # Changed machines are ranked again.
             self._rankings_by_rack.setdefault(rack, []).append(ranking)
         return ranking
 
@@ -205,24 +205,24 @@ class CandidateQueue:
         # The items tied for the next VM, all from one group of equal keys.
         self.front: list[int] = []
         self._entries = ranking.list_entries()
-        # start index of the group of `front` in `_entries`.
+        # Start index of the group of `front` in `_entries`.
         self._first = 0
         # Its end index: the start of the next group.
         self._next = 0
-        # key of this group.
+        # Key of this group.
         self._key = OWN
-        # items of this group that were removed.
+        # Items of this group that were removed.
         self._removed: list[int] = []
-        # entries of earlier groups that do not fit the demand.
+        # Entries of earlier groups that do not fit the demand.
         self._skipped: list[int] = []
-        # heap of the items ranked by their own key, as `key << INDEX_BITS | item`.
+        # Heap of the items ranked by their own key, as `key << INDEX_BITS | item`.
         self._own: list[int] = []
-        # items without capacity: from the own heap, or by `reject`.
+        # Items without capacity, from the own heap or by `reject`.
         self._rejected: list[int] = []
-        # selects the items of entries that fit the demand.
+        # Function that selects the items of entries that fit the demand.
         self._passing = passing
         self._key_of = key_of
-        # items with VMs of the cluster or pool: they have a key of their own.
+        # Items with VMs of the cluster or pool have a key of their own.
         self._counted = counted
 
     def push(self, item: int) -> None:
@@ -358,7 +358,7 @@ class CandidateQueue:
         for item in self._removed:
             del entries[bisect_left(entries, self._key << INDEX_BITS | item, self._first)]
         entries[: self._first] = self._skipped
-        # too many to insert one by one.
+        # There are too many to insert one by one.
         if len(changed) > FEW:
             entries += map(self.ranking.compute_entry, changed)
             entries.sort()

@@ -78,7 +78,7 @@ def prepare_packed_sort_keys(
     columns: list[Figures] = []
     # By figure: the bits of all keys after its own, up to the next figure.
     shifts: list[int] = []
-    # bits, the lowest for the last key.
+    # Bits of active keys, the lowest for the last key.
     active_keys = 0
     dependence = KeyDependence.NONE
     for key in keys:
@@ -86,7 +86,7 @@ def prepare_packed_sort_keys(
         active_keys <<= 1
         if shifts:
             shifts[-1] += key.bits
-        # others are 0 everywhere: only their bits count.
+        # Other figures are 0 everywhere: only their bits count.
         if figures is not None and figures is not NO_COUNTS:
             active_keys |= 1
             columns.append(figures)
@@ -352,7 +352,7 @@ def choose_placement(
     if not machines:
         return None
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
-    # weights rank all machines; racks do not matter.
+    # Weights rank all machines; racks do not matter.
     if site.profile.weigh is not None:
         tied_machines = select_heaviest_machines(ledger, demand, machines)
     else:
@@ -378,7 +378,7 @@ def _find_lowest_items(items: Iterable[int], key_of: Figure) -> list[int]:
     return sorted(item for item, key in keys.items() if key == lowest)
 
 
-# sums in another order differ in the last digits of a float.
+# Sums in another order differ in the last digits of a float.
 _DIGITS = 9
 
 

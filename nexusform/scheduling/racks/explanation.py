@@ -194,7 +194,7 @@ def explain_placement(
     free_capacity = site.capacity_table.free_capacities[ledger.capacities[chosen]]
     fitting_cells = rank_cells(Share.compute(demand.sku), free_capacity)  # best first
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
-    # next to VMs in unknown cells, the free cells are only assumed.
+    # Next to VMs in unknown cells, the free cells are only assumed.
     if chosen in ledger.unknown_cells:
         fitting_cells = []
         cells = ()
@@ -250,7 +250,7 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     machines: list[RankedCandidate] = []
     for machine in ranked:
         weight = weights[machine]
-        # negative: lower figures are better.
+        # The figure is negative, because lower figures are better.
         figure = RankingFigure("weight", -weight, f"weight {weight:g}")
         digest = digests[machine].hex() if shows_digests and machine in tied else ""
         machines.append(RankedCandidate(names[machine], (figure,), digest))
@@ -325,7 +325,7 @@ class MachineRanking:
 
         These are the best of their rack, if no rack is better.
         """
-        # weights rank all machines at once, without racks and rivals.
+        # Weights rank all machines at once, without racks and rivals.
         if self._site.profile.weigh is not None:
             heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
@@ -398,7 +398,7 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
         # With one layout, the filters above are exact.
         fitting_vms = Interval(1, 1)
         if machine in ledger.unknown_cells:
-            # fewest and most over all layouts.
+            # Fewest and most over all layouts.
             fitting_vms = ledger.find_split_capacities(machine).count(shape)
         if fitting_vms.maximum:
             fitting.append(machine)

@@ -24,15 +24,15 @@ class NumberedSite:
         Racks are in the order of their first machine.
         """
         self.machines = tuple(machines)
-        # numbers of machines by name.
+        # Numbers of machines by name.
         self.machine_index: dict[str, int] = {}
-        # numbers of racks by name.
+        # Numbers of racks by name.
         self.rack_index: dict[str, int] = {}
         self.rack_name: list[str] = []
         self.rack_zone: list[str] = []
-        # rack number of each machine.
+        # Rack number of each machine.
         self.rack_by_machine: list[int] = []
-        # machine numbers of each rack.
+        # Machine numbers of each rack.
         self.machines_by_rack: list[list[int]] = []
         for number, machine in enumerate(self.machines):
             self.machine_index[machine.name] = number
@@ -65,7 +65,7 @@ class VmCounts(dict[int, int]):
         return VmCounts(self)
 
 
-# figures by machine or rack number: a live list, live counts, or a function.
+# Figures by machine or rack number: a live list, live counts, or a function.
 Figures = list[int] | VmCounts | Figure
 
 
@@ -168,7 +168,7 @@ class Share(NamedTuple):
         return self._replace(disk=0, record="")
 
 
-# number of the empty tuple of cells: the cells of a VM are unknown.
+# Number of the empty tuple of cells, for a VM in unknown cells.
 UNKNOWN_CELLS: Final = 0
 
 
@@ -244,7 +244,7 @@ class CapacityTable:
             if sign < 0:
                 records = (*records, share.record)
             else:
-                # position of the last equal one.
+                # Position of the last equal one.
                 last = len(records) - 1 - records[::-1].index(share.record)
                 records = (*records[:last], *records[last + 1 :])
         return self.add(

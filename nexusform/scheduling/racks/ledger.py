@@ -80,9 +80,9 @@ class Ledger:
         """
         racks = len(site.rack_name)
         self.site = site
-        # number of the free capacity of each machine.
+        # Number of the free capacity of each machine.
         self.capacities = site.start_capacities.copy()
-        # used MiB of each machine.
+        # Used MiB of each machine.
         self.memory = [0] * len(site.machines)
         # VMs of extra large SKUs on each machine.
         self.extra_large = [0] * len(site.machines)
@@ -97,7 +97,7 @@ class Ledger:
         self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
         # By machine, only machines with such VMs.
         self.unknown_cells: dict[int, UnknownCellVms] = {}
-        # ids of the counts not shared with a copy.
+        # Ids of the counts not shared with a copy.
         self._own: set[int] = set()
         # VMs: older layers are shared with copies and never written; `records` and `numbers` belong
         # to this ledger.
@@ -108,7 +108,7 @@ class Ledger:
         self._starts: list[int] = []
         # First handle of `records`.
         self._first = 0
-        # handles of removed VMs of the layers.
+        # Handles of removed VMs of the layers.
         self._removed: set[int] = set()
 
     def copy(self) -> Ledger:

@@ -76,7 +76,7 @@ class RackScheduler:
         # Of tie-breaks, the number of the sample if `is_sample`.
         self.seed = seed
         self.is_sample = is_sample
-        # selects the assumed cells of VMs in unknown NUMA cells.
+        # It selects the assumed cells of VMs in unknown NUMA cells.
         self.split_choice = split_choice
         # A copy passes its ledger, and with it the site.
         self._ledger = Ledger(SiteTables(machines, profile)) if ledger is None else ledger
@@ -175,13 +175,13 @@ class RackScheduler:
         if session is None:
             return self._place_by_scan(demand)
         number = demand.vm.number
-        # pool, SKU, machine and cells in one whole number.
+        # Pool, SKU, machine and cells in one whole number.
         packed = session.place(number)
         # No machine fits.
         if packed == NOWHERE:
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
-        # next to VMs in unknown cells, those of the new VM are only assumed.
+        # Next to VMs in unknown cells, those of the new VM are only assumed.
         if machine in self._ledger.unknown_cells:
             return self._ledger.write_without_cells(packed, number), self._site.get_placement(
                 machine, UNKNOWN_CELLS
@@ -206,7 +206,7 @@ class RackScheduler:
         ledger.new_vms[record.machine] += 1
         if record.machine not in ledger.unknown_cells:
             return self._add(record), self._site.get_placement(record.machine, record.cells)
-        # next to VMs in unknown cells, those of the new VM are only assumed.
+        # Next to VMs in unknown cells, those of the new VM are only assumed.
         handle = ledger.add_sampled(record)
         self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
@@ -272,7 +272,7 @@ class RackScheduler:
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
-        # key None (not reusable) is never in it.
+        # The key None (not reusable) is never in it.
         if known_counts is not None and key in known_counts:
             return known_counts[key]
         free_slots = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
@@ -649,7 +649,7 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
     for number in count():
-        # different from every real number.
+        # The number differs from every real number.
         vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
         handle_and_placement = scheduler.try_place(replace(demand, vm=vm))
         if handle_and_placement is None:

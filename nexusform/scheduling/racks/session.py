@@ -44,15 +44,15 @@ class PoolPlacementSession:
         self.sku = demand.sku
         self.constraints = demand.constraints
         self.tied_machines = tied_machines
-        # once a VM did not fit: why; no later one can.
+        # Reason why a VM did not fit; no later one can.
         self.shortage: NoFitReason | None = None
         self._queues = queues
         self._ledger = ledger
         self._shape = shape = ledger.site.get_shape(demand.sku)
-        # chosen cells and remaining capacity, by capacity number.
+        # Chosen cells and remaining capacity, by capacity number.
         self._steps = shape.steps
         self._capacities = ledger.capacities
-        # equal bits of all its records.
+        # Equal bits of all its records.
         self._base = pack_placement_record(ledger.site.add_pool(vm), shape.number)
         # `_text` becomes the digest of a VM.
         self._start = self._text = tie_break.start_pool_digest(seed, vm)

@@ -1,6 +1,6 @@
 """Download of modules: git, archives, registries and mirrors."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "module_installation": "ModuleOptions",
     "module_listing": "ListedModule list_project_modules mirror_modules",

@@ -477,7 +477,7 @@ def _strip_top_directory(entries: Iterable[TreeEntry]) -> Iterator[TreeEntry]:
     """
     top = ""
     for entry in entries:
-        # write_tree checks the rest.
+        # `write_tree` checks the rest.
         first, _, rest = entry.path.removeprefix("./").partition("/")
         top = top or first
         if first != top or not rest:

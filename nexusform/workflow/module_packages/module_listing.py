@@ -43,7 +43,7 @@ def list_project_modules(context: CommandContext) -> ModuleList:
     configuration, problems = load_project_configuration(context)
     locked, _, lock_problems = read_lock_file(context.directory, context.confinement)
     if has_errors(lock_problems):
-        # reported by the configuration if it has remote modules.
+        # The configuration reports it if it has remote modules.
         locked = {}
     modules = (*_list_calls(configuration.root, locked), *_list_modules_of_tests(context, locked))
     return ModuleList(modules, tuple(problems), configuration.files)

@@ -1,6 +1,6 @@
 """Opening of a project: configuration, variables, providers, backend and state."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "backend_choice": "BackendChoice open_chosen_backend explain_rejected_settings",
     "remote_inputs": "RemoteStateReader ServerResponseCache",

@@ -76,7 +76,7 @@ def choose_backend(
     from_flags, problems = parse_backend_flags(context, settings.backend_type)
     if has_errors(problems):
         return None, problems
-    # recorded by `init`.
+    # The choice that `init` recorded.
     saved_choice = None if context.backend_config else load_backend_choice(context)
     # After a change of the kind, `init` must run first, so do not report its missing settings.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
@@ -242,7 +242,7 @@ def read_configured_choice(
         value, new_problems = _parse_setting(name, text, backend.schema.attributes[name].type)
         problems += new_problems
         values[name] = value
-    # null is as if omitted.
+    # A null setting counts as omitted.
     settings_values = {name: value for name, value in values.items() if value is not None}
     required_names = [
         name for name, attribute in backend.schema.attributes.items() if attribute.required
@@ -414,7 +414,6 @@ def parse_backend_flags(
             # A null is not set.
             if text_value is not None:
                 file_values[setting.name] = text_value
-        # loaded on first use.
         from nexusform.files.external_files import is_untrusted_path
 
         if is_untrusted_path(flag, context.confinement):
@@ -474,7 +473,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(choice), indent=2, sort_keys=True) + "\n"
     write_file_atomically(path, text.encode(), PRIVATE)
-    # settings may contain a password, and an existing file may be world-readable.
+    # Settings may contain a password, and an existing file may be world-readable.
     path.chmod(PRIVATE)
 
 

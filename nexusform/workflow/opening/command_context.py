@@ -413,7 +413,6 @@ def get_selection_path(context: CommandContext) -> Path:
 
 def create_locked_packages(context: CommandContext) -> LockedPackages:
     """Create the finder of modules that match the lock file of the directory."""
-    # loaded on first use.
     from nexusform.configuration.remote_modules.module_packages import LockedPackages
 
     # A sandboxed run trusts no file of an earlier one.

@@ -59,7 +59,7 @@ def validate_directory(
     sources = dict(configuration.files)
     if test_directory is not None:
         for check in _CHECKS.values():
-            # adds test files to the sources.
+            # The checks add test files to the sources.
             problems += check(context, test_directory, sources)
     if portable and not has_errors(problems):
         for name, source in sources.items():

@@ -93,7 +93,7 @@ def wrap_remote_backend(
     readers = encryption.readers if encryption is not None else {}
     # "" is the `default` block.
     target = readers.get(reader) or readers.get("")
-    # reading an encrypted state then fails.
+    # A read of an encrypted state then fails.
     if encryption is None or target is None:
         return backend, diagnostics
     return EncryptedBackend(backend, DocumentCipher(encryption, target)), diagnostics

@@ -15,11 +15,11 @@ from typing import Final, Protocol, TypeAlias
 
 from nexusform.language.evaluation_run import FileProblem, MissingDirectory
 
-# files per fileset().
+# Limit of files per `fileset`.
 MATCH_CAP: Final = 100_000
-# directories read per fileset().
+# Limit of directories read per `fileset`.
 DIRECTORY_CAP: Final = 100_000
-# patterns per expansion of braces.
+# Limit of patterns per expansion of braces.
 _ALTERNATIVES_CAP: Final = 1000
 # And escapes and classes, to skip braces in them.
 _BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)
@@ -69,7 +69,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
     start directory on.
     """
     paths: set[str] = set()
-    # patterns without braces.
+    # Patterns without braces.
     expanded: list[str] = []
     pending = [pattern]
     while pending:
@@ -110,7 +110,7 @@ def _find_files(
     `a/**/*.yaml`. `**` does not follow links to a parent.
     """
     visited: set[tuple[str, int]] = set()
-    # directories, each with the position of the segment for its names.
+    # Directories, each with the position of the segment for its names.
     pending = [("", 0)] if segments else []
     while pending:
         entry = pending.pop()
@@ -148,7 +148,7 @@ def _list_names(directory: Path, segment: _Segment) -> list[str]:
     try:
         names = [entry.name for entry in directory.iterdir()]
     except (OSError, ValueError):
-        # unreadable directories have no matches.
+        # Unreadable directories have no matches.
         return []
     return names if segment is None else [name for name in names if segment(name)]
 
@@ -225,7 +225,7 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
             parts.append({"*": ".*", "?": "."}.get(token[0]) or _escape_character(token[0]))
     options = re2.Options()
     options.log_errors = False
-    # re2 matches in linear time; pattern and names may be untrusted.
+    # The library re2 matches in linear time; pattern and names may be untrusted.
     compiled = re2.compile("(?s)" + "".join(parts), options)
     return lambda name: compiled.fullmatch(name.encode(errors="replace").decode()) is not None
 

@@ -30,7 +30,7 @@ _AZURE_FORMS: Final = (
     re.compile(r"(?:ssh\.dev\.azure\.com|vs-ssh\.visualstudio\.com)/v3/([^/]+)/([^/]+)/([^/]+)"),
     re.compile(r"([^/.]+)\.visualstudio\.com/(?:defaultcollection/)?(?:([^/]+)/)?_git/([^/]+)"),
 )
-# bytes of a file in .git.
+# Maximum bytes of a file in .git.
 _MAX_REFERENCE_BYTES: Final = 1 << 24
 _GIT_SECONDS: Final = 60
 

@@ -143,9 +143,9 @@ def _build_lint_pool(
     """
     instance = vm_object.instance
     placements = vm_object.placements
-    # placements are by pool and number.
+    # Placements are by pool and number.
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}
-    # keys of the VMs placed by this plan.
+    # Keys of the VMs placed by this plan.
     newly_placed = placements.new_handles.keys()
     new_numbers = tuple(number for number, key in vm_keys.items() if key in newly_placed)
     span = zones_span = None

@@ -44,7 +44,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
 _MAX_NAMES: Final = 5
-# shown inside a cluster, so a plan may create it again by mistake.
+# This type is shown inside a cluster, so a plan may create it again by mistake.
 _NESTED_TYPE: Final = "nexus_agent_pool"
 
 
@@ -62,13 +62,13 @@ def create_providers(
     blocks = request.configuration.root.providers
     problems = list(check_provider_names(request.configuration, PROVIDERS))
     if blocks:
-        # settings of providers refer to none.
+        # Settings of providers refer to none.
         no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})
         evaluation = Evaluation(
             build_evaluation_settings(request, no_resource_schemas, request.state)
         )
     for key, block in blocks.items():
-        # check_provider_names reports it.
+        # `check_provider_names` reports it.
         if block.name not in PROVIDERS:
             continue
         provider, new_problems = _create_configured_provider(
@@ -187,7 +187,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
-    # settings of providers refer to no resource.
+    # Settings of providers refer to no resource.
     no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})
     settings = build_evaluation_settings(request, no_resource_schemas, request.state)
     evaluation = Evaluation(
@@ -195,7 +195,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
     )
     scope = evaluation.build_scope(evaluation.root)
     for block in configuration.root.providers.values():
-        # check_provider_names reports it.
+        # `check_provider_names` reports it.
         if block.name not in PROVIDERS:
             continue
         body, new_problems = build_prepared_body(
@@ -221,7 +221,7 @@ def _evaluate_settings(
     body, problems = build_prepared_body(block.body, kind.settings, block.span)
     if has_errors(problems):
         return None, problems, False
-    # earlier blocks share the evaluation.
+    # Earlier blocks share the evaluation.
     known_count = len(evaluation.diagnostics)
     scope = evaluation.build_scope(evaluation.root)
     values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)

@@ -68,7 +68,7 @@ class RemoteStateReader(Struct, frozen=True):
         stored, diagnostics = read_stored_state(backend)
         for diagnostic in diagnostics:
             detail = diagnostic.detail
-            # name the missing setting.
+            # The message names the missing setting.
             if diagnostic.id == "encrypted-state":
                 detail = (
                     "The state is encrypted, and this block has no decryption method. Add "

@@ -27,7 +27,7 @@ from nexusform.files.regular_files import (
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
 
-# bytes per file().
+# Maximum bytes per `file`.
 SIZE_CAP: Final = 64 * 1024 * 1024
 _SYSTEM_STREAM: Final = re.compile(
     r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
@@ -88,7 +88,7 @@ class ConfinedFileAccess:
     ) -> None:
         self._confinement = confinement
         self._budget_mib = budget_mib
-        # bytes so far.
+        # Number of bytes so far.
         self._read_bytes = 0
 
     def read(self, path: str) -> bytes:
@@ -241,7 +241,7 @@ def may_be_input(path: str, confinement: Confinement) -> bool:
     except OSError:
         # No file, or a link to replace.
         return False
-    # our outputs of this kind have these beginnings.
+    # Outputs of nexusform of this kind have these beginnings.
     is_data = target.suffix in (".csv", ".yaml", ".yml", ".tftpl")
     is_foreign = is_data and not head.startswith(
         (b"kind,address,", b"# Written by nexusform", b"#!")

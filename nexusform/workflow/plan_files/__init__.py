@@ -1,6 +1,6 @@
 """Saved plans: write, sign, read, show, apply and resume."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "import_execution": "import_with_new_file",
     "plan_execution": "apply_plan apply_remaining_steps PlanApplyOptions ApplyOutcome RESCUE",

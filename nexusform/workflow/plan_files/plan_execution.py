@@ -64,7 +64,7 @@ from nexusform.workflow.runs.site_checks import (
 
 RESCUE: Final = "errored.nfstate"
 _SENSITIVE_VALUE: Final = "(sensitive value)"
-# wrong predictions in one message.
+# Limit of wrong predictions in one message.
 _MAX_LISTED: Final = 5
 
 
@@ -135,7 +135,7 @@ def apply_plan(
         run.project.backend, state, writer=create_writer_id(), journal_end=run.stored.journal_end
     )
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
-    # moves, imports and changes without a step.
+    # Records of moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
     sources = record_sources(state, plan, read_clock(run.project.context.environment))
     # A refresh also records the time of its export.
@@ -418,7 +418,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     waiting = counts[StepOutcome.WAITING]
     failed = counts[StepOutcome.FAILED]
     skipped = counts[StepOutcome.SKIPPED]
-    # among the waiting steps.
+    # Steps by hand among the waiting steps.
     manual_addresses = [end.address for end in applied.end_events if end.is_delegated]
     # Only manual steps are left.
     if waiting == len(manual_addresses) > 0 and not failed:
@@ -483,7 +483,7 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
 
     A failed apply keeps the earlier outputs and planned checks.
     """
-    # objects may be unfinished.
+    # Objects may be unfinished.
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))

@@ -44,7 +44,7 @@ def create_signer(
         return None, [build_error("plan-signing-failed", detail)]
     try:
         key = read_file(key_file, _MAX_KEY_BYTES, UNCONFINED)
-        # raises for an unusable key.
+        # It raises an error for an unusable key.
         sign_digest("", key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return None, [build_error("plan-signing-failed", str(problem))]

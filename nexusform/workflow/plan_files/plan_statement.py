@@ -31,7 +31,7 @@ from nexusform.workflow.opening.system_io import read_file, write_output
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _SUFFIX: Final = ".intoto.jsonl"
-# bytes of a statement.
+# Maximum bytes of a statement.
 _MAX_BYTES: Final = 1 << 26
 
 
@@ -69,7 +69,7 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
     digest. It is signed in an envelope.
     """
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
-    # paths and digests; several plans may read the same file.
+    # Paths and digests; several plans may read the same file.
     files: set[tuple[str, str]] = set()
     for evaluation in evaluations:
         files.update((file.path, file.sha256) for file in evaluation.files)

@@ -74,7 +74,7 @@ def find_remaining_steps(
         return None, [replace(problem, detail=f"{problem.detail} {remedy}") for problem in problems]
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
     plan = replace(saved.plan, steps=steps)
-    # killed, so its end is not recorded.
+    # A killed run does not record its end.
     was_interrupted = not remaining.has_ended
     remaining_steps = RemainingSteps(saved, plan, was_interrupted, remaining.plan_digest)
     state = stored.state
@@ -171,7 +171,6 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
 
     Then only an explicit -resume continues the apply.
     """
-    # imported on demand.
     from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged
 
     project = run.project
@@ -234,7 +233,7 @@ def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
     if remaining is None:
         return None, []
     try:
-        # keeps no records.
+        # The merged state keeps no records.
         run.project.backend.write_merged_state(state_codec.encode_state(run.stored.state))
     except BackendProblem as problem:
         return None, [build_error("unwritable-state", str(problem))]

@@ -20,7 +20,7 @@ from nexusform.workflow.plan_files.saved_plans import read_complete_plan
 
 Edge = tuple[str, str]
 
-# graphviz needs minutes for thousands of resources, and such a drawing is useless.
+# The program graphviz needs minutes for thousands of resources, and such a drawing is useless.
 _TIMEOUT_SECONDS: Final = 120
 
 

@@ -333,7 +333,7 @@ def load_plan_configuration(
     """
     configuration, _ = load_project_configuration(context)
     has_same_files = configuration.file_texts == dict(saved.configuration_files)
-    # constants may have other values now than in the plan.
+    # Constants may have other values now than in the plan.
     if has_same_files and not configuration.constants:
         return configuration, []
     type_registries = build_registries()
@@ -357,7 +357,6 @@ def load_plan_configuration(
 
 def _open_planned_packages(context: CommandContext, saved: SavedPlan, root: str) -> "PackageFinder":
     """Return the finder of the modules in a plan, with its files below `root`."""
-    # loaded on first use.
     from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
     from nexusform.configuration.remote_modules.module_packages import PlannedPackages
 

@@ -1,6 +1,6 @@
 """Runs: lock, refresh, import and plan."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "object_import": (
         "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block "

@@ -52,7 +52,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         programs=tuple(sorted(accesses.programs)),
         environment_read=tuple(sorted(environment_names)),
     )
-    # unconfined: any address.
+    # An unconfined run allows any address.
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
     basis = replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes)
     # A plan that is applied keeps the place and the files that it was made with.
@@ -147,7 +147,7 @@ def _list_evaluated_files(
         digests[shown_path] = digest
     for name, text in project.configuration.file_texts.items():
         digests[name] = sha256(text.encode()).hexdigest()
-    # read by functions and by data sources.
+    # Files read by functions and by data sources.
     digests |= {**plan.basis.files, **plan.basis.data_files}
     files: list[EvaluatedFile] = []
     for path, digest in digests.items():

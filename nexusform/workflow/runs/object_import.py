@@ -114,7 +114,7 @@ class ImportResult(Struct, frozen=True):
 # (context, value of -from, configuration file, lock options, notices) -> result
 SourceImporter: TypeAlias = Callable[[Any, str, str, Any, Any], ImportResult]
 SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_loaders("imports"))
-# key in SOURCE_IMPORTERS: any exported directory.
+# Key of any exported directory in SOURCE_IMPORTERS.
 DIRECTORY: Final = "DIR"
 
 
@@ -187,7 +187,7 @@ def find_imports(
             last_number += 1
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
-        # render the missing block.
+        # The missing block is rendered.
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
             arguments = dict(found_object.attributes)

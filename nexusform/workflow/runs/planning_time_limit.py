@@ -12,9 +12,9 @@ from nexusform.configuration.declarations.limits import VARIABLE_PREFIX
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 from nexusform.diagnostics.phrases import format_count
 
-# seconds until the exception is raised again, if other code caught it.
+# Seconds until the exception is raised again, if other code caught it.
 _REPEAT_SECONDS: Final = 0.25
-# number of waits for code of nexusform, because exceptions in finalisers are lost.
+# Number of waits for code of nexusform, because exceptions in finalisers are lost.
 _MAX_WAITS: Final = 8
 
 
@@ -52,7 +52,7 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             return
         if remaining_waits and not _is_own_code(frame):
             remaining_waits -= 1
-            # perhaps a finaliser runs, and would swallow the exception: try again later.
+            # A finaliser may run, and would swallow the exception: the next attempt is later.
             return
         raise failure
 
@@ -115,7 +115,7 @@ class _PlanningWatch:
             frame = sys._current_frames().get(self._planning_thread)  # noqa: SLF001 - there is no other
             if remaining_delays and not _is_own_code(frame):
                 remaining_delays -= 1
-                # perhaps a finaliser runs, and would swallow the exception: try again later.
+                # A finaliser may run, and would swallow the exception: the next attempt is later.
                 continue
             with self._raise_lock:
                 if self._has_ended:
@@ -128,7 +128,7 @@ class _PlanningWatch:
 
         The exception may arrive late, at any line of this function, and is suppressed here.
         """
-        # again, if the exception arrives before the assignment.
+        # The loop repeats if the exception arrives before the assignment.
         while not self._has_ended:
             with suppress(self._exception):
                 self._has_ended = True

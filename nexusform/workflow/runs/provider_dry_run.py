@@ -162,7 +162,7 @@ def _build_diagnostics(
     """Yield the problems (each with an index of `changes`) at the source of their change."""
     for index, problem in problems:
         change = changes[index]
-        # marks the change as rejected.
+        # The address marks the change as rejected.
         address = str(change.address) if problem.id == REJECTED_CHANGE else ""
         details = {"block": change.block, "brief": problem.brief, "address": address}
         yield build_diagnostic(

@@ -166,7 +166,7 @@ def add_new_identities(
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}
         except ProviderProblem:
-            # read again by the next plan.
+            # The next plan reads it again.
             continue
     return replace(state, providers=dict(sorted(entries.items())))
 

@@ -195,7 +195,7 @@ class Run(Struct):
             self.unreachable = str(problem) if problem.is_unreachable else ""
             return [build_error("refresh-failed", str(problem))]
         self.settings_identities = check.observed
-        # settings alone do not identify a system.
+        # Settings alone do not identify a system.
         if connects:
             self.identities = check
             self._record_identities(check.confirmed)
@@ -253,7 +253,7 @@ class Run(Struct):
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
-            # instead of an error.
+            # The plan continues without it instead of an error.
             if self.unreachable and options.refresh and options.allows_state_only:
                 return self._plan_from_state(options)
         if has_errors(diagnostics):
@@ -388,7 +388,8 @@ class Run(Struct):
         # The reason: -refresh=false.
         is_refresh_disabled = not options.refresh and options.dry_run_skip_reason
         if not is_refresh_disabled or self.unreachable:
-            # compared before a refresh, or with a saved plan; or a server is known to be down.
+            # It was compared before a refresh or with a saved plan, or a server is known to be
+            # down.
             return []
         if is_connected:
             diagnostics = self.check_identities()
@@ -599,7 +600,7 @@ class Run(Struct):
                 self.project, path, imports.generated_configuration
             )
             imports.diagnostics += problems
-            # unchanged after errors.
+            # The project is unchanged after errors.
             self.project = project or self.project
         return imports.objects, imports.diagnostics
 
@@ -869,7 +870,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
         return
     try:
         if isinstance(run.project.backend, EncryptingBackend):
-            # raises BackendProblem if a later write would fail.
+            # It raises BackendProblem if a later write would fail.
             run.project.backend.check()
     except BackendProblem as problem:
         run.diagnostics.append(build_error("unwritable-state", str(problem)))

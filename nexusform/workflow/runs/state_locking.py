@@ -17,7 +17,7 @@ from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBa
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
 
-# seconds of waiting before a notice.
+# Seconds of waiting before a notice.
 NOTICE_DELAY: Final = 0.4
 _NOT_LOCKED: Final = (
     "-lock=false: another run may change the state at the same time; if both write it, changes are "

@@ -150,9 +150,9 @@ def _read_objects(
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             # The usual case, decided without the costs of the next steps.
             continue
-        # racks and zones of its machines.
+        # The answer gets racks and zones of its machines.
         attributes = locations.update_locations(answer.attributes)
-        # mark changed values as observed; its counts are unused.
+        # This marks changed values as observed; its counts are unused.
         if attributes != recorded.attributes:
             attributes = compare_answer(
                 str(address), schema, recorded.attributes, attributes, observed=()

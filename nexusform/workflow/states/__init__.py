@@ -1,6 +1,6 @@
 """Operations on states without a plan: `state` commands, versions and workspaces."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "state_commands": (
         "change_state StateChangeResult decode_document has_been_written create_move_change "

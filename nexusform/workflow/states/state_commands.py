@@ -378,7 +378,7 @@ def _drop_forgotten_vms(
 
     problems: list[Diagnostic] = []
     for pattern, name in vms:
-        # pairs: the address of a rack or machine, the VM's name.
+        # Pairs of the address of a rack or machine, and the VM's name.
         forgotten_vms = list(list_forgotten_vms(state))
         matching_addresses = [
             address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)

@@ -73,7 +73,7 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
 
 def _describe_fits_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
     cells_needed = "a free cell" if demand.sku.numa_cells == 1 else "enough free cells"
-    # remaining machines, such as "12".
+    # The text is a number of machines, such as "12".
     return f"{remaining} have {cells_needed} of that size"
 
 
@@ -108,7 +108,7 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
     """
     sku = context.demand.sku
     share = Share.compute(sku)
-    # machine and cell.
+    # Machine and cell.
     taken_cells: set[tuple[int, int]] = set()
     for machine in machines:
         capacity = context.get_free_capacity(machine)

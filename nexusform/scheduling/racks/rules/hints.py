@@ -87,7 +87,7 @@ def _describe_violated_hints(_demand: Demand, count: int) -> str:
 
 
 def _describe_machines_meeting_hints(demand: Demand, remaining: Interval, _before: Interval) -> str:
-    # hints and machines: "2 leave 12".
+    # The text has the hints and machines: "2 leave 12".
     return f"{len(demand.hints)} leave {remaining}" if demand.hints else ""
 
 

@@ -34,7 +34,7 @@ def _describe_machines_in_allowed_zones(
 ) -> str:
     if demand.zones is None:
         return f"all; {remaining} stay"
-    # zones and machines: "{1, 2} leave 12".
+    # The text has the zones and machines: "{1, 2} leave 12".
     return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"
 
 

@@ -1,6 +1,6 @@
 """Uncertainty of placements: ties that other seeds break otherwise, and unknown cells."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "arrivals": "Arrival BuildingVms GroupMembership REMOVALS Stage",
     "certainty": (

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.vms import Interval, VmSku, convert_to_gib
 
-# free resources of each cell: vCPUs and MiB.
+# Free vCPUs and MiB of each cell.
 FreeCells: TypeAlias = tuple[tuple[int, int], ...]
 Cells: TypeAlias = tuple[int, ...]
 
@@ -53,7 +53,7 @@ def format_split_choice(choice: SplitChoice) -> int | str:
     return ROOMIEST if isinstance(choice, LargestSplit) else choice
 
 
-# machines of so many cells are always enumerated.
+# Machines of so many cells are always enumerated.
 EXACT_CELLS: Final = 2
 MAX_SPLITS: Final = 10_000
 MAX_TRANSITIONS: Final = 200_000
@@ -100,7 +100,7 @@ class CellSplits:
         """
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
-        # smaller machines have few splits.
+        # Smaller machines have few splits.
         is_bounded = len(self._base) > EXACT_CELLS
         transitions = 0
         for share in self.shares:
@@ -150,7 +150,7 @@ class CellSplits:
         `vm_names` are in the order of `shares`. They are read only if there are too many
         splits to enumerate.
         """
-        # search one assignment, with VMs and cells in the order of their digests.
+        # One assignment is searched, with VMs and cells in the order of their digests.
         if not self.is_known:
             vm_digests = [_compute_digest(f"{prefix}{name}") for name in vm_names]
             cell_digests = [_compute_digest(f"{prefix}{cell}") for cell in range(len(self._base))]
@@ -230,7 +230,7 @@ class CellSplits:
 
     def _trace_assignment(self, split: FreeCells) -> tuple[Cells, ...]:
         """Trace a split through the layers: return the cells of each share."""
-        # cells of the last share first.
+        # Cells of the last share first.
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
@@ -360,7 +360,7 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
-    # free on the machine; negative if short.
+    # Free CPUs of the machine; negative if short.
     cpus = sum(capacity.cpus)
     memory = sum(capacity.memory)
     for other in shares:
