@@ -10,6 +10,8 @@ PUBLIC = {
     "expression_console": "ExpressionConsole is_unfinished open_console",
     "object_explanation": "explain_object Explanations VmExplanation",
     "file_formatting": "format_paths FormattingResult STDIN",
-    "initialization": "init_directory InitOptions find_missing_files write_first_file",
+    "initialization": (
+        "init_directory InitOptions find_missing_files install_modules write_first_file"
+    ),
     "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome add_program_checks",
 }

@@ -2,6 +2,6 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "module_installation": "ModuleOptions",
+    "module_installation": "ModuleInstaller ModuleOptions",
     "module_listing": "ListedModule list_project_modules mirror_modules",
 }
