@@ -29,7 +29,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             without_pins = facts.usage_without_pins[site.id]
             # Only the pins cause it.
             if not without_pins.shared.get(pools[0].owner, 0):
-                # zones-pinned reports it.
+                # The rule zones-pinned reports it.
                 continue
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)

@@ -501,7 +501,7 @@ def _compute_after_create(
     # attributes just read).
     planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
-    # create_before_destroy: the old object is kept until its own delete is recorded.
+    # With `create_before_destroy`, the old object is kept until its own delete is recorded.
     if intent.deposed:
         return add_new_current_object(before, new_object, intent.key_type)
     return replace_current_object(before, new_object)

@@ -328,7 +328,7 @@ class _DocumentReader:
             # Of the mapping.
             if isinstance(event, self.ends):
                 break
-            # implicit: no quotes and no tag.
+            # An implicit value has no quotes and no tag.
             is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]
             name, key_position = self.parse_node(event, depth + 1)
             data, value_position = self.parse_node(next(self.events), depth + 1)
@@ -425,7 +425,7 @@ def _parse_scalar(
     text = event.value
     tag = event.tag
     if tag is None:
-        # implicit[0]: not quoted.
+        # A value with `implicit[0]` is not quoted.
         return parse_plain(text, position) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
     if kind in {"!", "str", "binary", "timestamp"}:

@@ -133,7 +133,7 @@ def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> En
     _reject_unknown_key_settings(settings, "variable")
     text = _read_environment_variable_of_setting(settings, "variable")
     if len(text) == 2 * KEY_BYTES:
-        # base64 of 48 bytes has this length, too; the caller reports their number
+        # The base64 text of 48 bytes has this length, too; the caller reports their number.
         with suppress(ValueError):
             return EncryptionKey(bytes.fromhex(text), meta={})
     return EncryptionKey(_decode_base64(text), meta={})

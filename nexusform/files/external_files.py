@@ -54,7 +54,7 @@ class PathValueForm(StrEnum):
     WORK_TREE = "work tree"
     # A word such as `azure`, or a path with the name of a site instead of SITE.
     SOURCE = "source"
-    # key:FILE, or another word.
+    # The form is key:FILE, or another word.
     KEY = "key"
     # NAME=VALUE, or a file of such settings.
     SETTING = "setting"

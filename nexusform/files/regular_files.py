@@ -312,7 +312,7 @@ def remove_abandoned_temporary_files(path: Path, minimum_age: int = _LEFTOVER_SE
 def is_process_alive(process: int) -> bool:
     """Check whether a process of this machine is running; True if unknown."""
     if sys.platform == "win32":
-        # os.kill would terminate it.
+        # The call `os.kill` would terminate it.
         return True
     try:
         os.kill(process, 0)

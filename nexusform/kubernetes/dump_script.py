@@ -80,7 +80,7 @@ FLEET_KINDS: Final = (
     *("clusterstagedupdateruns", "stagedupdateruns", "clusterapprovalrequests", "approvalrequests"),
     "memberclusters",
 )
-# kubectl's message for a kind that the server does not have.
+# Message of kubectl for a kind that the server does not have.
 NO_SUCH_KIND: Final = "the server doesn't have a resource type"
 # Part of kubectl's message for a missing right.
 FORBIDDEN: Final = "(Forbidden)"

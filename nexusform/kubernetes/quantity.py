@@ -320,7 +320,7 @@ def _format_canonical(quantity: Quantity) -> str:
     if quantity.nano == 0:
         return "0"
     sign = "-" if quantity.nano < 0 else ""
-    # amount * 10**exponent.
+    # The value is amount * 10**exponent.
     amount = abs(quantity.nano)
     exponent = _NANO
     units, remainder = divmod(amount, 10**9)

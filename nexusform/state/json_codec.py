@@ -69,7 +69,7 @@ def parse_json(data: bytes) -> Any:
     data = data.removeprefix(_BYTE_ORDER_MARK)
     # The fast search finds most documents to be without long numbers.
     if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        # orjson would round a number.
+        # The library orjson would round a number.
         return _parse_exact_numbers(data)
     try:
         return orjson.loads(data)

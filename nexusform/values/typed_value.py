@@ -154,8 +154,8 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     shift = PRECISION - numerator.bit_length()
     # The numerator with PRECISION bits.
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
-    # number == exact / scale, and half a step between neighbours is half / scale.
-    # exponents of two: all of these stay whole numbers.
+    # The number is exact / scale, and half a step between neighbours is half / scale. exponents of
+    # two: all of these stay whole numbers.
     grow = max(shift + 1, 0)
     shrink = max(-shift - 1, 0)
     scale = denominator << grow
@@ -211,7 +211,7 @@ def compute_quotient(left: Number, right: Number) -> Number:
 
     Raises OverflowError.
     """
-    # round_number needs a denominator above zero.
+    # `round_number` needs a denominator above zero.
     if right < 0:
         left = -left
         right = -right

@@ -226,7 +226,7 @@ def list_upgrade_hops(
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     choices = offers.list_hop_choices(len(between) + 1)
-    # map ignores the last choices, for the hop to `end`.
+    # The call of `map` ignores the last choices, for the hop to `end`.
     return (*map(_select_newest, between, choices), end)
 
 

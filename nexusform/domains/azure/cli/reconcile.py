@@ -62,7 +62,7 @@ def reconcile_(arguments: ReconcileArguments) -> int:
         arguments.state, arguments.variables, allow_other_hub=arguments.allow_other_hub
     )
     notices = RunCallbacks(on_wait=screen.print_error)
-    # sources of other domains, without VMs.
+    # Sources of other domains have no VMs.
     if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
             raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")

@@ -25,7 +25,7 @@ MAX_NUMBER: Final = 10**9
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
 
-# path in the finding for a document without a list.
+# Path in the finding for a document without a list.
 _TOP_LEVEL: Final[Path] = ("top level",)
 # Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
 _LIST_KEYS: Final = ("value", "data", "resources", "items")
@@ -97,7 +97,7 @@ class ArmItem:
         self._origins = origins
         self._fields = fields
         self._findings = findings
-        # empty while the field "properties" itself is read.
+        # The mapping is empty while the field "properties" itself is read.
         self._properties: Mapping[str, Any] = {}
         self._properties = self._read_typed_field(
             "properties", FieldKind.OBJECT, "an object", default={}

@@ -89,7 +89,7 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
     if problem is not None:
         return (), [problem]
     changes = document.get("changes")
-    # move its lists to the top level, as in the what-if of a deployment.
+    # Its lists move to the top level, as in the what-if of a deployment.
     if isinstance(changes, Mapping):
         list_name = "resourceChanges"
         list_place = (*place, "changes", list_name)
@@ -198,7 +198,7 @@ class _WhatIfChangeReader:
         # Noun and name of each resource of a fleet with a change.
         self.fleet_changes: list[tuple[str, str]] = []
         self._changes: list[ToolChange] = []
-        # names of clusters that Azure could not predict.
+        # Names of clusters that Azure could not predict.
         self._unsupported_clusters: set[str] = set()
 
     def collect_resource_changes(
@@ -233,7 +233,7 @@ class _WhatIfChangeReader:
                 self.fleet_changes.append((find_fleet_noun(type_name), names[-1]))
             kind = KIND_OF.get(type_name)
             if kind is None:
-                # reported above, or without effect on placement.
+                # It is reported above, or has no effect on placement.
                 continue
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
@@ -277,7 +277,7 @@ class _WhatIfChangeReader:
             )
             self.report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
         elif not document.get("extension") and not _ID.match(arm_id):
-            # extensions are of other providers.
+            # Extensions are of other providers.
             detail = (
                 f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
             )
@@ -320,7 +320,7 @@ class _WhatIfChangeReader:
             return
         values = after if isinstance(after, Mapping) else get_mapping(states, "before")
         body = select_members(values, _BODY_FIELDS)
-        # unevaluated expressions, by location in the body.
+        # Unevaluated expressions, by location in the body.
         unknown = {
             location: f"{scalar} is known only after deployment"
             for location, scalar in list_scalars(body)
@@ -417,7 +417,7 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
-    # names[0] of a pool is its cluster.
+    # The first name of a pool is its cluster.
     cluster_names = {change.names[0] for change in created if change.kind != VMS}
     pools_by_cluster = Counter(change.names[0] for change in created if change.kind == POOLS)
     has_several_owners = vm_count + len(cluster_names) > 1

@@ -217,7 +217,7 @@ def _find_resource_kind_of_file(name: str) -> str | None:
 
 
 NOT_CAPTURED: Final = "not-captured"
-# capacity of unknown VMs counts as free.
+# Capacity of unknown VMs counts as free.
 VMS_NOT_CAPTURED: Final = "vms-not-captured"
 TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MAX_NAMES: Final = 4

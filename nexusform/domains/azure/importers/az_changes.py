@@ -244,7 +244,7 @@ class _ChangedSite:
         self.listed_bodies = {kind: dict(bodies) for kind, bodies in self.bodies.items()}
         self.locations = _list_extended_locations(items)
         self.regions = _list_regions(items)
-        # names of known VM SKUs: of the catalogue and of the site.
+        # Names of known VM SKUs of the catalogue and of the site.
         self.skus = set(CATALOGUES[NEWEST].vm_skus)
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
@@ -254,7 +254,7 @@ class _ChangedSite:
         self.pools: list[NewAgentPool] = []
         # Of clusters and VMs.
         self.recreated_ids: set[str] = set()
-        # ids of clusters with a deleted or replaced pool.
+        # Ids of clusters with a deleted or replaced pool.
         self.clusters_losing_pools: set[str] = set()
         # Of new objects in the other tool, by id.
         self.addresses: dict[str, str] = {}
@@ -301,7 +301,7 @@ class _ChangedSite:
         # The lower-case ARM id.
         key = self._find_id_key(change)
         if key is None:
-            # reported, or a pool deleted with its cluster.
+            # It is reported, or is a pool deleted with its cluster.
             return
         # The key itself if it is not of a pool.
         cluster_key = key.rpartition("/agentpools/")[0] or key
@@ -314,7 +314,7 @@ class _ChangedSite:
         exists = key in self.bodies[change.kind]
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
-        # changes of a cluster precede those of its pools.
+        # Changes of a cluster precede those of its pools.
         self.affected_ids |= {cluster_key: None, key: None}
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
@@ -376,7 +376,7 @@ class _ChangedSite:
         # Ids of this kind and name in any resource group: .../kubernetesclusters/core
         keys = [key for key in self.bodies[kind] if key.endswith(f"/{short_type}/{name.lower()}")]
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
-        # prefer those at the requested location.
+        # Those at the requested location take precedence.
         if len(keys) > 1 and location:
             keys = [
                 key for key in keys if read_extended_location(self.bodies[kind][key]) == location
@@ -543,7 +543,7 @@ class _ChangedSite:
         if len(self.findings) > finding_count or not self._has_known_skus(change):
             return False  # reported above
         if is_update:
-            # absent values stay.
+            # Absent values stay.
             return True
         missing = [
             path
@@ -583,7 +583,7 @@ class _ChangedSite:
             "id": key,
             "name": change.names[-1],
             "type": TYPE_OF_KIND[change.kind],
-            # sorts after every existing object.
+            # The text sorts after every existing object.
             "systemData": {"createdAt": f"later-{len(self.addresses):06}"},
         }
         self._set_location(change, body)
@@ -641,7 +641,7 @@ class _ChangedSite:
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
         initial_pools = requested.pop(INITIAL_POOLS, None)
-        # existing pools must be known for the comparison.
+        # Existing pools must be known for the comparison.
         if isinstance(initial_pools, list):
             self._add_initial_pools(key)
         for entry in list_mappings(initial_pools):

@@ -209,9 +209,9 @@ class _ExportReader:
         self.by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
         # The first item by kind and lower-case id.
         self.known: dict[tuple[str, str], ArmItem] = {}
-        # identical ones read again.
+        # Identical items that were read again.
         self.repeated: list[ArmItem] = []
-        # file and time.
+        # Pairs of file and time.
         self.export_times: list[tuple[str, Any]] = []
         # With an unreadable file.
         self.unreadable_kinds: set[str] = set()

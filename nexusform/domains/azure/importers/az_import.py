@@ -71,7 +71,7 @@ UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_time
 _MAX_ZONE_LENGTH: Final = 10
 _INVALID_ZONE_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9]")
 
-# type and id.
+# Pairs of type and id.
 Reference = tuple[str, str]
 POOL: Final = "nexus_agent_pool"
 # Azure cordons compute machines with such a message.
@@ -270,14 +270,14 @@ class _SiteImport:
                 if machine.hardware
                 else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _build_machine_sku_argument(machine.hardware),
-                # roles and states, by attribute.
+                # Roles and states, by attribute.
                 **machine.facts,
                 # An argument; cordon_status is observed.
                 "cordoned": None,
                 "occupied": self.occupied.get(machine.name, []),
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
-            # else: time of the newest change.
+            # Without certain age, it is the time of the newest change.
             read_time = self.site.exported_at if self.site.is_age_certain else None
             note = build_observed_facts_note(
                 attributes, {machine.name: machine}, recorded_note={}, time=read_time
@@ -301,7 +301,7 @@ class _SiteImport:
         if unknown_skus:
             self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
-        # further records of a node on other machines: they use capacity.
+        # Further records of a node on other machines use capacity.
         for duplicate in cluster.duplicate_nodes:
             self._count_unmanaged_vm_as_occupied(
                 duplicate.name, duplicate.placement, duplicate.shape

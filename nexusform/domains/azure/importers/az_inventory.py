@@ -102,7 +102,7 @@ MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
 _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
-# vCPUs, and GiB of memory and disk, of the VMs on a machine.
+# Numbers of vCPUs, and of GiB of memory and disk, of the VMs on a machine.
 _Load: TypeAlias = tuple[int, int, int]
 
 
@@ -305,7 +305,7 @@ def read_changed_sites(
     contents = {change.file: change.content for change in changes}
     items = replace(items, contents={**items.contents, **contents})
     changed = apply_changes(items, changes, findings)
-    # sites keep their names.
+    # Sites keep their names.
     changed_items = split_by_site(changed.items, before=items)
     all_items = _add_new_pools(changed)
     field_facts = _find_field_facts(all_items, split_by_site(all_items, before=items))
@@ -572,7 +572,7 @@ def resolve_vm_placements(
     one finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    # used capacity by machine, for a warning above its hardware.
+    # Used capacity by machine, for a warning above its hardware.
     loads: dict[str, _Load] = {}
     unplaced: list[ListedVm] = []
     resolved: list[AzNode | AzVirtualMachine] = []
@@ -664,7 +664,7 @@ def _add_vm_to_machine_load(
         hardware.cells * hardware.memory_gib_per_cell,
         hardware.disk_gib,
     )
-    # vCPUs, GiB of memory, GiB of disk.
+    # Numbers of vCPUs, GiB of memory and GiB of disk.
     before = loads.get(name, (0, 0, 0))
     used_cpus, used_memory, used_disk = before
     cpus = used_cpus + shape.cpu_cores

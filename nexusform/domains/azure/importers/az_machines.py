@@ -177,7 +177,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     for name, item in iterate_unique_items(item_list, "machine"):
         machine = _read_machine(item, name, options)
         if machine is None:
-            # reported, or in an unread rack.
+            # It is reported, or is in an unread rack.
             continue
         machines[normalize_id(machine.id)] = machine
         if machine.machine_sku is None and machine.hardware is None:
@@ -198,7 +198,7 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
         if all(item.read_value(name) is None for item in items)
     ]
     if len(items) < 2 or not missing_fields:
-        # complete, or a single machine.
+        # The rack is complete, or a single machine.
         return False
     items[0].report(
         missing_fields[0],

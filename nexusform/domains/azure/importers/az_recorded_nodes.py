@@ -50,7 +50,7 @@ class RecordedPoolNodes(Struct, frozen=True):
     arguments: Mapping[str, Any] | None = None
 
 
-# recorded pools by cluster id and pool name.
+# Recorded pools by cluster id and pool name.
 RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]
 NO_NODES: Final[RecordedNodes] = {}
 _Vm = TypeVar("_Vm", AzNode, AzVirtualMachine)
@@ -75,11 +75,11 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
             pools[cluster_id, name] = RecordedPoolNodes(arguments=arguments)
         for node in get_mapping(attributes, "nodes").values():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPoolNodes())
-            # observed in Azure.
+            # The node was observed in Azure.
             if node.get("platform_name"):
                 pool.numbers[str(node["platform_name"])] = int(node["number"])
             elif node.get("machine"):
-                # predicted by a plan.
+                # A plan predicted the node.
                 pool.predicted_locations[int(node["number"])] = PredictedNodeLocation(
                     str(node["machine"]), str(node.get("rack"))
                 )
@@ -139,7 +139,7 @@ def _assign_predicted_numbers(
     A node gets the number of the prediction if it is below `count`. Return the other nodes.
     `get_name` returns the machine or rack of a location: equal names are the same location.
     """
-    # free numbers by the name of a machine or rack.
+    # Free numbers by the name of a machine or rack.
     numbers_by_name: dict[str, list[int]] = {}
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:

@@ -53,7 +53,7 @@ _UPGRADE_DETAILS: Final = (
     "supportExpiryDate",
 )
 
-# lower-case id, name and number of addresses.
+# Lower-case id, name and number of addresses.
 _Network: TypeAlias = tuple[str, str, int | None]
 
 
@@ -63,7 +63,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
     A field is None if the list of its kind was not captured completely. Networks get unique names.
     """
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
-    # id, name and number of addresses of each.
+    # Id, name and number of addresses of each.
     networks = list(_read_networks(listed.get(NETWORKS, ())))
     appliances = tuple(
         ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
@@ -80,7 +80,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
         storage=appliances if APPLIANCES in listed else None,
-        # number and MiB.
+        # Number of volumes, and their MiB.
         volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=tuple(versions) if VERSIONS in listed else None,
@@ -201,12 +201,12 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     if not kinds:
         return None
-    # lower-case id, and reason.
+    # Lower-case id, and reason.
     entries: list[tuple[str, str]] = []
     for network in (item for kind in kinds for item in items.list_resources(kind)):
         network_id = normalize_id(network.read_text("id", ""))
         entries.append((network_id, _explain_unusable_network(network)))
-    # l3networks for l3_networks.
+    # The type of l3_networks is l3networks.
     types = tuple(kind.replace("_", "") for kind in kinds)
     return AttachableNetworks(types, tuple(sorted(entries)))
 
@@ -252,7 +252,7 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
         for pool in network.read_object_or_empty(field).read_objects("ipAddressPools"):
-            # prefixes or ranges.
+            # Addresses are prefixes or ranges.
             texts = pool.read_texts("addresses")
             counts = (_count_addresses(pool, "addresses", text) for text in texts)
             # None was reported, or is of IPv6.

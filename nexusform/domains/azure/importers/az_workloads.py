@@ -50,7 +50,7 @@ _NUMBERED_POOL: Final = re.compile(r"-agentpool(\d{1,3})-md-")
 _WORKER_SUFFIX: Final = re.compile(r"-md-[a-z0-9-]+$")
 _HASH: Final = re.compile(r"-[0-9a-f]{8}$")
 _PUBLISHED_SKU: Final = re.compile(r"NC_([A-Z])(\d{1,3})_(\d{1,4})_v\d+")
-# number of emulator threads by SKU type.
+# Number of emulator threads by SKU type.
 _EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)
 # GiB: the root disk of every published SKU but the L type.
 _DEFAULT_DISK: Final = 300
@@ -67,7 +67,7 @@ _HINT_VALUES: Final = {
     "schedulingExecution": ("Hard", "Soft"),
     "scope": ("Machine", "Rack"),
 }
-# values of the API, the default first.
+# Values of the API, the default first.
 _PAGE_SIZES: Final = ("2M", "1G")
 
 
@@ -112,7 +112,7 @@ class NodeReading:
             pool_sku = next(
                 (pool.vm_sku_name for pool in cluster.pools if pool.name == self.pool), None
             )
-        # made up, for a node without a SKU.
+        # A node without a SKU has a made-up one.
         size_name = "size-" + "-".join(map(str, self.figures))
         self.sku_name = item.read_text("vmSkuName") or pool_sku or size_name
 
@@ -138,7 +138,7 @@ class ClusterNodes:
         for name, node in iterate_named_items(item.read_objects("nodes")):
             by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
-        # further records of a node name, on other machines.
+        # Further records of a node name, on other machines.
         self.duplicates: list[NodeReading] = []
         for records in by_name.values():
             first, *further_records = self._merge_duplicate_nodes(records)
@@ -159,7 +159,7 @@ class ClusterNodes:
                 max(pair) for pair in zip(first.figures, record.figures, strict=True)
             )
         placed = [record for machine, record in by_machine.items() if machine]
-        # reported at the second record.
+        # The second record reports it.
         if len(records) > 1:
             consequence = "it is read once"
             if len(placed) > 1:
@@ -217,7 +217,7 @@ def _is_control_plane(item: ArmItem, name: str) -> bool:
 
     By its role, or else by its name (workers have `-md-` in theirs).
     """
-    # absent in older exports.
+    # Older exports lack it.
     role = item.read_text("role")
     return (
         role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
@@ -311,7 +311,7 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         labels=tuple(sorted(user_labels)),
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
-    # named as a node of an initial pool.
+    # The first node is named as one of an initial pool.
     is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
     if _MODE_LABEL in labels:
         system_pool = replace(pool, mode=_SYSTEM)
@@ -371,9 +371,9 @@ def find_uncatalogued_vm_skus(
     They are reported in one warning. A SKU has the largest size of its nodes, or without nodes the
     size in its name. SKUs of unknown size are left out.
     """
-    # sizes of nodes (vCPUs, memory and disk) by SKU.
+    # Sizes of nodes (vCPUs, memory and disk) by SKU.
     sizes: dict[str, set[tuple[int, ...]]] = {}
-    # node or cluster by SKU.
+    # Node or cluster by SKU.
     first_uses: dict[str, ArmItem] = {}
     for reading in readings:
         for node in reading.nodes:
@@ -415,7 +415,7 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     published = _PUBLISHED_SKU.fullmatch(name)
     # The P of NC_P46_224_v1.
     sku_type = name[3:4] if name.startswith("NC_") else ""
-    # vCPUs or memory unknown.
+    # The vCPUs or the memory are unknown.
     if figures is None or 0 in figures[:2]:
         if published is None:
             return None

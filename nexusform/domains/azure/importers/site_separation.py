@@ -24,9 +24,9 @@ from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.json_data.plain_data import get_mapping, get_text
 
 DEFAULT_NAME: Final = "site"
-# read with every site.
+# Kinds that are read with every site.
 _SHARED_KINDS: Final = (NODES, "rack_skus")
-# required for every site.
+# Kinds that are required for every site.
 BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _MAX_NAMES: Final = 4
 # Field with the id of the rack or machine of a resource.
@@ -45,7 +45,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        # used if no resource names its site.
+        # Name that is used if no resource names its site.
         default_name = next(iter(split_by_site(before)), DEFAULT_NAME)
     site_by_rack = _find_sites_of_racks(items, names)
     sites: dict[str, dict[str, list[ArmItem]]] = {}
@@ -228,7 +228,7 @@ def apply_recorded_site_names(
     candidates: dict[str, list[str]] = {site.name: [] for site in new_sites}
     for old_name in sorted(missing_names):
         machines = recorded_machines[old_name]
-        # number of these machines on each new site.
+        # Number of these machines on each new site.
         counts: Counter[str] = Counter()
         for rack_and_name in machines:
             counts.update(owners.get(rack_and_name, ()))

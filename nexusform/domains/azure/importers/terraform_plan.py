@@ -182,7 +182,7 @@ class _PlanReader:
         self._report_partial_list(document)
         for number, value in enumerate(document.get("resource_changes", [])):
             reason = _explain_malformed(value)
-            # reported, so that it is not silently skipped.
+            # It is reported, so that it is not skipped silently.
             if reason:
                 self._report(
                     get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason
@@ -287,7 +287,7 @@ class _PlanReader:
         built_changes = [self._build_change(entry) for entry in self.entries]
         # None was reported.
         change_list = [change for change in built_changes if change is not None]
-        # existing objects first.
+        # Existing objects come first.
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)
         by_address = {change.address: change for change in change_list}
         # The order if it is free.
@@ -328,7 +328,7 @@ class _PlanReader:
         Report an unknown name or cluster and return None.
         """
         action = entry.action
-        # module path, and TYPE.NAME.
+        # Module path, and TYPE.NAME.
         _, block_name = entry.block
         # The block updates a resource created elsewhere.
         if block_name.startswith(_UPDATE_TYPE):
@@ -454,7 +454,7 @@ class _PlanReader:
             entry.block
         ):
             return False
-        # module names, such as ("net",).
+        # Module names, such as ("net",).
         shared_modules = _count_shared_modules(entry.block[0], other.block[0])
         # With keys, such as ("net[0]",).
         shared_instances = _count_shared_modules(entry.modules, other.modules)
@@ -506,7 +506,7 @@ def _explain_malformed(value: Any) -> str:
         return ""
     change = get_mapping(value, "change")
     actions = get_value_at_path(value, "change", "actions")
-    # name, expected value, and its validity.
+    # Each field has a name, an expected value, and its validity.
     fields = (
         ("address", "the address of the resource", get_text(value, "address")),
         ("name", "a string", isinstance(value.get("name", ""), str)),
@@ -536,7 +536,7 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
     for name in ("before", "after"):
         values = change.get(name)
         if values is None and name != required:
-            # null is allowed.
+            # Null is allowed.
             continue
         if not isinstance(values, Mapping):
             return _describe_wrong_field(f"change.{name}", "an object", values)
@@ -576,7 +576,7 @@ def _build_resource_change(value: Mapping[str, Any], place: Path) -> _ResourceCh
     modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
     module_names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
     block = (module_names, f"{value['type']}.{value.get('name')}")
-    # left by an earlier create-before-destroy, next to the current one.
+    # An earlier create-before-destroy left it next to the current one.
     deposed = value.get("deposed")
     return _ResourceChange(
         address=f"{value['address']} (deposed {deposed})" if deposed else value["address"],
@@ -630,12 +630,12 @@ class _ReferenceIndex:
 
         Malformed parts are collected, not raised.
         """
-        # path and problem of each malformed part.
+        # Path and problem of each malformed part.
         self.malformed: list[tuple[str, str]] = []
         root = get_value_at_path(configuration, "root_module")
-        # resources by module path and address.
+        # Resources by module path and address.
         self._blocks: dict[Block, Mapping[str, Any]] = {}
-        # outputs of each module by its path.
+        # Outputs of each module by its path.
         self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
         # `module` block of each module by its path.
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
@@ -781,7 +781,7 @@ class _ReferenceIndex:
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
-        # module path and reference.
+        # Module path and reference.
         stack = [(path, name) for name in names]
         while stack:
             module_path, name = entry = stack.pop()
@@ -801,7 +801,7 @@ class _ReferenceIndex:
                 output = steps[2] if len(steps) > 2 else ""
                 stack += self._list_output_references((*module_path, steps[1]), output)
             else:
-                # data.TYPE.NAME or TYPE.NAME.
+                # The form is data.TYPE.NAME or TYPE.NAME.
                 size = 3 if steps[0] == "data" else 2
                 blocks.add((module_path, ".".join(steps[:size])))
         return blocks

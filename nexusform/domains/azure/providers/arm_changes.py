@@ -18,7 +18,7 @@ _TYPES: Final = {
     "bare_metal_machines": ("bareMetalMachines",),
     "racks": ("racks",),
 }
-# seconds of one operation, or of waiting for other operations.
+# Maximum seconds of one operation, or of a wait for other operations.
 MAX_SECONDS: Final = 12 * 3600.0
 
 
@@ -57,7 +57,7 @@ class ArmOperation(StrEnum):
     REPLACE = "replace"
 
 
-# they do not change the version of the resource
+# These actions do not change the version of the resource.
 ACTION_VERBS: Final = frozenset(ArmOperation) - {
     ArmOperation.CREATE,
     ArmOperation.UPDATE,

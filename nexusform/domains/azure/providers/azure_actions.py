@@ -76,7 +76,7 @@ _EFFECTS: Final[Mapping[str, Mapping[str, Any]]] = {
     ArmOperation.REIMAGE.value: {"powerState": "On"},
     ArmOperation.REPLACE.value: {"powerState": "On"},
 }
-# marker if Azure shows no earlier run.
+# Marker if Azure shows no earlier run.
 _NO_RUN: Final = "-"
 _STATUS: Final = "cordonStatus"
 _CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})
@@ -184,7 +184,7 @@ class MachineActionClient(ArmClient):
         With `was_sent`, an earlier request possibly reached Azure. The marker of a request is the
         start of the newest run in `actionStates` before it. Only a later run is of this request.
         """
-        # done once these properties are visible, like any other change.
+        # It is done once these properties are visible, like any other change.
         if change.expected is not None:
             super()._apply_change(change, step, was_sent=was_sent)
             return

@@ -206,7 +206,7 @@ def _add_previously_failed_change(
             for name in get_mapping(changes[other_number].expected)
         ]
         retry = _omit_properties(retry, sent_later)
-        # values of the current change win.
+        # Values of the current change win.
         body = merge_bodies(retry.body, change.body)
         expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
         # A retry is sent even if Azure already shows its values.
@@ -374,7 +374,7 @@ def _build_cluster_changes(
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = select_members(body, ("location", "extendedLocation"))
-    # pools to delete.
+    # Pools to delete.
     pool_changes = [
         ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
         for name in omit_members(old_pools, new_pools)
@@ -464,7 +464,7 @@ def compute_max_unavailable(values: Values, count: int) -> int:
     The pool has `count` nodes.
     """
     text = str(get_mapping(values, "upgrade_settings").get("max_unavailable") or "0")
-    # rounded like the plan's batches, so that apply matches the plan.
+    # The amount is rounded like the plan's batches, so that apply matches the plan.
     return compute_amount_of_total(text, count)
 
 
@@ -556,7 +556,7 @@ def _build_vm_changes(
         # Only of the azure block.
         yield from _build_update(target, expected={}, prior=prior, planned=planned)
         return
-    # checked before the deletion.
+    # The new machine is checked before the deletion.
     if new_machine:
         _require_azure_block(target, planned)
     if old_machine:

@@ -21,7 +21,7 @@ from nexusform.network.deadlines import pause_deadline
 
 BUDGET_VARIABLE: Final = "NF_AZURE_REQUESTS"
 _BUDGET_FORMAT: Final = re.compile(r"(\d{1,6}):(.+)")
-# length of a stored timestamp.
+# Length of a stored timestamp.
 _MAX_BYTES: Final = 64
 
 
@@ -58,7 +58,7 @@ class RequestRateLimit(Struct, frozen=True):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())
         finally:
-            # releases the lock.
+            # This releases the lock.
             os.close(descriptor)
         delay = slot_time - self.read_time()
         if delay > 0:

@@ -46,7 +46,7 @@ from nexusform.network.connection_errors import describe_connection_error
 
 FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 FAILED_STATES: Final = frozenset({"Failed", "Canceled"})
-# code for an operation reported as done with missing nodes.
+# Code for an operation reported as done with missing nodes.
 NODES_MISSING: Final = "nodes are missing"
 # Of an operation, whatever case it is written in.
 _FINAL_STATUSES: Final[Mapping[str, str]] = {
@@ -55,7 +55,7 @@ _FINAL_STATUSES: Final[Mapping[str, str]] = {
     "canceled": "Canceled",
     "cancelled": "Canceled",
 }
-# precondition failed: the resource was changed since the read.
+# Code of a failed precondition: the resource was changed since the read.
 _PRECONDITION_FAILED: Final = 412
 _RETRY_CODES: Final = frozenset({408, 409, _PRECONDITION_FAILED, 429, 500, 502, 503, 504})
 _THROTTLE_CODES: Final = frozenset({408, 429})
@@ -72,15 +72,15 @@ _PERMANENT_CONFLICTS: Final = frozenset(
         "ScopeLocked",
     }
 )
-# seconds until a change must be visible.
+# Seconds until a change must be visible.
 VISIBILITY_TIMEOUT: Final = 300.0
-# reads of a differing resource before it counts as final.
+# Reads of a differing resource before it counts as final.
 MAX_READS: Final = 3
-# seconds between checks for a stop request.
+# Seconds between checks for a stop request.
 _STOP_CHECK_SECONDS: Final = 1.0
 
 
-# others as in their name.
+# Other operations have the infinitive of their name.
 _INFINITIVES: Final = {ArmOperation.CREATE: "make", ArmOperation.UPDATE: "change"}
 _PARTICIPLES: Final = {
     ArmOperation.CREATE: "made",
@@ -128,7 +128,7 @@ class AzureChangeFailed(ProviderProblem):
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
-        # left by a failed creation.
+        # A failed creation leaves an object.
         super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
 
 
@@ -140,7 +140,7 @@ class RetryLater(Exception):
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
         super().__init__(message)
-        # requested delay, None if not reported.
+        # Requested delay; None if it is not reported.
         self.seconds = seconds
         # Azure may have received the request.
         self.may_be_sent = may_be_sent
@@ -158,7 +158,7 @@ class ArmClient:
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
         self._pace = pace
-        # targets of changes that possibly reached Azure.
+        # Targets of changes that possibly reached Azure.
         self._possibly_sent: set[ArmTarget] = set()
         # Of the step, before the one to send.
         self._completed_changes: list[ArmChange] = []
@@ -401,7 +401,7 @@ class ArmClient:
         object, else ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
-        # reads of a current body in a final state.
+        # Reads of a current body in a final state.
         final_reads = 0
         while True:
             observed = self.get_body(change.target)
@@ -443,7 +443,7 @@ class ArmClient:
                     f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not "
                     "show that."
                 )
-                # perhaps visible later: only a resumed step looks for it.
+                # It may become visible later: only a resumed step looks for it.
                 if change.verb is ArmOperation.CREATE:
                     raise StepPending(f"{message} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(message)
@@ -467,7 +467,7 @@ class ArmClient:
         target = change.target
         operation = f"{change.operation_name} {target.build_path(self._subscription)}"
         step.report_progress(StepProgress(operation=operation))
-        # filled by the hook with the one response.
+        # The hook adds the one response.
         responses: list[Any] = []
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
         body = change.build_body(observed)
@@ -484,7 +484,7 @@ class ArmClient:
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:
             code = problem.status_code or 0
-            # accepted, with an unreadable response.
+            # The request was accepted, but its response is unreadable.
             if 200 <= code < 300:
                 return self._record_operation(problem.response, target, operation, step)
             if (
@@ -553,7 +553,7 @@ class ArmClient:
             if status in FAILED_STATES:
                 raise AzureChangeFailed(change, status, body.get("error"))
             url = self._find_next_polling_url(response, url, change, step)
-            # report each status once.
+            # Each status is reported once.
             if status != last_status:
                 step.report_progress(StepProgress(message=f"status in Azure: {status}"))
                 last_status = status

@@ -139,7 +139,7 @@ _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
 # Operation groups of the SDK by type.
 _KINDS: Final = {CLUSTER: CLUSTERS, POOL: POOLS, VM: VMS}
-# fields common to the bodies of all objects of a site.
+# Fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
 
@@ -173,7 +173,7 @@ class AzureSiteProvider(ObservedSites):
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
-        # resource groups of objects created by this run, by id.
+        # Resource groups of objects created by this run, by id.
         self._created_groups: dict[str, str] = {}
         self._index_lock = Lock()
         self._index: _ArmIndex | None = None
@@ -377,17 +377,17 @@ class AzureSiteProvider(ObservedSites):
 
         Raises ProviderProblem.
         """
-        # possible targets of hints.
+        # Possible targets of hints.
         planned_vms = {request.key.id for request in requests if request.key.type == VM}
         problems: list[tuple[int, Problem]] = []
-        # names by number of the change.
+        # Names by number of the change.
         recreated_nodes: dict[int, list[str]] = {}
-        # by number of the request.
+        # By number of the request.
         updates_by_number: dict[int, list[ArmChange]] = {}
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
-                # apply sends nothing for it.
+                # An apply sends nothing for it.
                 continue
             try:
                 # Only for the error about an unknown machine.
@@ -548,7 +548,7 @@ class AzureSiteProvider(ObservedSites):
         if requests and is_cordon_only(request):
             # Azure confirmed it.
             return build_cordon_result(request)
-        # read the new status.
+        # This reads the new status.
         if changes:
             self._discard_cache()
         return observe_change(request)
@@ -706,7 +706,7 @@ class AzureSiteProvider(ObservedSites):
                 # The change is done even if this read fails.
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
             if observation is not None and observation.differing:
-                # report it once.
+                # It is reported once.
                 if not reads_with_differences:
                     names = " and ".join(observation.differing)
                     message = f"Azure finished, but shows another {names} than was planned"
@@ -886,7 +886,7 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and find_missing_nodes(observed):
-        # wait for the nodes missing before.
+        # The change waits for the nodes that were missing before.
         return False
     observed_nodes = get_mapping(observed, "nodes")
     for name, planned_node in get_mapping(planned, "nodes").items():

@@ -82,7 +82,7 @@ _SUPPLY_KINDS: Final = (
     "volumes",
     "kubernetes_versions",
 )
-# requests at a time.
+# Maximum requests at a time.
 MAX_PARALLEL: Final = 8
 # Lists at a time: there are twelve, and each connection costs milliseconds for TLS.
 _MAX_PARALLEL_LISTS: Final = 4
@@ -92,7 +92,7 @@ _MAX_RETRIES: Final = 3
 _THROTTLED: Final = 429
 # Of one list: rate limits delay its pages.
 _MAX_LIST_SECONDS: Final = 1800.0
-# seconds before a retry without Retry-After.
+# Seconds before a retry without Retry-After.
 _MAX_BACKOFF: Final = 30
 _WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
 # Operation groups of the SDK by type of an object.
@@ -116,7 +116,7 @@ class AzureSubscription:
         self._exit_stack = exit_stack
         self._client_lock = Lock()
         self._connected_client: Any = None
-        # bodies of resources by kind, once read.
+        # Bodies of resources by kind, once they are read.
         self.documents: Documents = {}
 
     @property
@@ -331,7 +331,7 @@ def create_client(subscription_id: str) -> Any:
         raise ProviderProblem(f"Cannot sign in to Azure: {problem}") from None
     base_url = read_endpoint()
     declare_server(base_url)
-    # convert_azure_errors reports failures; without a handler Python also prints the SDK's log.
+    # `convert_azure_errors` reports failures; without a handler Python also prints the SDK's log.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
         identity or DefaultAzureCredential(transport=build_sign_in_transport()),
@@ -368,7 +368,7 @@ def _build_retry_policy() -> Any:
                 and answer.status_code == _THROTTLED
                 and response.http_request.method == "GET"
             ):
-                # retries left; the call below counts them down.
+                # Retries left; the call below counts them down.
                 settings["total"] += 1
                 settings["status"] += 1
             return bool(super().increment(settings, response, error))
@@ -421,7 +421,7 @@ def convert_azure_errors() -> Iterator[None]:
             ServiceResponseError,
         )
     except ImportError:
-        # create_client reports the missing packages.
+        # `create_client` reports the missing packages.
         yield
         return
     try:

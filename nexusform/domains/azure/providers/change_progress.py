@@ -92,7 +92,7 @@ def _build_record_of_busy_change(
     verb = "change" if request.attributes else "make"
     extra_fields = {}
     if request.is_being_deleted:
-        # marks a deletion.
+        # The verb marks a deletion.
         verb = "delete"
         extra_fields = {"going": True}
     status = f"{'/'.join(extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
@@ -200,7 +200,7 @@ def _build_begun_changes(
     try:
         changes = build_azure_changes(step, context)
     except ProviderProblem:
-        # reported by the repeated step.
+        # The repeated step reports them.
         return {}
     changes_by_id: dict[str, ArmChange] = {}
     for change in changes:

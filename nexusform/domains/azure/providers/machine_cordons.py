@@ -55,7 +55,7 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
         if after.is_cordoned and not before.is_cordoned:
             yield CordonRequest(machine, CordonAction.CORDON)
         elif after == _EVACUATED and not before.is_evacuated:
-            # evacuated without `cordoned`.
+            # The machine is evacuated without `cordoned`.
             yield CordonRequest(machine, CordonAction.EMPTY)
         elif after == _IN_SERVICE and before != _IN_SERVICE:
             # None: not recorded.

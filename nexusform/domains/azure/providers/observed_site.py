@@ -115,13 +115,13 @@ class ObservedSites(FixedIdentity):
         self._findings: list[Problem] = []
         # By site and name.
         self._machines: dict[str, dict[str, AzMachine]] = {}
-        # attributes of objects in state.
+        # Attributes of objects in state.
         self._recorded: tuple[Mapping[str, Any], ...] = ()
-        # ids of pools with a block of their own; sites list them in clusters.
+        # Ids of pools with a block of their own; sites list them in clusters.
         self._separate_pools: set[str] = set()
-        # type and id.
+        # Pairs of type and id.
         self._managed: set[tuple[str, str]] = set()
-        # requested ids by site and type.
+        # Requested ids by site and type.
         self._unobserved: dict[tuple[str, str], set[str]] = {}
 
     def set_state_objects(
@@ -165,7 +165,7 @@ class ObservedSites(FixedIdentity):
         machine_names = _collect_machines_by_rack(objects.values())
         unmanaged_rows = self._collect_unmanaged_vms(objects.values())
         results: list[ReadResult] = []
-        # requests for objects in state that are missing on the site.
+        # Requests for objects in state that are missing on the site.
         missing: list[ReadRequest] = []
         for request in requests:
             result = self._read_object(request, objects, machine_names, unmanaged_rows)
@@ -547,7 +547,7 @@ class ObservedSites(FixedIdentity):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._record_separate_pools([key])
-        # prior values of uncaptured pools.
+        # Prior values of uncaptured pools.
         objects = self._build_objects([planned], pools=[request.prior_attributes])
         observation = build_observed_object(request, objects)
         if observation is None:
@@ -745,7 +745,7 @@ _COMPARED_ATTRIBUTES: Final = {
     **_REQUESTED_ATTRIBUTES,
     RACK: ("availability_zone", "machine_count"),
 }
-# maps with every entry observed.
+# Maps with every entry observed.
 _LABELED_MAPS: Final = ("agent_pool", "nodes")
 _OBSERVED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _CLUSTER: ("nodes", "node_count"),
@@ -799,7 +799,7 @@ def find_missing_nodes(
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    # computed, but an argument of a pool.
+    # The count is computed, but an argument of a pool.
     count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}
     return {**attributes, "nodes": nodes, **count}
 
@@ -868,7 +868,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
         recorded = attributes.get(name)
         observed = item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            # pools or nodes not observed were removed.
+            # Pools or nodes not observed were removed.
             recorded = select_members(recorded, observed)
             if name == "agent_pool":
                 observed = _remove_requested_hugepages(recorded, observed)

@@ -92,9 +92,9 @@ class SiteWarningBuilder:
         self.source = source
         # Of the source, by name.
         self.sites = sites
-        # ids of objects in state without a complete list, by site and type.
+        # Ids of objects in state without a complete list, by site and type.
         self.unobserved = unobserved
-        # type and id of the objects in state.
+        # Type and id of the objects in state.
         self.managed = managed
         # Of reading the source.
         self.findings = findings
@@ -178,7 +178,7 @@ class SiteWarningBuilder:
         """Describe objects in state of kinds without a complete list, with their site."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
-                # described as missing.
+                # It is described as missing.
                 continue
             kind, display_name = _KINDS[type_name]
             names = format_first_items(
@@ -264,7 +264,7 @@ class SiteWarningBuilder:
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs of a site with managed racks or machines."""
         if not self._has_managed_hardware(site):
-            # capacity of the site is not planned.
+            # Capacity of the site is not planned.
             return
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
         count = owners.total()

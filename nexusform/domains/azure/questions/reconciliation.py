@@ -123,13 +123,13 @@ class _SiteReplayer:
         self.site = site
         self.scheduler = build_scheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
-        # placed VMs by cluster and pool.
+        # Placed VMs by cluster and pool.
         self.numbers: Counter[tuple[str, str]] = Counter()
         # VMs on a machine preferred by the rule.
         self.hits = 0
         # Of these: for every possible NUMA use.
         self.sure = 0
-        # expected hits of a random choice.
+        # Expected hits of a random choice.
         self.chance = 0.0
         # VMs on another machine.
         self.misses: list[MisplacedVm] = []
@@ -479,7 +479,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
     A node created on a later day than its pool may replace one on another machine. The period is
     from the creation of the first such pool to that of the last such node.
     """
-    # times of creation of pool and node.
+    # Times of creation of pool and node.
     spans = []
     for cluster in inventory.clusters:
         # "" if unknown.

@@ -79,7 +79,7 @@ def convert_to_cli_arguments(value: Any) -> Any:
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
             arguments |= convert_to_cli_arguments(part)
         elif name == _KEYS and isinstance(part, list):
-            # objects, or inputs of the user.
+            # Keys are objects, or inputs of the user.
             arguments["sshKeyValues"] = [get_value_at_path(key, "keyData") or key for key in part]
         elif name == _KEYS:
             # One input for all keys.
@@ -131,7 +131,7 @@ _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9_./@%+-]+")
 # Of `--flag key=value`.
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TAGS: Final = "tags"
-# null, and a help request.
+# Null, and a request for help.
 _SPECIAL_VALUES: Final = ("null", "??")
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEADER: Final = f"""\
@@ -159,7 +159,7 @@ def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ..
             steps.append(writer.render_update(item))
         else:
             steps.append(writer.render_creation(item))
-    # once VMs have left the machines.
+    # These run once VMs have left the machines.
     steps += map(writer.render_machine_action, objects.machine_actions)
     return "\n".join([_HEADER, *writer.render_variables(), "", *steps]), tuple(writer.unsupported)
 
@@ -169,9 +169,9 @@ class _ScriptWriter:
 
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
-        # name by input, in order of first use.
+        # Name by input, in order of first use.
         self.variables: dict[UserInput, str] = {}
-        # descriptions of values without an argument of a command.
+        # Descriptions of values without an argument of a command.
         self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
@@ -300,7 +300,7 @@ class _ScriptWriter:
             # Its only property.
             members = value["osDisk"] if name == "storageProfile" else value
             keys = list(map(_format_flag, members))
-            # names of tags are user data, not arguments of the command.
+            # Names of tags are user data, not arguments of the command.
             if name == _TAGS:
                 keys = [_quote_shell_word(_quote_shorthand(key, _KEY)) for key in members]
             words = map(self._render_value_as_shell_word, members.values())
@@ -319,7 +319,7 @@ class _ScriptWriter:
         words: list[str] = []
         pieces = _render_shorthand(value, is_top_level=True)
         for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
-            # adjacent texts are quoted as one.
+            # Adjacent texts are quoted as one.
             if is_text:
                 words.append(_quote_shell_word("".join(map(str, group))))
             else:

@@ -508,14 +508,14 @@ def _build_cluster_update(
         update_properties=changed,
         tags=_read_tags(after),
     )
-    # adds the changes of the azure block.
+    # This adds the changes of the azure block.
     updated = _build_block_update(updated, before, after)
     if updated.update_properties or updated.update_tags:
         prior_count = before["control_plane"]["count"]
         yield from _split_by_time(updated, prior_count, is_upgraded=is_upgraded)
     # Each pool gets its own unknown properties below.
     pool = replace(cluster, type=POOL, unknown_properties=())
-    # arguments by name.
+    # Arguments by name.
     pools_before = dict(list_pools(before))
     pools_after = dict(list_pools(after))
     removed = omit_members(pools_before, pools_after)
@@ -616,7 +616,7 @@ def _build_block_update(
     """Return an update with the changed part of the azure block."""
     block_changes = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**get_mapping(block_changes, "properties"), **resource.update_properties}
-    # tags are one value: tags not sent are removed.
+    # Tags are one value: tags not sent are removed.
     has_changed_tags = _read_tags(before) != _read_tags(after)
     return replace(
         resource,

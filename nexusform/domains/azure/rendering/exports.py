@@ -189,19 +189,19 @@ class _DocumentWriter:
         Also index the labels of clusters by name.
         """
         self.objects = objects
-        # referenced variables, in order of use.
+        # Referenced variables, in order of use.
         self.inputs: list[UserInput] = []
-        # created resources by label of their block.
+        # Created resources by label of their block.
         self.labels: dict[str, AzureResource] = {}
         for resource in objects.created:
             self.labels[_choose_free_label(resource, self.labels)] = resource
-        # labels by name of the cluster.
+        # Labels by name of the cluster.
         self.clusters = {
             resource.names[0]: label
             for label, resource in self.labels.items()
             if resource.type == CLUSTER
         }
-        # address of the previous block.
+        # Address of the previous block.
         self.previous = ""
 
     def build_resource(self, label: str, resource: AzureResource) -> dict[str, Any]:
@@ -263,7 +263,7 @@ class _DocumentWriter:
         if resource.type != POOL:
             return self._build_group(resource)
         cluster_name = resource.names[0]
-        # created by the same document.
+        # The same document creates it.
         if cluster_name in self.clusters:
             return f"${{azapi_resource.{self.clusters[cluster_name]}.id}}"
         return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(cluster_name)}"

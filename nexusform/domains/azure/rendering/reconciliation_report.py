@@ -56,7 +56,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
-    # title, lines, and whether they are findings.
+    # Each has a title, lines, and whether they are findings.
     lists = (
         ("Not in the export (state kept)", result.absent, True),
         ("Not captured (state kept)", result.uncaptured, True),
@@ -371,7 +371,7 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     They are counts and age, hardware, and, if any, machines closed to new VMs.
     """
     age = "of unknown age"
-    # time of the export if `is_age_certain`, else of its newest change.
+    # Time of the export if `is_age_certain`, else of its newest change.
     if site.exported_at:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"

@@ -34,7 +34,7 @@ from nexusform.schemas.value_types import (
     Type,
 )
 
-# few configurations read an inventory.
+# Few configurations read an inventory.
 if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_capture_commands import AzExport
 

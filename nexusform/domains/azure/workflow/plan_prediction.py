@@ -73,7 +73,7 @@ ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[ToolChange, ...], li
 # Without modules and keys.
 _AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")
 _CHANGING_TYPES: Final = frozenset({CLUSTER, VIRTUAL_MACHINE})
-# bytes of another tool's plan.
+# Maximum bytes of another tool's plan.
 _MAX_BYTES: Final = 512 * 1024 * 1024
 # A configuration needs at least one file.
 _FIRST_FILE: Final = "nexusform.nf.hcl"
@@ -224,7 +224,7 @@ def _build_predicted_project(
     changed_sites, changed_items, change_findings = read_changed_sites(
         inventory.documents, changes, machine_skus
     )
-    # findings of both reads once.
+    # Findings of both reads are reported once.
     problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))
     if has_errors(problems):
         return PlanPredictionInput(project=None, diagnostics=tuple(problems))
@@ -288,7 +288,7 @@ def _compare_sites(
     }
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
     after = _select_existing_objects(before, changed)
-    # type and id of each object, by lower-case ARM id.
+    # Type and id of each object, by lower-case ARM id.
     by_arm_id = _index_references_by_arm_id(changed_sites)
     # Names of new objects in the other tool, by type and id.
     new_names = {
@@ -448,7 +448,7 @@ def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Add
 
     Each needs the one before, and the first all changed VMs.
     """
-    # existing objects with other values or references after the changes.
+    # Existing objects with other values or references after the changes.
     changing = [
         address
         for address, item in comparison.before.items()

@@ -231,7 +231,7 @@ def _warn_about_renamed_sites(
         if address.type == _MACHINE and machine_id not in listed_ids:
             machine = _UnlistedMachine(site, str(address), is_certain=current.provider == provider)
             unlisted.setdefault(rack_and_name, []).append(machine)
-    # addresses by site, site in state, and is_certain.
+    # Addresses by site, site in state, and is_certain.
     duplicates: dict[tuple[str, str, bool], list[str]] = {}
     for site, _, rack_and_name in (
         item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE

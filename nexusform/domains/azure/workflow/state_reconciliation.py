@@ -359,7 +359,7 @@ class _Reconciler:
             for address, current in self.recorded_objects.items()
             if address.type in {_SITE, RACK, MACHINE}
         }
-        # raises if any may not be read, and for another subscription.
+        # It raises an error if any may not be read, and for another subscription.
         answers = self.provider.read(list(hardware.values()))
         for address, answer in zip(hardware, answers, strict=True):
             # The note of a site has its machines as listed.
@@ -450,7 +450,7 @@ class _Reconciler:
         A cluster with a recorded VM not observed counts as removed.
         """
         for site in self.sites:
-            # names of clusters.
+            # Names of clusters.
             removed: set[str] = set()
             for check in checks:
                 if not check.name.startswith(f"{site.name}/"):

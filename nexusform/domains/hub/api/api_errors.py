@@ -48,7 +48,7 @@ class ApiErrorKind(StrEnum):
     WEBHOOK_TIMEOUT = "webhook that does not answer"
     PERMISSION = "rights"
     OTHER_MANAGER = "other manager"
-    # different version or uid.
+    # The object has a different version or uid.
     CONFLICT = "conflict"
     UNAUTHENTICATED = "not signed in"
     UNKNOWN_KIND = "no such kind"

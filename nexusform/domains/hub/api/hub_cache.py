@@ -16,15 +16,15 @@ from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.files.run_log import log_event
 
-# number of objects from which a collection is listed.
+# Number of objects from which a collection is listed.
 CACHE_THRESHOLD: Final = 5
-# consecutive failures that end the watch.
+# Consecutive failures that end the watch.
 _MAX_FAILURES: Final = 5
-# seconds before a failed watch restarts.
+# Seconds before a failed watch restarts.
 _RETRY_SECONDS: Final = 1.0
 # The label that names the placement.
 PARENT_LABEL: Final = "kubernetes-fleet.io/parent-CRP"
-# namespace and name.
+# Namespace and name.
 ObjectName = tuple[str, str]
 _FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"
 
@@ -44,9 +44,9 @@ class CollectionCache:
         self._bodies: dict[ObjectName, dict[str, Any]] = {}
         # Of changes received, for callers waiting for one.
         self._change_counts: Counter[ObjectName] = Counter()
-        # bodies by placement and name.
+        # Bodies by placement and name.
         self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}
-        # latest version received.
+        # Latest version received.
         self._version = 0
         # True while the watch runs.
         self.is_active = False
@@ -87,7 +87,7 @@ class CollectionCache:
                 while not self._hub.is_closed:
                     version = self._process_events(version)
                     failures = 0
-                    # servers end watches occasionally, some immediately.
+                    # Servers end watches occasionally, some immediately.
                     self._timing.sleep(_RETRY_SECONDS)
             except Exception as problem:  # noqa: BLE001
                 # Whatever the hub sent: better not to follow than to be stale.
@@ -109,7 +109,7 @@ class CollectionCache:
             for body in object_list.items:
                 self._cache_object(body)
             self._update_resource_version(object_list.version)
-            # anything may have changed since the last watch.
+            # Anything may have changed since the last watch.
             for name in {*old_bodies, *self._bodies}:
                 self._change_counts[name] += 1
         return object_list.version
@@ -170,7 +170,7 @@ class HubCache:
         head, _, namespaced_part = collection.partition("/namespaces/")
         namespace, _, plural = namespaced_part.partition("/")
         name = (namespace, object_name)
-        # cluster-scoped, or a namespace.
+        # The kind is cluster-scoped, or a namespace.
         if not plural:
             name = ("", object_name)
         elif _FLEET_GROUP_SUFFIX in head:
@@ -185,7 +185,7 @@ class HubCache:
         """
         with self._lock:
             requested = self._requested.setdefault(collection, set())
-            # later names are not needed.
+            # Later names are not needed.
             if len(requested) < CACHE_THRESHOLD:
                 requested.add(name)
             if len(requested) == CACHE_THRESHOLD and collection not in self._caches:

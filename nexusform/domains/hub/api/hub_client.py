@@ -50,9 +50,9 @@ _KUBECTL_VARIABLE: Final = "KUBECONFIG"
 _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 _POD_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
 _PAGE_SIZE: Final = 500
-# attempts to list a collection if its version expires.
+# Attempts to list a collection if its version expires.
 _LIST_ATTEMPTS: Final = 3
-# seconds of retries.
+# Maximum seconds of retries.
 _RETRY_SECONDS: Final = 90.0
 # Of dry runs in total: they share the webhook.
 _WEBHOOK_RETRY_SECONDS: Final = 8.0
@@ -62,11 +62,11 @@ _CLOCK_PRECISION: Final = 2.0  # seconds
 # A version that no object has: the first revision of an API server's storage is empty. An apply
 # with it creates a missing object; an existing one is rejected with the status 409.
 _VERSION_OF_NONE: Final = "1"
-# requests at a time, however many steps wait.
+# Maximum requests at a time, however many steps wait.
 _MAX_CONCURRENT: Final = 16
-# seconds of one watch.
+# Length of one watch in seconds.
 _WATCH_SECONDS: Final = 240
-# seconds after them for its end.
+# Seconds after these for its end.
 _WATCH_MARGIN: Final = 30
 _EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 APPLY: Final = "application/apply-patch+yaml"
@@ -79,7 +79,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _TEMPORARY_KINDS: Final = frozenset({ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT})
 # A patch without a version declares desired state, so its version conflicts are temporary.
 _UNVERSIONED_PATCH_KINDS: Final = _TEMPORARY_KINDS | {ApiErrorKind.CONFLICT}
-# bytes of an error that is no JSON.
+# Maximum bytes of an error that is not JSON.
 _MAX_TEXT: Final = 2000
 
 
@@ -160,19 +160,19 @@ class HubClient:
         self.server = account.server
         self.unverified_server = account.explain_unverified_server()
         self.context = account.context
-        # credentials expired; other threads may still use them.
+        # Clients with expired credentials; other threads may still use them.
         self._expired_clients: list[ApiClient] = []
         self._credentials_lock = Lock()
         # By group and version; (plural, is_namespaced).
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovery_lock = Lock()
         self._send_slots = Semaphore(_MAX_CONCURRENT)
-        # start of webhook timeouts in dry runs.
+        # Start of webhook timeouts in dry runs.
         self._webhook_failed_at: float | None = None
         self._has_answered = False
         # Of each thread: the deadline of retries, and a function to report a silent hub.
         self._step = local()
-        # seconds of the local clock ahead of the hub's.
+        # Seconds of the local clock ahead of the hub's.
         self.clock_skew = 0.0
         # True: its responses have a Date header.
         self._sends_date = False
@@ -478,7 +478,7 @@ class HubClient:
         An example is {"Pod": ("pods", True)}. Return {} if the version is not served. Raises
         ApiError and HubProblem.
         """
-        # concurrent steps request the same kinds.
+        # Concurrent steps request the same kinds.
         with self._discovery_lock:
             if version not in self._kinds:
                 path = build_version_path(version)

@@ -8,7 +8,7 @@ from nexusform.diagnostics.phrases import enclose
 
 PLACEMENT_GROUP: Final = "placement.kubernetes-fleet.io"
 CLUSTER_GROUP: Final = "cluster.kubernetes-fleet.io"
-# served for every kind.
+# Version that is served for every kind.
 VERSION: Final = "v1beta1"
 
 

@@ -30,9 +30,9 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list
 from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"
-# attempts to read everything if the version expires.
+# Attempts to read everything if the version expires.
 _MAX_ATTEMPTS: Final = 3
-# status codes for an expired or unsupported version.
+# Status codes for an expired or unsupported version.
 _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})
 _UNSELECTABLE_KINDS: Final = frozenset(
     {"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"}
@@ -44,7 +44,7 @@ _SETTINGS_ADVICE: Final = (
     f"{KUBECONFIG} and {CONTEXT}."
 )
 _HIDDEN_FIELDS: Final = {"Secret": ("data", "stringData")}  # by kind
-# group, kind, namespace and name.
+# Group, kind, namespace and name.
 ObjectKey = tuple[str, str, str, str]
 
 
@@ -93,7 +93,7 @@ def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient
     try:
         return HubClient(location)
     except HubProblem as problem:
-        # configured here: no advice needed.
+        # The location is configured here, and needs no advice.
         if location.kubeconfig:
             raise
         raise HubProblem(f"{problem} {_SETTINGS_ADVICE}") from None
@@ -142,9 +142,9 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
     in one ExternalQueryProblem. Raises _ResourceVersionExpired and HubProblem as well.
     """
     items: list[dict[str, Any]] = []
-    # messages about missing permissions.
+    # Messages about missing permissions.
     forbidden: list[str] = []
-    # version of the first list, "" for the latest one.
+    # Version of the first list, "" for the latest one.
     fixed_version = ""
     for kind in READ_KINDS:
         try:
@@ -232,7 +232,7 @@ def read_selected_objects(
         for body in list_mappings(item, "spec", "selectedResources")
     }
     selected = SelectedObjects()
-    # selected with their content.
+    # Namespaces that are selected with their content.
     namespaces: dict[str, None] = {}
     for collection, collection_selectors in _group_by_collection(
         hub, selectors, dumped_keys
@@ -274,7 +274,7 @@ def _group_by_collection(
         if (selector["group"], selector["kind"], namespace, selector["name"]) in dumped_keys:
             # The dump has it.
             continue
-        # apps/v1, or v1 of the core group.
+        # The version is apps/v1, or v1 of the core group.
         version = join_texts((selector["group"], selector["version"]), "/")
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
         if is_namespaced != bool(namespace):

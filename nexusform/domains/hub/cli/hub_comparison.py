@@ -64,7 +64,7 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
     rows: list[Row] = []  # one per placement
     # One per different binding.
     binding_rows: list[Row] = []
-    # verified predictions of applied plans.
+    # Verified predictions of applied plans.
     score_lines: list[str] = []
     for check in result.checks:
         observed_text = "gone" if check.observed is None else f"{len(check.observed):,}"

@@ -120,7 +120,7 @@ class ContentVerifier:
         )
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
         if is_rolled_out and latest_index is not None and has_overrides:
-            # namespace and name.
+            # Namespace and name.
             placement = get_identity(self._step.key.type, self._planned)[1:]
             verification = self._verify_works(verification, resources, latest_index, placement)
         index = self._find_index_to_verify(final)
@@ -465,7 +465,7 @@ def find_wrong_objects(
     if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
-    # titles of objects without the content applied by this run of the program.
+    # Titles of objects without the content applied by this run of the program.
     outdated: list[str] = []
     for manifest in objects:
         applied_object = applied.get(
@@ -530,7 +530,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the stages of a run: name, and clusters in the order of the starts of their updates."""
     for stage in list_mappings(run, "status", "stagesStatus"):
-        # time of the start by cluster.
+        # Time of the start by cluster.
         starts: dict[str, str] = {}
         for cluster in list_mappings(stage, "clusters"):
             conditions = list_mappings(cluster, "conditions")

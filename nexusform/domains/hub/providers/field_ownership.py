@@ -45,7 +45,7 @@ OBJECT_RECREATED: Final = "object-recreated-by-others"
 _MAX_NAMES: Final = 4
 # An API server's owner of fields from before it recorded owners, as in Namespaces.
 _UNKNOWN_MANAGER: Final = "before-first-apply"
-# key of the uids of a manifest's objects in its private note.
+# Key of the uids of a manifest's objects in its private note.
 UIDS: Final = "uids"
 Body = Mapping[str, Any]
 # An object to send, and its existing body.
@@ -157,7 +157,7 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
         yield parent
     # ".": the parent itself.
     names = sorted(fields.keys() - {"."})
-    # owned elements of a list.
+    # The names are those of owned elements of a list.
     if any(not name.startswith("f:") for name in names):
         yield parent
         return
@@ -330,7 +330,7 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     if type_name == MANIFEST_TYPE or not isinstance(resource_type, FleetObjectType):
         # Its defaults are unknown.
         return True
-    # needed to build an object.
+    # An object cannot be built without a name and a namespace.
     identity = {"name": "any", "namespace": "any"}
     arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, [path]))
     build_object = resource_type.build_fleet_object

@@ -76,7 +76,7 @@ def make_provider(
     from nexusform.domains.hub.providers.object_access import HubOptions
 
     timeout = parse_duration(str(settings["timeout"]))
-    # ensured by its pattern.
+    # Its pattern ensures this.
     assert not isinstance(timeout, str)
     try:
         location = resolve_hub_location(settings, KubeconfigTrust(confinement))

@@ -46,7 +46,7 @@ KINDS_BY_TYPE: Final[Mapping[str, str]] = {
     api.type_name: kind for kind, api in API_KINDS.items() if api.type_name
 }
 Body = dict[str, Any]
-# group, kind, namespace and name.
+# Group, kind, namespace and name.
 ObjectIdentity = tuple[str, str, str, str]
 _NAMESPACE_PATH: Final = ("metadata", "namespace")
 _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
@@ -104,7 +104,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
         bodies = [build_empty_member(str(attributes["name"]))]
     hub_objects: list[HubObject] = []
     for body in bodies:
-        # written by controllers.
+        # Controllers write the status.
         body.pop("status", None)
         add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
         spec = body.get("spec")
@@ -171,7 +171,7 @@ def _add_placement_defaults(spec: Body) -> None:
 
     To its strategy, its policy, and the objects in its lists.
     """
-    # malformed parts are skipped.
+    # Malformed parts are skipped.
     _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
     _fill_missing_defaults(
         list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"}
@@ -303,7 +303,7 @@ def _read_changed_arguments(
     changed_arguments: dict[str, Any] = {}
     for name, value in arguments.items():
         field_name = convert_to_camel_case(name)
-        # fields of repeated blocks are plural.
+        # Fields of repeated blocks are plural.
         if changed_fields & {field_name, f"{field_name}s"}:
             changed_arguments[name] = value
     return changed_arguments
@@ -380,7 +380,7 @@ _HUB_DEFAULTS: Final = {
     "status_reporting_scope": "ClusterScopeOnly",
     "scope": "Cluster",
 }
-# type of a report_back_strategy filled in by a hub.
+# Type of a report_back_strategy filled in by a hub.
 _REPORT_BACK_DEFAULT: Final = "Disabled"
 
 

@@ -96,13 +96,13 @@ class HubDryRun:
         """
         self._connection = connection
         self._options = options
-        # objects re-created by others, by address and title.
+        # Objects re-created by others, by address and title.
         self._recreated = recreated
-        # created by the plan.
+        # Namespaces that the plan creates.
         self._new_namespaces: set[str] = set()
         # API groups of CustomResourceDefinitions created by the plan.
         self._new_groups: set[str] = set()
-        # listed objects by path.
+        # Listed objects by path.
         self._existing: dict[str, dict[str, Any] | None] = {}
         # Of dry runs.
         self._remaining_count = _MAX_DRY_RUNS
@@ -134,7 +134,7 @@ class HubDryRun:
             return self._build_skipped_checks_warning(numbers, str(problem))
         # With errors, or dependent on one.
         invalid: list[tuple[int, ChangeRequest]] = []
-        # numbers of changes with unknown values.
+        # Numbers of changes with unknown values.
         partly_known: list[int] = []
         objects_by_number: dict[int, Sequence[HubObject]] = {}
         for number in numbers:
@@ -196,7 +196,7 @@ class HubDryRun:
 
         The result is [] without a usable hub.
         """
-        # objects by number of the change.
+        # Objects by number of the change.
         deletions = {
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
@@ -253,7 +253,8 @@ class HubDryRun:
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
-            # rejected above, no dry run wanted, or nothing of this resource left to delete.
+            # It is rejected above, no dry run is wanted, or nothing of this resource is left to
+            # delete.
             return
         try:
             hub.delete(find_object_path(hub, hub_object), body, dry_run=True)
@@ -377,7 +378,7 @@ class HubDryRun:
             yield obstacle
             return
         yield from self._warn_tool_manager(hub_object, body)
-        # names of fields may be secret.
+        # Names of fields may be secret.
         if not request.write_only:
             yield from self._warn_released_fields(hub_object, prior, body)
         sent_body = remove_ignored_fields(
@@ -581,7 +582,7 @@ def _build_conflict_problem(
     `body` is the object on the hub, {} to hide its values.
     """
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
-    # ignore_changes does not apply to objects missing in state.
+    # The setting `ignore_changes` does not apply to objects missing in state.
     if request.prior is None:
         import_block = f'import {{ to = {request.address}, id = "{request.key.id}" }}'
         advice = (
@@ -604,7 +605,7 @@ def _describe_values(
     The result is "" without the hub's body.
     """
     if not hub_body:
-        # sensitive, or missing.
+        # The value is sensitive, or missing.
         return ""
     values: list[str] = []
     for cause in api_error.causes:
@@ -678,7 +679,7 @@ def _format_dry_run_summary(
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
 Body = Mapping[str, Any]
-# kind, namespace and name.
+# Kind, namespace and name.
 PlacementKey = tuple[str, str, str]
 # By group, kind, namespace and name of a selected object; a namespace with its content has no kind
 # and no name.
@@ -776,7 +777,7 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
             # None of a kind unknown to the hub.
             continue
         rolling_placements += (
-            # items of a list have no kind.
+            # Items of a list have no kind.
             {"kind": kind, **placement}
             for placement in placements
             # It distributes to clusters.

@@ -66,7 +66,7 @@ class FleetHubProvider:
         self._verdict = ""
         # Of all reads, for `list_warnings`.
         self._findings = HubReadFindings()
-        # rejected because of an existing object.
+        # Addresses that are rejected because of an existing object.
         self._existing_addresses: frozenset[str] = frozenset()
         # Of members at planning, by URL of the hub.
         self._plan_figures: Mapping[str, Figures] = {}

@@ -88,7 +88,7 @@ from nexusform.schemas.block_schema import UNFINISHED_KEY
 Values = Mapping[str, Any]
 T = TypeVar("T")
 _MAX_NAMES: Final = 4
-# predicted attributes of a placement, whatever is observed
+# Predicted attributes of a placement, whatever is observed.
 PREDICTED_ATTRIBUTES: Final = ("selected_resources", "workloads")
 _STATUSES: Final = "placement_statuses"
 _EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collection
@@ -166,7 +166,7 @@ def _read_object(
     # It has no objects on a hub.
     if not hub_objects:
         return ReadResult(recorded)
-    # objects and bodies.
+    # Objects and bodies.
     managed = _select_managed_objects(reader, options, request, hub_objects, findings)
     if not managed:
         findings.missing.add(request.address)
@@ -275,7 +275,7 @@ def _select_managed_objects(
         is_other_object = not options.is_read_only and is_recreated(
             type_name, hub_object, body, request.private_note
         )
-        # records (runs, evictions) are sent once: then done.
+        # Records (runs, evictions) are done once they are sent.
         if is_other_object and type_name not in RECORD_TYPES:
             problem = build_recreation_warning(
                 request, hub_object, body, is_taken_over=options.takes_ownership
@@ -321,7 +321,7 @@ def _build_missing_object_result(
         return ReadResult(recorded)
     if not is_deletion:
         return ReadResult(None)
-    # about the rest of an incomplete deletion.
+    # The title is about the rest of an incomplete deletion.
     title = ""
     message = ""
     if type_name in PLACEMENT_TYPES:
@@ -356,7 +356,7 @@ def find_object(
     reject_tool_managed_object(options, body, "import")
     attributes: dict[str, Any] = {"id": object_id, "name": name}
     if resource_type == MEMBER_TYPE:
-        # added by the hub.
+        # The hub adds the label.
         name_label = "kubernetes-fleet.io/member-name"
         labels = {label: value for label, value in get_labels(body).items() if label != name_label}
         attributes |= {
@@ -478,7 +478,7 @@ class _HubObjectReader:
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, bindings=())
-        # lists of bindings, policies and snapshots.
+        # Lists of bindings, policies and snapshots.
         created = []
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:

@@ -47,27 +47,27 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings,
 
 _FIRST_INTERVAL: Final = 0.3  # seconds
 _MAX_INTERVAL: Final = 5.0
-# seconds after which bindings are read directly because the cache lags.
+# Seconds after which bindings are read directly because the cache lags.
 _CACHE_LAG: Final = 1.0
 _SLICE: Final = 0.2
-# prefix of the namespace of a member's Works.
+# Prefix of the namespace of a member's Works.
 MEMBER_NAMESPACE: Final = "fleet-member-"
-# seconds after which a predicted snapshot is not expected anymore.
+# Seconds after which a predicted snapshot is not expected anymore.
 _SNAPSHOT_TIMEOUT: Final = 90.0
 # Seconds after which an unpredicted decision counts: if members were changed in the same apply, the
 # hub decides again, and reports the previous decision as final until then.
 _DECISION_DELAY: Final = 15.0
-# seconds for a placement of the same apply to appear.
+# Seconds for a placement of the same apply to appear.
 _PLACEMENT_TIMEOUT: Final = 120.0
-# seconds for a hub to re-schedule after an eviction.
+# Seconds for a hub to re-schedule after an eviction.
 _RESCHEDULE_SECONDS: Final = 10.0
-# seconds after which an eviction stops waiting for a replacement.
+# Seconds after which an eviction stops waiting for a replacement.
 _REPLACEMENT_TIMEOUT: Final = 120.0
 _MAX_NAMES: Final = 4
 _RESUME_HINT: Final = "`nexusform apply -resume` continues it."
 _APPROVAL_MANAGER: Final = "nexusform"
 Values = Mapping[str, Any]
-# seconds since the start -> (done, pending work).
+# From the seconds since the start to whether it is done, and pending work.
 ProgressCheck = Callable[[float], tuple[bool, str]]
 _AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
 
@@ -122,7 +122,7 @@ class HubWaiter(Struct, frozen=True):
                 if remaining <= 0:
                     break  # check again
                 if change_count is not None and count_changes() != change_count:
-                    # check again, since the object was changed.
+                    # The check runs again, since the object was changed.
                     break
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
@@ -149,7 +149,7 @@ class HubWaiter(Struct, frozen=True):
         decision = PlacementProgress(is_done=False)
         # At the latest check.
         final = PlacementProgress(is_done=False)
-        # time since when the cached bindings are older than the placement.
+        # Time since when the cached bindings are older than the placement.
         lag_start: float | None = None
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
@@ -225,10 +225,10 @@ class HubWaiter(Struct, frozen=True):
         # None without a cache.
         change_count = self.cache.count_changes(path)
         current = self.cache.get(path)
-        # read from the hub, or nothing to compare with.
+        # It was read from the hub, or there is nothing to compare with.
         if change_count is None or not sent:
             return current
-        # deleted, or (without any change) not received yet.
+        # It was deleted, or (without any change) is not received yet.
         if current is None:
             return self.hub.get(path) if change_count else sent
         if get_uid(current) != get_uid(sent):
@@ -251,7 +251,7 @@ class HubWaiter(Struct, frozen=True):
                     raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
                 return False, f"{kind} {name} is not on the hub yet"
             _reject_object_in_deletion(kind, placement_objects.placement)
-            # done once scheduled.
+            # The placement is done once it is scheduled.
             progress = check_placement_progress(placement_objects, planned={}, is_external=True)
             return progress.is_done, f"{kind} {name}: {progress.message}"
 
@@ -368,7 +368,7 @@ class HubWaiter(Struct, frozen=True):
             """
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
-                # deleted, or no cluster takes over in time.
+                # It was deleted, or no cluster takes over in time.
                 return True, ""
             _reject_object_in_deletion(kind, placement_objects.placement)
             is_run_managed = has_external_rollout(placement_objects.placement)
@@ -457,7 +457,7 @@ def _describe_unobserved_change(
     The result is "" if its state is final.
     """
     planned = get_mapping(predicted, "bindings")
-    # runs choose the content.
+    # Runs choose the content.
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"

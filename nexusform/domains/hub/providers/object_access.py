@@ -95,7 +95,7 @@ def list_existing_object_bodies(
     existing: dict[str, dict[str, Any] | None] = {}
     for collection, paths in paths_by_collection.items():
         if len(paths) < CACHE_THRESHOLD:
-            # read one by one.
+            # These are read one by one.
             continue
         try:
             bodies = hub.list_objects(collection)

@@ -41,7 +41,7 @@ OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_res
 _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]
-# objects of resource snapshots.
+# Objects of resource snapshots.
 ObjectsByIndex = Mapping[int | None, Sequence[Manifest]]
 
 
@@ -59,11 +59,11 @@ class OverrideRollout:
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
         self._override: FleetOverride = build_fleet_object(type_name, attributes)
-        # name of the latest snapshot, as in bindings.
+        # Name of the latest snapshot, as in bindings.
         self._snapshot = ""
-        # labels of members by name.
+        # Labels of members by name.
         self._labels: Mapping[str, Mapping[str, str]] | None = None
-        # message about a blocked rollout, "" if it continues.
+        # Message about a blocked rollout, "" if it continues.
         self.blocked_message = ""
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
@@ -97,7 +97,7 @@ class OverrideRollout:
         if unready_reasons - {"", NOT_AVAILABLE}:
             # A cluster has failed, so the rollout is blocked; reported for the placement.
             return True, ""
-        # messages by cluster.
+        # Messages by cluster.
         pending = dict(self._find_pending_clusters(placement_objects))
         if not pending:
             # Each cluster has it, or has lost it.
@@ -139,7 +139,7 @@ class OverrideRollout:
             # In deletion, or malformed.
             return
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
-        # names of its snapshots.
+        # Names of its snapshots.
         own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)

@@ -29,13 +29,13 @@ from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
-# version of the implemented rules.
+# Version of the implemented rules.
 KUBEFLEET: Final = "KubeFleet e160c1cd"
 CLUSTER_PREDICTION: Final = "cluster"
 REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
 CONTENT_PREDICTION: Final = "content"
-# key of the wrong predictions in a placement's note.
+# Key of the wrong predictions in a placement's note.
 WRONG_PREDICTIONS: Final = "wrong_predictions"
 CHANGED_FIGURES: Final = "figures"
 DIFFERENT_RULE: Final = "rule"
@@ -60,7 +60,7 @@ _PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
-# figures of members that affect placement, by member.
+# Figures of members that affect placement, by member.
 Figures = Mapping[str, Mapping[str, Any]]
 
 
@@ -105,7 +105,7 @@ class VerificationResult(Struct, frozen=True):
         with the predicted content do not count: there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
-        # predicted and observed.
+        # The states are the predicted and the observed one.
         states = (f"at resource snapshot {index}", "there with other content")
         predictions = list(self.predictions)
         wrong_predictions = list(self.wrong_predictions)
@@ -388,5 +388,5 @@ def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
 
 def _format_scores(scores: tuple[Any, ...]) -> str:
     names = ("affinity score", "spread score")
-    # affinity alone, or both.
+    # The scores are of the affinity alone, or both.
     return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))

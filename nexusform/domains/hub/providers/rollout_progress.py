@@ -39,7 +39,7 @@ LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
 _MAX_NAMES: Final = 4
 _PICKED_STATES: Final = ("Scheduled", "Bound")
-# placement, index, and a suffix.
+# Placement, index, and a suffix.
 _SNAPSHOT_NAME: Final = re.compile(r".*-([0-9]{1,18})-[^-]*", re.DOTALL)
 _BINDING_FIELDS: Final = (
     "state",
@@ -292,9 +292,9 @@ def get_observed_index(placement: Body) -> int | None:
 def _find_pending_clusters(
     placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
-    # index of the latest resource snapshot.
+    # Index of the latest resource snapshot.
     latest: int | None,
-    # messages about predicted failures.
+    # Messages about predicted failures.
     failing: AbstractSet[str],
 ) -> tuple[list[str], list[str]]:
     """Return messages about the clusters still to be changed by a rolling update.

@@ -280,7 +280,7 @@ class HubStepWriter(Struct, frozen=True):
         if self._type_name in RUN_TYPES:
             kind, namespace, name = get_identity(self._type_name, self._planned)
             path = KINDS[kind].build_path(name, namespace)
-            # steps of its approvals wait until it ends.
+            # Steps of its approvals wait until it ends.
             with self.coordination.track_run(path):
                 return self._write_resource()
         return self._write_resource()
@@ -388,7 +388,7 @@ class HubStepWriter(Struct, frozen=True):
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_objects = index_hub_objects(self._type_name, prior)
-        # namespaces created by this step: they have no other objects yet.
+        # Namespaces created by this step: they have no other objects yet.
         new_namespaces: set[str] = set()
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
@@ -432,7 +432,7 @@ class HubStepWriter(Struct, frozen=True):
             return
         reject_tool_managed_object(self.options, body, "apply")
         if self._type_name == MEMBER_TYPE:
-            # others create and delete it.
+            # Others create and delete it.
             return
         is_other_object = is_managed and is_recreated(
             self._type_name, hub_object, body, self.request.private_note
@@ -527,7 +527,7 @@ class HubStepWriter(Struct, frozen=True):
             if existing is not None and is_switching_to_external(hub_object.body, existing):
                 message = f"{hub_object.title} is left to staged runs"
                 self.request.report_progress(StepProgress(message=message))
-                # removes the settings of a rolling update first.
+                # This removes the settings of a rolling update first.
                 existing = self.hub.merge(path, EXTERNAL_PATCH, manager, existing=existing)
             elif existing is not None and is_done:
                 return dict(existing)
@@ -686,7 +686,7 @@ class HubStepWriter(Struct, frozen=True):
             current_figures=self.plan_figures,
             # After a policy change, spread scores can differ between runs.
             compares_spread=not prior,
-            # candidates of a random choice.
+            # Candidates of a random choice.
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
         at_decision = verifier.verify_bindings(name, planned, decision.bindings)

@@ -30,7 +30,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
 _MAX_SKEW: Final = 30  # seconds
-# seconds, as KubeFleet's limit.
+# Limit in seconds, as that of KubeFleet.
 _MAX_HEARTBEAT_AGE: Final = 5 * 60
 _PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 # Kinds read for configured objects of a type only.

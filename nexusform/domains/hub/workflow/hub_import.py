@@ -184,7 +184,7 @@ def _read_hub_objects_to_import(
             continue
         found = provider.find(type_name, object_id)
         if found is None:
-            # deleted since the list.
+            # It was deleted since the list was read.
             continue
         _, attributes = found
         label = (
