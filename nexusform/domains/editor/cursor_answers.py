@@ -166,7 +166,7 @@ class Suggestion(Struct, frozen=True):
     """
 
     label: str
-    # type, argument, block, value, reference, function.
+    # One of type, argument, block, value, reference and function.
     kind: str
     insert: str
     typed_length: int
@@ -196,7 +196,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     text = module.files[path].text.encode()
     line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
     blocks = module.find_blocks(path, offset)
-    # groups: the kind of block, the typed part of its type.
+    # The groups are the kind of block and the typed part of its type.
     label_match = _LABEL.match(line_prefix)
     if label_match is not None:
         keyword = label_match[1]
@@ -205,7 +205,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
             Suggestion(name, "type", name, typed_length, text=schema.description)
             for name, schema in get_schemas(keyword).items()
         ]
-    # group 1: the typed part of a name.
+    # Group 1 is the typed part of a name.
     name_match = _NAME.match(line_prefix)
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
@@ -229,7 +229,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         return []
     attribute = find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)
-    # inside of quotes.
+    # The cursor is inside of quotes.
     if quoted_match is not None and line_prefix.count('"') % 2:
         typed_length = len(quoted_match[1].encode())
         return [
@@ -261,7 +261,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
         # No known block type has the names of `blocks`.
         return
     set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
-    # bytes to be replaced by a suggestion.
+    # Number of bytes to be replaced by a suggestion.
     length = len(typed_text.encode())
     # Suggestions for arguments not set yet, required ones first.
     arguments = [
@@ -280,7 +280,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
         # `$1` and `$0`: positions of the cursor.
         insert = f"{name}{label} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, length, "block", describe_block(name, nested))
-    # nested blocks have no meta-arguments.
+    # Nested blocks have no meta-arguments.
     if len(blocks) == 1:
         for name, text in META_ARGUMENTS.items():
             if name not in set_names:

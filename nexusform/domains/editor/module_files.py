@@ -375,7 +375,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
         if new_line != line:
             line_range = FileRange(range_in_file.path, start, start + len(line.encode()))
             yield QuickFix("Replace by straight quotes", TextChange(line_range, new_line))
-    # addresses of a resource renamed without a `moved` block.
+    # Addresses of a resource renamed without a `moved` block.
     move = finding.extra.get("moved")
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:

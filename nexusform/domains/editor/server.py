@@ -190,10 +190,10 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
         editor.update_document(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    # validates, then plans.
+    # A save validates, then plans.
     def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:
         path = _resolve_path(parameters.text_document.uri)
-        # hides the findings of the previous plan, made for another text.
+        # This hides the findings of the previous plan, made for another text.
         editor.edited_files.add(path)
         editor.publish_diagnostics(path)
         editor.edited_files.discard(path)
@@ -232,7 +232,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         return lsp.CompletionList(is_incomplete=False, items=completion_items)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    # documentation at the pointer, None without.
+    # Documentation at the pointer; None without any.
     def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
@@ -245,7 +245,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    # predicted places by block.
+    # Predicted places by block.
     def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
@@ -309,7 +309,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
         if source is None:
             # Not a native file (*.nf.hcl).
             return []
-        # problems: syntax errors.
+        # The problems are syntax errors.
         text, problems = format_text(source)
         full_range = lsp.Range(
             lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode()))
@@ -331,7 +331,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     actions = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, actions)
-    # fixes of selected findings.
+    # Fixes of selected findings.
     def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
@@ -460,7 +460,7 @@ def _build_completion_item(
         detail=item.detail,
         documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, item.text) if item.text else None,
         sort_text=f"{number:05}",
-        # compared with the typed text.
+        # Text that the editor compares with the typed text.
         filter_text=item.insert if item.kind == "reference" else item.label,
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
         text_edit=lsp.TextEdit(replaced_range, item.insert),

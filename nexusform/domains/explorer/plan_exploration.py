@@ -101,7 +101,7 @@ class PlanExploration:
         # Every hypothetical plan is compared with it.
         self._before = add_site_capacity(make_plan(self._request), self.project.registries)
         self.base = self._before.plan
-        # path of the count in the configuration, by pool.
+        # Path of the count in the configuration, by pool.
         self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
         self._pools: dict[str, PoolCountControl] = {}
         for table in self.base.placement_tables:
@@ -140,7 +140,7 @@ class PlanExploration:
         """
         self._check_request(request)
         edits: list[Edit] = []
-        # racks in a file not on disk.
+        # Added racks are in a file that is not on disk.
         if request.added:
             extra_files = [
                 SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))

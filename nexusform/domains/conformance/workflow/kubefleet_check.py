@@ -168,7 +168,7 @@ class FleetCheck:
         self._version = version
         self._manifests = manifests
         self._members: list[Body] = []
-        # path, member and generation of each agent.
+        # Path, member and generation of each agent.
         self._agents: list[tuple[str, Member, int]] = []
         self._last_heartbeat = 0.0
 

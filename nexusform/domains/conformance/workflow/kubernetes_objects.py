@@ -13,7 +13,7 @@ from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requi
 from nexusform.rendering.notation.json_values import omit_empty
 
 Body = dict[str, Any]
-# thousandths of a CPU: the score of a container without a request.
+# Thousandths of a CPU that score a container without a request.
 _CPU_DEFAULT: Final = 100
 _MEMORY_DEFAULT: Final = 200 << 20  # bytes
 _IMAGE: Final = "none"
@@ -118,7 +118,7 @@ def build_default_service(spec: PodSpec) -> Body | None:
 
     Raises UnsupportedPodError.
     """
-    # constraints of its own replace the default ones.
+    # Constraints of its own replace the default ones.
     if spec.spread or spec.default_spread is None:
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:
@@ -202,7 +202,7 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     """
     # A node has to match one of them; None: any node may be used.
     terms = spec.node_terms
-    # add it to each term, or to an empty one (the DaemonSet controller drops the pod's own terms).
+    # Each term gets it, or an empty one (the DaemonSet controller drops the pod's own terms).
     if only_node:
         on_node = Requirement("metadata.name", "In", (only_node,))
         terms = tuple(
@@ -270,7 +270,7 @@ def _build_topology_spread(item: SpreadConstraint) -> Body:
     }
     if item.selector is not None:
         body["labelSelector"] = _build_label_selector(item.selector)
-    # soft constraints have none; 1 is the default.
+    # Soft constraints have none; 1 is the default.
     if item.is_hard and item.min_domains > 1:
         body["minDomains"] = item.min_domains
     return body

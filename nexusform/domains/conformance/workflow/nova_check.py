@@ -93,7 +93,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
         raise ProgramCheckProblem(str(problem)) from None
     # The driver answers with the versions of its programs, then with the best hosts by request.
     version = str(answers[0]["nova"]) if answers else "of unknown version"
-    # number of decisions.
+    # Number of decisions.
     checked = 0
     differences: list[DecisionDifference] = []
     # The differences, as recorded decisions for `nexusform conformance`.
@@ -143,9 +143,9 @@ class _NovaSiteReplay:
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
         """Convert the operations planned on a site to requests for the driver."""
-        # decisions of the plan.
+        # Decisions of the plan.
         self.total = 0
-        # filled below, in the order of the plan.
+        # Requests are added below, in the order of the plan.
         self.requests: list[_NovaDriverRequest] = []
         self._site = site
         self._ledger = result.plan.ledger
@@ -176,7 +176,7 @@ class _NovaSiteReplay:
         # With cells, devices.
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
         self._hosts = build_hosts_without_servers(self._attributes["inventory"], settings, records)
-        # names of servers removed since the last request.
+        # Names of servers removed since the last request.
         released: list[str] = []
         # Names of the servers that still build, by stage.
         self._building: dict[Stage, list[str]] = {}

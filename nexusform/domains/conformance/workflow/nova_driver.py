@@ -132,9 +132,9 @@ class NovaSiteState:
         self.states: dict[str, Any] = {}
         # UUID of the resource provider by host.
         self.providers: dict[str, str] = {}
-        # row id by host.
+        # Row id by host.
         self.numbers: dict[str, int] = {}
-        # row id by resource class.
+        # Row id by resource class.
         self.classes: dict[str, int] = {}
         self.servers: dict[str, dict[str, Any]] = {}  # by name
         settings = document.get("settings", {})
@@ -479,7 +479,7 @@ class NovaSiteState:
                 f"{group['name']} {number}": host for number, host in enumerate(group["members"])
             }
             for member, host in members.items():
-                # weighers count the members on a host, until remove_members.
+                # Weighers count the members on a host, until remove_members.
                 self.states[host].instances[member] = None
         result = objects.InstanceGroup(
             uuid=str(uuid.uuid4()),

@@ -38,14 +38,14 @@ from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 _MAX_BYTES: Final = 1 << 30  # bytes of one file
-# bytes of one decision.
+# Maximum bytes of one decision.
 _MAX_LINE: Final = 64 << 20
 INVALID: Final = "invalid-conformance-case"
 # More start other processes.
 _CASES_OF_ONE_PROCESS: Final = 500
-# cases sent to a process at once.
+# Number of cases sent to a process at once.
 _CHUNK: Final = 50
-# cases in memory at once.
+# Number of cases in memory at once.
 _BATCH: Final = 10_000
 
 
@@ -123,7 +123,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 Answer = Callable[[ConformanceCase], Any]
-# seconds for one answer.
+# Maximum seconds for one answer.
 _PROGRAM_SECONDS: Final = 60.0
 _POD_CONFIGURATION: Final = """
 resource "fleet_member_cluster" "cluster" {
@@ -294,7 +294,7 @@ def score_conformance_cases(
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):
         _add_case_result(score, item, *_predict_case_answer(answer, item))
     batch = list(islice(remaining, _BATCH))
-    # too few for more processes.
+    # There are too few for more processes.
     if not batch:
         return score
     # Ctrl-C ends the parent only. A forked process could wait forever for a lock of another thread
@@ -307,7 +307,7 @@ def score_conformance_cases(
             unanswered = iter(batch)
             with suppress(BrokenProcessPool):
                 answers = pool.map(partial(_predict_case_answer, answer), batch, chunksize=_CHUNK)
-                # takes an item only after its answer.
+                # The loop takes an item only after its answer.
                 for result, item in zip(answers, unanswered, strict=False):
                     _add_case_result(score, item, *result)
             for item in unanswered:

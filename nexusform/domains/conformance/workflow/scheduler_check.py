@@ -182,7 +182,7 @@ class KubeSchedulerCheck:
 
         It ends at `ends_at` (time.monotonic).
         """
-        # number of the prediction, and pod.
+        # Number of the prediction, and pod.
         self.checked: set[tuple[int, PodKey]] = set()
         self.differences: list[DecisionDifference] = []
         # One per difference, to repeat it.
@@ -194,7 +194,7 @@ class KubeSchedulerCheck:
         self._ends_at = ends_at
         self._names = (f"p{number}" for number in itertools.count())
         self._nodes: list[Body] = []
-        # names of running pods by spec and node.
+        # Names of running pods by spec and node.
         self._pods: dict[tuple[PodSpec, str], list[str]] = {}
         # As sent, by name of the pod.
         self._bodies: dict[str, Body] = {}
@@ -278,7 +278,7 @@ class KubeSchedulerCheck:
         self._obstacle = ""
         self._has_other_volumes = False
         kubelet_version = f"v{self._version}"
-        # nodes with each image.
+        # Nodes with each image.
         image_counts = Counter(name for node in cluster.nodes for name in node.images or ())
         self._nodes = [
             self._originals.nodes.get(node.name)
@@ -426,7 +426,7 @@ class KubeSchedulerCheck:
         Raises UnsupportedPodError.
         """
         cache = scheduler.cache
-        # number of pods by spec and node.
+        # Number of pods by spec and node.
         required: dict[tuple[PodSpec, str], int] = {}
         for group in cache.list_groups():
             required |= {

@@ -56,7 +56,7 @@ _JOURNAL: Final = ":journal:"
 _MAX_BLOCKS: Final = 40_000
 # Of one block.
 _MAX_BLOCK_BYTES: Final = 4 << 20
-# bytes that come with the size of a blob.
+# Number of bytes that come with the size of a blob.
 _FIRST_READ_BYTES: Final = 1 << 20
 
 
@@ -121,7 +121,7 @@ class AzureBackend(LineJournalBackend):
                     {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
                 )
                 self._blob.create_snapshot(**lease_argument)
-            # write under the lease, or only over the version read before.
+            # The write is under the lease, or only over the version read before.
             if self._lease_state is not None:
                 # With the holder of the lock; uploads replace it.
                 metadata = self._blob.get_blob_properties().metadata
@@ -240,7 +240,7 @@ class AzureBackend(LineJournalBackend):
                 # No state, and no lock.
                 return None
         if properties.lease.state != "leased":
-            # expired or broken.
+            # The lease is expired or broken.
             return None
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
@@ -414,7 +414,7 @@ class _BlobJournal:
         # Not below the prefix of the journal.
         self._copy_prefix = f"{prefix[:-1]}.old"
         self._check_lease = check_lease
-        # joins concurrent appends.
+        # It joins concurrent appends.
         self._batch_writer = LineBatcher(self._write_lines)
         # The open one, for appends.
         self._blob: BlobClient | None = None
@@ -514,7 +514,7 @@ class _BlobJournal:
             if _get_error_code(refusal) != "AppendPositionConditionNotMet":
                 raise
             download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
-            # written by another process.
+            # Another process wrote it.
             if bytes(download.readall()) != data:
                 raise
         self._position += len(data)
@@ -648,7 +648,7 @@ def open_azurerm(
         endpoint,
         settings["container_name"],
         credential=create_blob_credential(settings, account),
-        # default retry delays of the SDK (15 s and more) exceed the lease time.
+        # Default retry delays of the SDK (15 s and more) exceed the lease time.
         retry_total=3,
         initial_backoff=1,
         increment_base=2,

@@ -74,9 +74,9 @@ class HttpSettings(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     verify: bool = True
     attempts: int = 3
-    # seconds before the second try, doubled before each further one.
+    # Seconds before the second try, doubled before each further one.
     pause: float = 1.0
-    # bytes of an answer that is read.
+    # Maximum bytes of an answer that is read.
     max_bytes: int = backend_definition.MAXIMUM_SIZE
 
     def expand_workspace(self, workspace: str) -> HttpSettings:
@@ -114,9 +114,9 @@ class HttpBackend:
         self._lock_id = ""  # not locked
         # Digests of the documents that this run read first, or sent; None: it read none yet.
         self._known_digests: set[bytes] | None = None
-        # time of the last check of the lock.
+        # Time of the last check of the lock.
         self._checked_at = 0.0
-        # time of the last checkpoint, or of this start.
+        # Time of the last checkpoint, or of this start.
         self._sent_at = time.monotonic()
 
     def describe(self) -> str:

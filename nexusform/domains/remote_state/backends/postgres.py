@@ -164,7 +164,7 @@ class PostgresBackend(LineJournalBackend):
             with guard:
                 connection.execute("SELECT 1")
 
-        # writes check `fencing`.
+        # Writes check `fencing`.
         self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))
         self._journal.reset()
         self._has_named_document = False
@@ -532,7 +532,7 @@ class _Database:
         self._connection_string = connection_string
         self._schema = schema
         self._creates_tables = creates_tables
-        # bytes of a document or a journal that is read.
+        # Maximum bytes of a document or a journal that is read.
         self.max_bytes = max_bytes
         parts = conninfo_to_dict(connection_string)
         host = parts.get("host") or "localhost"

@@ -47,7 +47,7 @@ from nexusform.network.connection_errors import find_connection_error
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
-# members of the lock object in addition to those of LockInfo.
+# Members of the lock object in addition to those of LockInfo.
 _LEASE: Final = "Lease"
 _RENEWED: Final = "Renewed"
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
@@ -149,11 +149,11 @@ class S3Backend(LineJournalBackend):
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self._replace_document(document)
-        # newer objects before the mark may stay: readers skip them.
+        # Newer objects before the mark may stay: readers skip them.
         if has_lines:
             with self._convert_errors("empty the journal"):
                 self._journal.add_lines([journal_lines.WRITTEN_MARK])
-                # objects older than so many leases are removed.
+                # Objects older than so many leases are removed.
                 kept_leases = 2
                 self._journal.delete_old_objects(kept_leases * read_lease_seconds())
 
@@ -408,7 +408,7 @@ class _BucketObjects:
     def __init__(self, client: Any, bucket: str, max_bytes: int) -> None:
         self._client = client
         self.bucket = bucket
-        # bytes of an object that is read.
+        # Maximum bytes of an object that is read.
         self.max_bytes = max_bytes
 
     def get_response(self, key: str) -> Mapping[str, Any] | None:
@@ -536,7 +536,7 @@ class _BucketJournal:
         self._objects = objects
         self._prefix = prefix
         self._check_lease = check_lease
-        # joins concurrent appends.
+        # It joins concurrent appends.
         self._batch_writer = LineBatcher(self._write_lines)
         # The number written last; None: not looked up yet.
         self._last_written: int | None = None
@@ -654,7 +654,7 @@ def _strip_added_line_ends(content: bytes | None) -> bytes | None:
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:
     """Prevent endless region lookups on a server that redirects everything."""
-    # botocore redirects a request only once.
+    # The library botocore redirects a request only once.
     context.get("s3_redirect", {})["redirected"] = True
 
 
@@ -686,7 +686,7 @@ def _declare_sign_in(session: Any, region: str) -> None:
         for service in _SIGN_IN_SERVICES:
             declare_server(f"https://{service}.{name}.{_get_domain(name)}")
     for section in sections:
-        # botocore reports an invalid command.
+        # The library botocore reports an invalid command.
         with suppress(ValueError):
             declare_program(shlex.split(str(section.get("credential_process", ""))))
     services = [*sections, *config.get("services", {}).values()]

@@ -69,7 +69,7 @@ from nexusform.workflow.plan_files.plan_acceptance import (
 )
 from nexusform.workflow.runs.evaluation_record import build_plan_origin
 
-# limit for a line per site.
+# Number of sites up to which each has a line.
 _MAX_LISTED_SITES: Final = 30
 
 
@@ -237,7 +237,7 @@ def _find_wave_obstacle(
     pending = list(filter(plan.has_pending_sites, unfinished))
     # "": no wave is in progress.
     started_wave = progress.find_unfinished_wave()
-    # applied, but for waves without changes.
+    # All is applied, except for waves without changes.
     needs_no_run = bool(progress.lines) and not pending and not started_wave
     if not unfinished or needs_no_run:
         return build_error(
@@ -362,7 +362,7 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
             # An earlier run applied it.
             result = replace(site.result, status=SiteStatus.APPLIED)
         else:
-            # unchanged or rejected.
+            # The site is unchanged or rejected.
             result = site.result
         planned = site.result
         result = replace(result, rows=result.rows or planned.rows)

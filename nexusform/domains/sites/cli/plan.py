@@ -79,7 +79,7 @@ from nexusform.workflow.plan_files.plan_signing import check_signable, create_si
 from nexusform.workflow.plan_files.plan_statement import Signer
 from nexusform.workflow.plan_files.saved_plans import UNFINISHED, check_plan_path
 
-# exit code of -detailed-exitcode.
+# Exit code of -detailed-exitcode.
 EXIT_CHANGES: Final = 2
 _MAX_WAVES: Final = 6
 
@@ -143,7 +143,7 @@ def plan(arguments: PlanArguments) -> int:
     arguments.engine.check_usable(screen)
     max_age = arguments.after_review.choose_max_age(create_context())
     after_merge = arguments.after_review.parse_step()
-    # diagnostics go to stderr.
+    # Diagnostics go to stderr.
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     if problems := _replace_older_plan_file(arguments):
         screen.print_diagnostics(problems, sources={}, is_aside=is_stdout_for_data)
@@ -267,7 +267,7 @@ def _plan_sites_on_engine(
     def print_plan(plan: FleetPlan) -> None:
         """Print the plan before it is written."""
         if has_progress:
-            # ends the progress line.
+            # This ends the progress line.
             screen.print_error()
         if has_text_output:
             screen.print_text(

@@ -139,7 +139,7 @@ def check_engine_name(name: str) -> None:
     Raises TaskEngineError.
     """
     scheme = name.partition("://")[0]
-    # local processes need no library.
+    # Local processes need no library.
     if name == PROCESSES:
         return
     if scheme not in ("dask", "tcp", "tls"):
@@ -149,7 +149,7 @@ def check_engine_name(name: str) -> None:
         )
     from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
 
-    # checks the address and the installation.
+    # This checks the address and the installation.
     load_cluster_library(name)
 
 

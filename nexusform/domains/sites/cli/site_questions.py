@@ -88,7 +88,7 @@ def _run_question_on_sites(
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()
-    # diagnostics on stderr: stdout is for the answer.
+    # Diagnostics go to stderr: stdout is for the answer.
     sites = targets.select(screen, is_aside=True)
     with (
         targets.engine.open_engine(screen) as engine,
@@ -99,7 +99,7 @@ def _run_question_on_sites(
         )
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)
-    # about all sites of this file.
+    # The question is about all sites of this file.
     is_hypothetical = question.kind is QuestionKind.FAILURE
     answer = Answer(
         question.kind.value, FILE_NAME, report, document, is_hypothetical=is_hypothetical

@@ -37,10 +37,10 @@ CERTIFICATES: Final = {
     "NF_CLUSTER_CERT": "tls_client_cert",
     "NF_CLUSTER_KEY": "tls_client_key",
 }
-# seconds between heartbeats.
+# Seconds between heartbeats.
 _HEARTBEAT_SECONDS: Final = 20.0
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
-# maximum seconds without a worker.
+# Maximum seconds without a worker.
 _NO_WORKERS_TIMEOUT: Final = 120.0
 # The worker of this process.
 _WORKERS: Final[list[FleetTaskWorker]] = []
@@ -138,9 +138,9 @@ class DaskTaskEngine:
         self._homes: dict[str, str] = {}
         self._last_heartbeat = monotonic()
         self._task_counter = 0
-        # keys of tasks with a result.
+        # Keys of tasks with a result.
         self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        # threads of all workers, and the time of the count.
+        # Threads of all workers, and the time of the count.
         self._thread_count = 1
         self._counted_at = 0.0
 
@@ -273,7 +273,7 @@ class DaskTaskEngine:
                 submitted.future.cancel()
                 self._homes.pop(submitted.task.site, None)
                 self._submit(submitted.task, running)
-        # workers exist; as long as they process tasks, there is progress.
+        # Workers exist; as long as they process tasks, there is progress.
         if self._client.nthreads():
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:

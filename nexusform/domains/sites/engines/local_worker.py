@@ -81,7 +81,7 @@ def main() -> None:
     tasks = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # prints go to stderr, not between the messages.
+    # Prints go to stderr, not between the messages.
     os.dup2(2, 1)
     # The parent process reported errors in NF_LOG.
     start_log(os.environ)

@@ -94,7 +94,7 @@ class LocalTaskEngine:
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy and (not has_pending or is_stopping()):
                 return [*batch.pending, *chain.from_iterable(batch.assigned.values())]
-            # receive the available results, or wait a moment for one.
+            # The selector receives the available results, or waits a moment for one.
             with selectors.DefaultSelector() as selector:
                 for number, task in busy:
                     selector.register(
@@ -119,7 +119,7 @@ class LocalTaskEngine:
         A worker takes the tasks assigned to it first, then any other. Workers are started as long
         as tasks need them.
         """
-        # assigned tasks have their worker.
+        # Assigned tasks have their worker.
         while len(self._processes) < min(self._count, len(batch.pending)):
             self._processes.append(_start_process())
         for number, worker in enumerate(self._processes):

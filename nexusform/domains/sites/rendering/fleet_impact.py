@@ -82,7 +82,7 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
 
     An example is `4 VMs are removed on 2 sites`.
     """
-    # objects by kind, effect and state.
+    # Objects by kind, effect and state.
     totals: Counter[tuple[str, Effect, str]] = Counter()
     site_counts: Counter[Effect] = Counter()
     for site in sites:
@@ -127,12 +127,12 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
 
     One line is for existing findings.
     """
-    # finding: order of its level, and text.
+    # A finding is the order of its level, and its text.
     sites_by_finding: dict[tuple[int, str], dict[str, None]] = {}
     sites_with_existing: set[str] = set()
     for site in sites:
         if site.result.status in _UNPLANNED_STATUSES:
-            # listed with its reason among the rejected sites.
+            # The site is listed with its reason among the rejected sites.
             continue
         for problem in site.result.diagnostics:
             level = Level(problem.level)

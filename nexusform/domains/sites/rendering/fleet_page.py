@@ -58,7 +58,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
         count = len(plan.select_by_status(status))
         if count:
             legend += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
-    # number of sites.
+    # Number of sites with losses.
     losing = sum(map(_has_losses, plan.sites))
     if losing:
         verb = select_word_form(losing, "loses", "lose")

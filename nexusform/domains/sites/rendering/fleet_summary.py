@@ -38,12 +38,12 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.report.decision_lines import describe_expiry
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
-# rows of a table of a terminal.
+# Number of rows of a table on a terminal.
 _MAX_DIFFERENCES: Final = 12
 _MAX_ROWS: Final = 4
 _COMPLETE_TEXT: Final = "-report=html:FILE and -json show all"
 _DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), line \d+\.')
-# code hosts cut comments off at 65,536 characters.
+# Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000
 
 
@@ -337,7 +337,7 @@ def _render_site_tree(
             └─╼ lon1, lon2
                 └─╼ ldn
     """
-    # few plans have dependencies between sites.
+    # Few plans have dependencies between sites.
     import networkx as nx
 
     dependents: dict[str, set[str]] = {}
@@ -348,7 +348,7 @@ def _render_site_tree(
     groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
     for site in sites:
         neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
-        # sites without any are not drawn.
+        # Sites without any are not drawn.
         if any(neighbours):
             groups.setdefault(neighbours, []).append(site.name)
     labels = {name: format_names(names) for names in groups.values() for name in names}

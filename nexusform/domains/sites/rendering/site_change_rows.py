@@ -20,7 +20,7 @@ from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 
-# placeholder for the site's name.
+# Placeholder for the site's name.
 SITE_PLACEHOLDER: Final = "SITE"
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
 _MAX_NAMES: Final = 8

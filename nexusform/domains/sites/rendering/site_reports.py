@@ -349,7 +349,7 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     if not shares:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
     findings = [finding for _, _, finding in shares]
-    # equal for all VMs.
+    # The count is equal for all VMs.
     sample_count = round(findings[0].figures["runs"])
     machine_count = _count_constant_vms(findings, "machine")
     least_share, site, least_certain = min(shares, key=lambda share_of_vm: share_of_vm[0])

@@ -17,9 +17,9 @@ from nexusform.plans.plan_checks import PlanOrigin
 
 FILE_NAME: Final = "nexusform.sites.hcl"
 SITE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# placeholder for a site's name in paths of states.
+# Placeholder for a site's name in paths of states.
 ANY_SITE: Final = "__any_site__"
-# default wave of a strategy.
+# Default wave of a strategy.
 ONLY_WAVE: Final = "all"
 
 

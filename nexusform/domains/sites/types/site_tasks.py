@@ -239,7 +239,7 @@ class TaskEngineError(Exception):
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
         super().__init__(message)
-        # sites with a task in progress.
+        # Sites with a task in progress.
         self.running = frozenset(running)
 
 

@@ -147,7 +147,7 @@ _STRATEGY: Final = BlockSchema(
     {"wave": NestedBlock(_WAVE, Nesting.MAP, "Wave; waves run in file order.", "name")},
     description="Rules for applying the sites.",
 )
-# arguments of a site in reports.
+# Arguments of a site in reports.
 _PRINTED: Final = frozenset({"labels", "source", "wave"})
 
 
@@ -345,7 +345,7 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 
     def replace_name(match: re.Match[str]) -> str:
         site_word, name = match.groups()
-        # site "NAME", or the name of a declared site.
+        # The match is site "NAME", or the name of a declared site.
         return "SITE" if site_word or name in sites else match[0]
 
     def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
@@ -457,7 +457,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         return
     assert isinstance(block.body, Body), "the file is of native syntax"
     expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
-    # for_each and name are evaluated separately, everything else once per site.
+    # The arguments `for_each` and `name` are evaluated separately, everything else once per site.
     attributes = tuple(
         item for item in block.body.attributes if item.name not in ("for_each", "name")
     )
@@ -485,7 +485,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
                 replace(problem, detail=f"{problem.detail}{data_location}")
                 for problem in new_problems
             ]
-            # further sites of the block may have the same problem.
+            # Further sites of the block may have the same problem.
             return
         yield replace(site, key=key, data_files=data_files)
 
@@ -589,7 +589,7 @@ def _build_site(
     inputs_span = block.body.locate(("inputs",))
     inputs: dict[str, Any] = {}
     labels: dict[str, Any] = {}
-    # later ones replace earlier ones of the same name.
+    # Later values replace earlier ones of the same name.
     for values in (default_values, site_values):
         inputs |= _read_object_argument("inputs", values, block, problems)
         labels |= _read_object_argument("labels", values, block, problems)
@@ -639,7 +639,7 @@ def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) ->
 
     `paths` lead to sensitive values: ("inputs", NAME, ...).
     """
-    # sensitive as a whole.
+    # The value is sensitive as a whole.
     if ("inputs",) in paths:
         return inputs.keys()
     return {str(path[1]) for path in paths if path[0] == "inputs"} & inputs.keys()
@@ -747,7 +747,7 @@ def describe_data_location(
     """
     # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
-    # file and line.
+    # Pairs of file and line.
     locations: list[tuple[str, int]] = []
     for name in files:
         # Only an aid for an error reported anyway.

@@ -51,7 +51,7 @@ _VERSION: Final = 1
 _MANIFEST: Final = plan_file.MULTI_SITE_PLAN
 _FOLDER: Final = "plans/"
 _GZIP: Final = ".gz"
-# bytes of the plan of one site.
+# Maximum bytes of the plan of one site.
 _MAX_PART_BYTES: Final = 1 << 30
 
 
@@ -289,7 +289,7 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
             part = decoder.decompress(content, _MAX_PART_BYTES)
         except zlib.error:
             raise plan_file.CorruptArchiveError from None
-        # too long or cut off, or followed by other bytes.
+        # The plan is too long, cut off, or followed by other bytes.
         if not decoder.eof or decoder.unused_data:
             raise plan_file.CorruptArchiveError
         yield name.removesuffix(_GZIP), part

@@ -56,7 +56,7 @@ from nexusform.workflow.plan_files.plan_statement import Signer
 from nexusform.workflow.runs.evaluation_record import build_plan_origin
 
 RUNS_PER_PART = 100
-# parts per worker, for an even load.
+# Number of parts per worker, for an even load.
 _PARTS_PER_WORKER = 4
 
 
@@ -191,7 +191,7 @@ def plan_fleet(
     definition = fleet.definition
     context = fleet.context
     spool = Path(location.data_directory, f"sites-{context.session}").absolute()
-    # workers write the plans of sites to the spool directory, until they are in the one file `out`.
+    # Workers write the plans of sites to the spool directory, until they are in the one file `out`.
     if out:
         try:
             spool.mkdir(mode=0o700, parents=True)
@@ -359,7 +359,7 @@ def run_fleet_question(
     A question is split in parts: samples for certainty, racks for failures. Workers run the parts
     at the same time, and the results of a site are merged.
     """
-    # parts per site, and samples per part.
+    # Number of parts per site. The samples of a part are `runs`.
     count = 1
     runs = question.runs
     if question.kind is QuestionKind.CERTAINTY:

@@ -106,7 +106,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
     The runs with its planned machine, rack and rack count.
     """
     for row in plan.placements:
-        # shares of the runs.
+        # Shares of the runs.
         certainty = row.certainty
         if certainty is None or not isinstance(row.target, Placement):
             # Without a sampled location.
@@ -180,7 +180,7 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
             {
                 "hits": replay.hits,
                 "certain_hits": replay.sure,
-                # hits and misses.
+                # Hits and misses.
                 "verified": replay.judged,
                 "unverified": sum(replay.unjudged.values()),
                 "by_chance": round(replay.chance, 3),

@@ -41,7 +41,7 @@ def build_plan_result(
     """
     problems = list(problems)
     state_location = describe_state_location(run, site)
-    # locations of the states of other sites read by the plan.
+    # Locations of the states of other sites read by the plan.
     read_states: tuple[str, ...] = ()
     if run.project.remote_states is not None:
         locations = run.project.remote_states.locations
@@ -76,7 +76,7 @@ def build_plan_result(
             for pool in planned_site.pools
         ),
     )
-    # placed, moved, removed, lost, forgotten.
+    # Numbers of placed, moved, removed, lost and forgotten objects.
     return replace(result, **count_placements(plan))
 
 
@@ -103,7 +103,7 @@ def summarize_problem(problem: Diagnostic | None) -> str:
         return "It cannot be planned."
     # Its first paragraph.
     detail = problem.detail.split("\n\n", 1)[0].strip()
-    # name the holder only.
+    # Only the holder is named.
     if problem.id == LOCKED:
         holder = _LOCK_HOLDER.search(problem.detail)
         detail = f"{holder[1].strip()} holds it." if holder else detail

@@ -85,7 +85,7 @@ from nexusform.workflow.states.state_commands import (
 )
 
 PLAN_SUFFIX: Final = ".nfplan"
-# seconds a lock is kept without a heartbeat of its command.
+# Seconds that a lock is kept without a heartbeat of its command.
 LOCK_TIMEOUT: Final = 120.0
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MAX_RECURSION: Final = 3_000
@@ -123,7 +123,7 @@ class FleetTaskWorker:
         self._entries: dict[str, SiteEntry] = {}
         # By session and site name.
         self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}
-        # time of the last one by session.
+        # Time of the last heartbeat by session.
         self._heartbeats: dict[str, float] = {}
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
         collect_garbage_rarely()
@@ -136,7 +136,7 @@ class FleetTaskWorker:
         with self._lock:
             self._heartbeats[task.fleet.session] = monotonic()
             os.chdir(task.fleet.root)
-            # fills self._entries, sites by name.
+            # This fills `_entries`, the sites by name.
             definition, problems = self._load_definition(task.fleet)
             if definition is None:
                 return build_rejected_result(task.site, problems)
@@ -144,7 +144,7 @@ class FleetTaskWorker:
             if site is None:
                 reason = "nexusform.sites.hcl no longer declares it. Nothing was done."
                 return SiteResult(task.site, SiteStatus.REJECTED, reason)
-            # edited since the run started.
+            # The file was edited since the run started.
             if definition.digest != task.fleet.definition_digest:
                 return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:
@@ -210,13 +210,13 @@ class FleetTaskWorker:
         locking = LockOptions(
             timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session)
         )
-        # left by an earlier apply: save it first.
+        # An earlier apply left it: it is saved first.
         if check_unsaved_state(opened.project.context):
             problems = save_unsaved_state(opened.project, locking)
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
-        # filled by the comparison below.
+        # The comparison below adds the rest.
         prepared = _LockedSite(
             run, plan=None, remaining=None, exit_stack=exit_stack, checked_at=monotonic()
         )
@@ -289,7 +289,7 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
     locking = LockOptions(
         enabled=fleet.has_lock, timeout=fleet.lock_timeout, is_exclusive=not fleet.has_lock
     )
-    # writes no state.
+    # The run writes no state.
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
@@ -331,7 +331,7 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
     if located_errors and result.reason.startswith(located_errors[0].summary):
         # The reason is the text of the first error, without its location: add this.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
-    # absolute paths, too.
+    # Absolute paths are replaced, too.
     return replace(result, diagnostics=diagnostics, reason=reason.replace(f"{root}/", ""))
 
 

@@ -65,7 +65,7 @@ def find_undeclared_sites(
     definition = fleet.definition
     context = fleet.context
     declared = definition.sites_by_name
-    # local files of all declared sites.
+    # Local files of all declared sites.
     declared_states = {
         normalize_state_location(
             "local", str(Path(context.root, str(site.settings.get("path", ""))))
@@ -106,7 +106,7 @@ def record_state_locations(
     current_states = {
         result.site: _KnownState(sites[result.site].backend, result.state_location)
         for result in results
-        # serial 0: no state yet.
+        # With serial 0 there is no state yet.
         if result.serial and result.site in sites
     }
     states = known_states | current_states
@@ -163,7 +163,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
         # Only local paths with the site's name can be searched.
         return
     pattern = normalize_state_location("local", backend.describe())
-    # later occurrences must be the same name.
+    # Later occurrences must be the same name.
     head, _, tail = re.escape(pattern).partition(ANY_SITE)
     path_pattern = re.compile(
         f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}"

@@ -46,11 +46,11 @@ from nexusform.domains.sites.workflow.wave_progress import (
 )
 from nexusform.interfaces.plugins import Clock
 
-# seconds between checks for a stop request.
+# Seconds between checks for a stop request.
 _POLL_SECONDS: Final = 1.0
 _FAILED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED)
 _MAX_NAMES: Final = 3
-# running sites without a limit of the wave.
+# Running sites without a limit of the wave.
 _UNLIMITED: Final = 10_000
 
 
@@ -69,7 +69,7 @@ class ApplyObserver(Struct, frozen=True):
     on_result: Callable[[SiteResult], None]
     approve_wave: Callable[[Wave, int], bool]
     is_stopping: Callable[[], bool]
-    # whether a user can answer a request for approval.
+    # It says whether a user can answer a request for approval.
     can_ask: bool
 
 
@@ -167,7 +167,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         if finished is not None and earlier.soak and plan.has_pending_sites(earlier.name):
             start_time = max(start_time, finished + earlier.soak)
     delay = start_time - fleet_apply.clock.read_time().timestamp()
-    # seconds, printed as at least one.
+    # The delay in seconds is printed as at least one.
     if delay > 0:
         message = f'Waiting {format_duration(max(delay, 1))} before the wave "{wave.name}" (soak).'
         fleet_apply.observer.print_message(message)
@@ -186,7 +186,7 @@ def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | No
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
-        # approved in an earlier run.
+        # An earlier run approved it.
         return None
     count = len(fleet_apply.plan.select_wave(wave.name))
     if not fleet_apply.observer.approve_wave(wave, count):
@@ -248,7 +248,7 @@ class _WaveCounts(Struct):
         if self.wave.max_parallel is not None:
             limits.append(self.wave.max_parallel)
         if self.wave.max_unavailable is not None:
-            # failed sites stay unavailable.
+            # Failed sites stay unavailable.
             limits.append(self.wave.max_unavailable - self.failure_count)
         return max(min(limits), 0)
 

@@ -457,7 +457,7 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     parts = _decode_content(block.body, _MOCK_SCHEMA, problems)
     alias = evaluate_string(parts.attributes.get("alias"), problems) or ""
     phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
-    # resource types with defaults in the plan already.
+    # Resource types with defaults in the plan already.
     planned_types: set[str] = set()
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:

@@ -55,7 +55,7 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     counts = _count_runs(files)
     skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
     failed_count = counts["fail"] + counts["error"]
-    # perhaps without a failed run.
+    # A file may fail without a failed run.
     has_failures = any(file.status in ("fail", "error") for file in files)
     if not counts["pass"] and not has_failures:
         return f"Executed 0 tests{skipped_text}"

@@ -184,7 +184,7 @@ class _TestFileRunner:
             clock=clock,
             apply_options=PlanApplyOptions(parallelism=options.parallelism),
         )
-        # loaded modules by source and version.
+        # Loaded modules by source and version.
         self._modules: dict[tuple[str, str], Configuration] = {("", ""): tests.configuration}
         self._packages = create_locked_packages(context)
 

@@ -177,7 +177,7 @@ class RunBlockExecutor(Struct):
         problems += new_problems
         if has_errors(problems):
             raise RunBlockError(problems)
-        # runs with the same key share a state.
+        # Runs with the same key share a state.
         key = block.state_key or block.source
         project = Project(
             # The state is in memory.
@@ -421,7 +421,7 @@ class RunBlockExecutor(Struct):
         addresses_with_errors = {
             item.address for item in plan.diagnostics if item.severity is Severity.ERROR
         }
-        # assertions read null in place of these.
+        # Assertions read null in place of these.
         failed_outputs = set()
         for name, output in plan.planned_outputs.items():
             if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors:
@@ -504,7 +504,7 @@ def _evaluate_assertion(
     """Return "pass", "fail" or "error" (also for an unknown value), with the diagnostics."""
     root = scope.inner.instance.module
     schemas = build_registries().schemas
-    # allowed in assertions only.
+    # These names are allowed in assertions only.
     names = ("run", "output", *(f"var.{name}" for name in scope.test_variables))
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):

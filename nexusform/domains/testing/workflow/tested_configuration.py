@@ -167,7 +167,7 @@ def evaluate_test_variable(
         if variable.default is None:
             detail = f'The variable "{variable.name}" may not be set to null.'
             return None, [build_error("required-variable-not-set", detail, expression.span)]
-        # null means the default of a variable with nullable = false.
+        # Null means the default of a variable with nullable = false.
         value = variable.default
     try:
         value = convert_value(value, variable.type)
@@ -361,7 +361,7 @@ def build_tested_configuration(
         providers[mock.key] = ProviderBlock(
             key=mock.key, name=name, alias=alias, body=body, span=span
         )
-    # name in the configuration: key of the selected provider.
+    # The name in the configuration, and the key of the selected provider.
     for name, provider_key in run.providers.items():
         block = providers.get(provider_key)
         if block is not None:
@@ -419,7 +419,7 @@ def _create_output_module(
             problems.append(build_error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {}
     for name, output in call.module.outputs.items():
-        # null without an override.
+        # The value is null without an override.
         expression = output_expressions.get(name, Literal(None, override.span))
         outputs[name] = replace(output, expression=expression, depends_on=(), preconditions=())
     variables = {
@@ -445,7 +445,7 @@ def _get_overridden_outputs(
             )
         )
         return {}
-    # entries with computed names are ignored.
+    # Entries with computed names are ignored.
     outputs: dict[str, Expression] = {}
     for key, value in expression_map.items:
         name = key.expression

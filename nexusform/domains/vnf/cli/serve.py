@@ -125,7 +125,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
         # Of the folder, of FILE.grants or of the address.
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
         return 1
-    # shutdown() waits for serve_forever(), so it runs in a thread of its own.
+    # The call of `shutdown` waits for `serve_forever`, so it runs in a thread of its own.
     stop = lambda *_: Thread(target=server.shutdown, daemon=True).start()  # noqa: E731
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

@@ -82,7 +82,7 @@ PROPERTIES: Final[Mapping[str, FieldList]] = {
         },
     ),
     "OS::Neutron::Port": build_field_list(
-        # check_sriov_port reads it.
+        # `check_sriov_port` reads it.
         "binding:vnic_type",
         {
             "addresses and packets of the port": (

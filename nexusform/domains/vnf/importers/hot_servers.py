@@ -50,7 +50,7 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, convert_to_gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
-# policy -> (is affinity, is hard)
+# Whether each policy is affinity, and whether it is hard.
 _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
     ANTI_AFFINITY: (False, True),
     "affinity": (True, True),
@@ -316,7 +316,7 @@ class ResourceRepetition(Struct, frozen=True):
     unknown_count: UnknownCount | None = None
 
 
-# scheduler_hints of the resources around a server, the nearest last.
+# Values of scheduler_hints of the resources around a server, the nearest last.
 Hints: TypeAlias = tuple[SchedulerHints, ...]
 
 
@@ -498,7 +498,7 @@ def add_server_vdu(
         vdu_name = next(
             (group for group in (outer_name, repeat.group) if group in unused_vdus), name
         )
-    # extend the name by the resource around the server, else by its line.
+    # The resource around the server extends the name, else its line.
     if vdu_name in reading.vdus:
         vdu_name = (
             f"{name}-{properties.line}" if outer_name in {"", name} else f"{outer_name}-{name}"

@@ -429,7 +429,7 @@ def _add_nested_template(
         detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
         notes.add_error(body, INVALID_DOCUMENT, detail)
         return
-    # parse each file once.
+    # Each file is parsed once.
     if file not in reading.parsed_templates:
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)

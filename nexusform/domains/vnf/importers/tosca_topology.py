@@ -91,7 +91,7 @@ def parse_topology(
     Without a request (`flavour_id` is ""), all documents are merged.
     """
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
-    # type -> its derived_from.
+    # The `derived_from` of each type.
     parents: dict[str, str] = {}
     for document, section in product(documents, ("node_types", "group_types", "policy_types")):
         for name, body in document.get_node(section).list_fields():

@@ -383,7 +383,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     unit = units.get(match[2].lower())
     if unit is None:
         return None
-    # whole numbers keep the result exact.
+    # Whole numbers keep the result exact.
     integer_part, _, fraction = match[1].partition(".")
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
@@ -490,7 +490,7 @@ def parse_scaling(topology: Topology) -> ScalingPolicies:
 
     They are listed by VDU (kind of VM), scaling aspect and instantiation level.
     """
-    # number of VMs and its node, by VDU.
+    # Number of VMs and its node, by VDU.
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
@@ -501,7 +501,7 @@ def parse_scaling(topology: Topology) -> ScalingPolicies:
     deltas = _collect_scaling_deltas(topology)
     aspects = tuple(_list_scaling_aspects(topology, deltas))
     _report_undeclared_aspects(deltas, [aspect.name for aspect in aspects], topology.notes)
-    # minimum and maximum by VDU, None: no maximum.
+    # Minimum and maximum by VDU; None if there is no maximum.
     bounds: dict[str, tuple[int, int | None]] = {}
     legacy_policies = list(_parse_legacy_scaling(topology))
     for legacy in legacy_policies:

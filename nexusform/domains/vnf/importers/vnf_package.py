@@ -186,7 +186,7 @@ class _LimitedReader:
     def __init__(self, source: _PackageFolder | _PackageZip) -> None:
         self._source = source
         self._names = frozenset(source.names)
-        # bytes read so far.
+        # Bytes read so far.
         self._size = 0
 
     def __call__(self, name: str, named_by: str) -> str:

@@ -50,7 +50,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
     The result has all findings; invalid input raises nothing.
     """
-    # findings by document.
+    # Findings by document.
     notes = {VNFD: DocumentFindings(VNFD)}
     descriptor = Vnf()
     if sources.vnfd is not None:
@@ -58,7 +58,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     if sources.base_hot is None:
         vnf = _add_scheduler_hints(descriptor)
     else:
-        # whether its number of VMs is given.
+        # Whether the number of VMs is given, by VDU.
         counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
         notes |= {document_notes.file: document_notes for document_notes in template.notes}

@@ -21,7 +21,7 @@ _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text, ScalarRules.PYYAML)
-    # perhaps only for the "..." lines of an excerpt.
+    # The errors may be only about the "..." lines of an excerpt.
     if has_errors(stream.findings):
         lines = text.split("\n")
         elided_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]

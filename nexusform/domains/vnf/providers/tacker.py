@@ -80,9 +80,9 @@ def make_provider(
         if rejection := check_plain_credentials(endpoint):
             raise ProviderProblem(f"endpoint: {rejection}.")
     timeout = parse_duration(str(settings["timeout"]))
-    # ensured by its pattern.
+    # Its pattern ensures this.
     assert not isinstance(timeout, str)
-    # retries last no longer than an operation.
+    # Retries last no longer than an operation.
     retry_timing = PollTiming(outage=min(30.0, timeout))
     client = TackerClient(endpoint, credentials, retry_timing)
     exit_stack.callback(client.close)

@@ -126,7 +126,7 @@ class TackerClient:
         """
         budget = PageLimits()
         rows: list[Mapping[str, Any]] = []
-        # identifies the page to read, in the link of the page before; "": the first or none.
+        # The marker in the link of a page identifies the next one; "" is the first or none.
         marker = ""
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)

@@ -470,7 +470,7 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
             if name:
                 matches[name] = vnfc
                 unnamed.remove(vnfc)
-    # zones are ZONE:HOST.
+    # Zones have the form ZONE:HOST.
     names_hosts = has_standard_user_data(attributes)
     vnfcs = {
         name: _build_vnfc(vnfc, matches[name], names_hosts=names_hosts)
@@ -527,6 +527,6 @@ def _build_vnfc(
     if host and vnfc.get("machine") == host:
         # In its recorded rack and zone.
         return {**vnfc, "provenance": "observed"}
-    # cells are not reported.
+    # Cells are not reported.
     moved = {"machine": host, "rack": zone, "availability_zone": zone, "numa_cells": None}
     return {**vnfc, **moved, "provenance": "observed"}

@@ -264,7 +264,7 @@ class TackerProvider(FixedIdentity):
         instance_id = get_text(request.prior, "vnf_instance_id")
         instance = runner.read_instance(instance_id) if instance_id else None
         if instance is None:
-            # deleted already, or never created.
+            # It is already deleted, or was never created.
             return
         instance = self._finish_running(runner, instance, request)
         if instance.is_instantiated:

@@ -149,7 +149,7 @@ def _find_format_problem(request: Any) -> str:
             return f"{name} is missing."
     for name in ("addResources", "removeResources"):
         rows = request.get(name, [])
-        # list_mappings leaves out other types.
+        # `list_mappings` leaves out other types.
         if list_mappings(request, name) != rows:
             return f"{name} is not a list of objects."
         if not all(get_text(row, "id") for row in rows):
@@ -310,7 +310,7 @@ def list_operations(
         for name, level in compute_target_levels(attributes).items()
     }
     changed = [aspect for aspect in vnf.aspects if level_changes.get(aspect.name)]
-    # scale in first.
+    # Scale-ins come first.
     for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):
         start = levels.get(aspect.name, 0)
         end = start + level_changes[aspect.name]

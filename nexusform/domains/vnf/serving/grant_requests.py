@@ -80,7 +80,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
         ],
         "removeResources": [
             {
-                # ids are unique in a request.
+                # Ids are unique in a request.
                 "id": f"{name}-leaves" if name in added_names else name,
                 "type": "COMPUTE",
                 "vduId": vnfcs[name]["vdu"],
@@ -109,7 +109,7 @@ def _list_constraints(
     of the VIM.
     """
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
-    # values of is_affinity.
+    # Values of `is_affinity`.
     ended_kinds: set[bool] = set()
     for rule in _get_vnf_or_empty(attributes).rules:
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]

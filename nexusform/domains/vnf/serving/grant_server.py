@@ -250,7 +250,7 @@ class GrantJournal:
             # A line cut off by the end of an earlier process.
             with suppress(msgspec.DecodeError):
                 entry = msgspec.json.decode(line, type=_JournalEntry)
-                # others are of earlier plans in the same file.
+                # Other entries are of earlier plans in the same file.
                 if entry.plan == self.digest:
                     records.append(entry.record)
         return records

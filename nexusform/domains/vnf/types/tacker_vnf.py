@@ -254,7 +254,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
     """Yield the problems of the argument taints: a list of { key, value, effect }, of any type."""
     if not is_set_and_known(taints):
-        # absent, or checked when known.
+        # It is absent, or is checked when it is known.
         return
     if not isinstance(taints, list):
         yield Problem(
@@ -280,7 +280,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     """Yield the problems of the requested size, and of numbers limited by the VNFD."""
     level = attributes.get("instantiation_level")
     if UNKNOWN in (level, attributes.get("scale_levels")):
-        # checked when known.
+        # It is checked when it is known.
         return
     integer_levels: dict[str, int] = {}
     has_invalid_number = False
@@ -645,7 +645,7 @@ def build_node_properties(
     machine = vm.placement.machine
     zone = vm.placement.availability_zone
     labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
-    # invalid taints are reported by the checks.
+    # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
         for taint in list_mappings(attributes, "taints")

@@ -68,7 +68,7 @@ def repack(arguments: RepackArguments) -> int:
         return 1
 
     time_budget = NO_TIME_LIMIT
-    # reading the state counts, too.
+    # The time of reading the state counts, too.
     if arguments.time is not None:
         end = monotonic() + arguments.time
         time_budget = TimeBudget(lambda: end - monotonic())

@@ -74,7 +74,7 @@ def run_question(
     """
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables, requires_state=not flags.answer.plan)
-    # stdout is for a document only: warnings go to stderr.
+    # A document is alone on stdout: warnings go to stderr.
     is_aside = is_document(flags.answer)
     try:
         inputs = open_input(context, flags.answer.plan)
@@ -152,7 +152,7 @@ def capacity(arguments: CapacityArguments) -> int:
 
         sites = _select_site_or_all(snapshot, arguments.site)
         zones = find_zones(sites, arguments.zones)
-        # equal for all sites.
+        # SKUs are equal for all sites.
         skus = find_skus(sites[0].skus, arguments.sku)
         mix = parse_sku_mix(sites[0].skus, arguments.mix) if arguments.mix else ()
         capacities = [compute_site_capacity(site, skus, zones, mix, inputs.start) for site in sites]

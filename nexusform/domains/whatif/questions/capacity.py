@@ -169,9 +169,9 @@ def compute_site_capacity(
     # A cell is usable if a VM of this SKU fits (None: the largest).
     measured_sku = skus[0] if len(skus) == 1 else None
     fragmentation = compute_cell_fragmentation(site, machines, measured_sku)
-    # machines closed to new VMs, by reason.
+    # Machines closed to new VMs, by reason.
     closed = Counter(machine.unschedulable_reason for machine in machines)
-    # machines open to new VMs.
+    # Machines without a reason are open to new VMs.
     del closed[""]
     totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
@@ -238,7 +238,7 @@ def _compute_sku_capacity(
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
     free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
-    # number of VMs.
+    # Number of VMs.
     planned_by_rack: dict[str, int] = {}
     zone_by_rack: dict[str, str] = {}
     if active_scheduler is not None:
@@ -252,7 +252,7 @@ def _compute_sku_capacity(
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
     total_free = sum_count_intervals(free_by_rack.values())
-    # capacity of the other racks, in byte order of the lost rack.
+    # Capacity of the other racks, in byte order of the lost rack.
     without_rack: dict[str, Interval] = {}
     for rack_name in sorted(free_by_rack, key=str.encode):
         free = free_by_rack[rack_name]
@@ -311,7 +311,7 @@ def _group_by_zone(
     `zone_by_rack` has all racks. `free_by_rack` has the number of further VMs in existing racks,
     and `planned_by_rack` the number in planned ones.
     """
-    # names by zone.
+    # Names by zone.
     racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
@@ -373,7 +373,7 @@ def count_complete_sets(
     `constraints` are by SKU name. They are placed part by part, the largest SKU first.
     `sequential_sets` are those of a placement set by set.
     """
-    # largest SKU first.
+    # The largest SKU comes first.
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
     # Only bounds: another layout may have capacity for fewer sets.
     if scheduler.list_machines_with_unknown_cells():

@@ -108,7 +108,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     def has_fitting_machine(sku: VmSku) -> bool:
         return any(_can_hold_vm(machine, sku) for machine in machine_by_kind.values())
 
-    # largest first, then least disk.
+    # The largest SKU comes first, then that with the least disk.
     def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
 
@@ -141,7 +141,7 @@ def compute_cell_fragmentation(
     )
     # With capacity too small for any SKU.
     stranded = _find_stranded_cells(countable, site.skus.values())
-    # fragmented: with smaller VMs only, and no longer fitting `sku`.
+    # Fragmented cells have smaller VMs only, and no longer fit `sku`.
     broken = cells_by_kind[CellUsability.BROKEN]
     (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = (
         _sum_free(broken),
@@ -151,7 +151,7 @@ def compute_cell_fragmentation(
     # A broken cell counts for the pool of its first VM.
     first_vms = [cell.vms[0].vm for cell in broken]
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
-    # pools with the most cells first.
+    # Pools with the most cells come first.
     ranked = sorted(counts, key=lambda pool_key: (-counts[pool_key], pool_key))
     return FragmentationCounts(
         yardstick=sku,
@@ -179,7 +179,7 @@ def compute_cell_fragmentation(
 def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
     """Sum the free vCPUs and GiB of cells."""
     vcpus = 0
-    # whole GiB stay whole numbers.
+    # Whole GiB stay whole numbers.
     memory: float = 0
     for cell in cells:
         vcpus += cell.free_vcpus
@@ -229,7 +229,7 @@ def _build_cells_with_free_capacity(
             continue
         free_disk[vm.placement.machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
-            # ignore cells missing in the inventory.
+            # Cells missing in the inventory are ignored.
             if number < len(machine_cells):
                 cell = machine_cells[number]
                 cell.vcpus -= vm.sku.cpus_in_cell

@@ -271,7 +271,7 @@ def _sample_shortage(
         return None
     numa_sampling = replace(samples.numa_sampling, machines=len(unknown_machines))
     samples = replace(samples, numa_sampling=numa_sampling)
-    # several pools compete, so their bounds are only those of samples.
+    # Several pools compete, so their bounds are only those of samples.
     if len(recreations) > 1:
         return samples
     bounds = bound_missing_recreations(after, site_id)

@@ -262,7 +262,7 @@ def _upgrade_cluster(
         upgrade = simulate_kubernetes_upgrade(
             start.point, site, cluster, pods.get(cluster.id), str(end)
         )
-        # etcd may fail without another version bundle in between.
+        # Etcd may fail without another version bundle in between.
         needs_bundle = has_etcd_gap(version, end)
         # None: not captured.
         available = select_available_versions(end, site.versions)

@@ -22,7 +22,7 @@ _REVERSED_PART = re.compile(r"(.+?)\s*[xX*]\s*(\d{1,7})")
 _MAX_PART_COUNT = 1_000_000
 _DIGITS = 9
 _MAX_NAMES = 20
-# characters of user input.
+# Number of characters of user input.
 _MAX_TEXT_LENGTH = 60
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
@@ -192,7 +192,7 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
-    # groups: the digits or None, and the SKU.
+    # The groups are the digits or None, and the SKU.
     match = _PART.fullmatch(text)
     # A count without a SKU.
     if match is None or text.isdigit():

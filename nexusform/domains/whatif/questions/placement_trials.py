@@ -34,7 +34,7 @@ from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.address import Address
 
 MAX_EVICTIONS: Final = 4
-# plans, a number and not a time: the answer is the same on every computer.
+# Limit of plans, not of time: the answer is the same on every computer.
 MAX_TRIALS: Final = 400
 # Parts of kube-scheduler's reasons for a pod waiting for other pods; further pods on its cluster
 # may help it.
@@ -239,7 +239,7 @@ def find_minimum_evictions(
     in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
     movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
     result = RebalanceResult(request, before, movable, fixed)
-    # everything runs: no eviction is needed.
+    # Everything runs, so no eviction is needed.
     if not result.waiting_bindings:
         return result
     search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
@@ -293,7 +293,7 @@ class _EvictionSearch(Struct):
             self.trial_counts.append(0)
             for group in combinations(ordered, size):
                 if not crowded <= {item.cluster for item in group}:
-                    # pods on a cluster short of capacity need an eviction there.
+                    # Pods on a cluster short of capacity need an eviction there.
                     continue
                 if sum(self.trial_counts) >= MAX_TRIALS:
                     self.is_complete = False
@@ -301,7 +301,7 @@ class _EvictionSearch(Struct):
                 trial, outcome = self._find_working_trial(group)
                 if trial is not None:
                     return trial, outcome
-        # larger sets are not tried.
+        # Larger sets are not tried.
         self.is_complete = len(candidates) <= MAX_EVICTIONS
         return None, TrialOutcome()
 
@@ -547,7 +547,7 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
                 {**group, "version": manifest.version, "kind": manifest.kind, "name": manifest.name}
             )
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
-    # escapes: manifests are no templates.
+    # Manifests are not templates, so their signs are escaped.
     yaml_body = text.replace("${", "$${").replace("%{", "%%{")
     document = {
         "resource": {

@@ -226,7 +226,7 @@ def simulate_nodes_down(
         if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
             affected_pods.setdefault(pod.workload, []).append(pod)
     pods_after = prediction.list_existing_pods()
-    # numbers by workload key.
+    # Numbers by workload key.
     running_before = _count_running(existing)
     running_after = _count_running(pods_after)
     impacts: list[WorkloadImpact] = []
@@ -250,7 +250,7 @@ def simulate_nodes_down(
             )
             if pod.node in nodes_down:
                 lost_pods.append(pod)
-        # sentence by budget.
+        # Sentence by budget.
         violations: Mapping[str, str] = {}
         lost_at_once = len(lost_pods)
         # Budgets limit evictions. Without a drain there are none; pods of DaemonSets always stop
@@ -363,7 +363,7 @@ def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[
 
     Raises DiagnosticsError.
     """
-    # cluster and name.
+    # Cluster and name.
     nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}
     for cluster_id, pods in clusters.items():
         nodes_by_id |= {

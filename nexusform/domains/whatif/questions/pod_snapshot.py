@@ -146,7 +146,7 @@ def _build_unmanaged_workloads(
         namespace, kind, name = key.split("/", 2)
         # Pods in deletion or of a DaemonSet are not placed again.
         if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-            # taken for all of its pods.
+            # The spec of the first pod is taken for all of its pods.
             spec = own_pods[0].spec
             yield Workload(kind, namespace, name, replicas=len(own_pods), pod=spec)
 
@@ -204,7 +204,7 @@ def _build_cluster_pods(
     # With Services, quotas ... affecting the workloads.
     context_objects = [*sources.hub, *other_objects]
     candidates = collect_workloads(by_placements, context_objects).workloads
-    # placed on this cluster.
+    # Workloads placed on this cluster.
     selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]

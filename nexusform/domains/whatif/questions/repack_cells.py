@@ -133,7 +133,7 @@ class CellCatalogue:
                 for size in sizes
                 if _subtract_vm_share(remains, None, self.sizes[size]) is not None
             ]
-            # largest memory first.
+            # The largest memory comes first.
             fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))
             search = _PatternSearch([(size, self.sizes[size]) for size in fitting_sizes])
             search.extend(0, pattern=(), remains=remains, disk=disk)
@@ -171,7 +171,7 @@ class CellCatalogue:
             leaving_indexes = tuple(compress(spanning_indexes, counts[len(group_choices) :]))
             free = key.free
             for (group, _), count in group_counts:
-                # adds the shares of the leaving VMs.
+                # This adds the shares of the leaving VMs.
                 free = free.subtract(group_skus[group], -count)
             for index in leaving_indexes:
                 free = free.subtract(spanning[index], -1)
@@ -208,7 +208,7 @@ class CellCatalogue:
                 leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes
             )
 
-        # class number, or DEMAND.
+        # A class is a number, or DEMAND.
         for vm_class, sku in arrivals:
             is_admitted = key.admits_demand if vm_class == DEMAND else vm_class in key.admitted
             if is_admitted and free.has_capacity(sku):
@@ -256,7 +256,7 @@ class _PatternSearch:
                 self.patterns.append(tuple(sorted(pattern)))
             return
         number, share = self._sizes[size_index]
-        # left by 0, 1, 2 ... VMs of this size.
+        # Capacities left by 0, 1, 2 ... VMs of this size.
         capacities = [(remains, disk)]
         while (next_capacity := _subtract_vm_share(*capacities[-1], share)) is not None:
             capacities.append(next_capacity)

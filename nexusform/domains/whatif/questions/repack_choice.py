@@ -78,7 +78,7 @@ def choose_vms_to_recreate(
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
     for multi_cell_vm in solution.spanning:
         choice.add_vm_to_recreate(multi_cell_vm)
-    # names of machines emptied of VMs in unknown cells.
+    # Names of machines emptied of VMs in unknown cells.
     cleared: set[str] = set()
     for machines in solution.cleared:
         # They are equal: any of them.
@@ -262,7 +262,7 @@ def assign_machines(
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
-    # number of VMs not re-created, by pool and rack.
+    # Number of VMs not re-created, by pool and rack.
     staying = Counter(context.existing)
     for source in sources:
         staying[source.pool, source.vm.placement.rack] -= 1
@@ -333,7 +333,7 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
     # First the fewest re-creations for each VM of the demand.
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
-    # machines for the demand.
+    # Machines for the demand.
     reserved: set[str] = set()
     missing_vms = request.want
     for gain in gains:
@@ -367,12 +367,12 @@ def _compute_gains(
             movable_vms,
             key=lambda candidate: -context.vm_classes[candidate.vm_class].sku.memory_gib,
         ):
-            # enough have left.
+            # Enough VMs have left.
             if remaining.has_capacity(request.sku):
                 break
             sku = context.vm_classes[source.vm_class].sku
             if sku.numa_cells == 1:
-                # adds its share.
+                # This adds its share.
                 remaining = remaining.subtract(sku, count=-1)
                 leaving.append(source)
         if remaining.has_capacity(request.sku):
@@ -396,7 +396,7 @@ def _compute_machine_gain(
     leaving = {source.handle: source for source in host.unknown_cell_vms}
     for cell, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
-            # adds its share.
+            # This adds its share.
             cells[cell] = cells[cell].subtract(context.vm_classes[source.vm_class].sku, count=-1)
             leaving[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells

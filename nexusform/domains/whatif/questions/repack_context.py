@@ -359,7 +359,7 @@ def find_pods_without_resources(
     recreated_workloads = {
         workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)
     }
-    # pods that leave, with each kind of special resource.
+    # Pods that leave, with each kind of special resource.
     candidates: list[tuple[ExistingPod, Constraint]] = []
     for pod in existing:
         if pod.node not in nodes or pod.workload not in recreated_workloads:
@@ -414,7 +414,7 @@ def _build_machines(
         empty_cell = FreeCell(
             machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell
         )
-        # free capacity by cell number: VMs are subtracted below.
+        # Free capacity by cell number: VMs are subtracted below.
         cells = [empty_cell] * machine.cells
         movable_by_cell: list[list[MovableVm]] = [[] for _ in cells]
         for existing in vms:
@@ -455,14 +455,14 @@ def _compute_cell_splits(
     """
     free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)  # overfull: 0
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
-    # splits do not count VFs.
+    # Splits do not count VFs.
     if any(share.vfs for share in shares):
         return ()
-    # too many layouts are not enumerated.
+    # Layouts are not enumerated if there are too many.
     splits = CellSplits(free_cells, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]
     free_by_layout: list[tuple[FreeCell, ...]] = []
-    # free (vCPUs, MiB) of each cell.
+    # Free (vCPUs, MiB) of each cell.
     for remains in splits.legal_splits:
         free = [FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains)]
         free_by_layout.append(tuple(free))

@@ -31,10 +31,10 @@ from nexusform.domains.whatif.questions.repack_windows import (
 )
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 
-# movable VMs of a site that is searched.
+# Maximum of movable VMs of a site that is searched.
 MAX_VMS: Final = 60
 MAX_RECREATIONS: Final = 12
-# states of the site examined, so that the answer does not depend on the computer.
+# Limit of examined states of the site: the answer does not depend on the computer.
 _MAX_EXAMINED_STATES: Final = 3_000
 _IMPOSSIBLE: Final = 1_000_000
 
@@ -166,7 +166,7 @@ class _OrderSearch:
         }  # current ones
         # The current handle of a VM by its first one: a VM added again gets a new handle.
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}
-        # current VMs by pool and rack.
+        # Current VMs by pool and rack.
         self._rack_counts = Counter(context.existing)
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
@@ -347,7 +347,7 @@ class _OrderSearch:
             # An exchange of equal VMs changes nothing.
             if is_blocked and first.vm_class != second.vm_class:
                 yield self._build_ring_exchange(first, second)
-        # enough re-creations for three VMs.
+        # Enough re-creations for three VMs.
         if remaining >= 3:
             yield from self._list_rings_of_three(sources)
             yield from self._list_exchanges_of_one_for_two(sources)
@@ -418,7 +418,7 @@ class _OrderSearch:
                 return None
         old_locations = [self._remove_vm(source) for source in sources]
         sequence = None
-        # enough re-creations remain.
+        # Enough re-creations remain.
         if self._compute_missing_departures() <= remaining - len(group):
             added: list[MovableVm] = []
             for relocation, location in zip(group, old_locations, strict=True):
@@ -498,7 +498,7 @@ class _OrderSearch:
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)
         state.disk -= count * sku.disk_gib
-        # computed again when needed.
+        # Both are computed again when needed.
         state.costs = state.key = None
         self._rack_counts[source.pool, location.rack] += count
         return state
@@ -559,7 +559,7 @@ class _OrderSearch:
                 continue
             if state.costs is None:
                 state.costs = self._compute_minimum_departures(state)
-            # departures from this machine for 0, 1, 2 ... VMs of the demand on it.
+            # Departures from this machine for 0, 1, 2 ... VMs of the demand on it.
             costs = state.costs
             best = [
                 min(
@@ -581,7 +581,7 @@ class _OrderSearch:
         for handle in state.vms:
             for cell in self._locations[handle].cells:
                 skus_by_cell[cell].append(self._demands[handle].sku)
-        # free capacity, and shares of the VMs.
+        # Free capacity, and shares of the VMs.
         cells = (
             (
                 free,
@@ -592,7 +592,7 @@ class _OrderSearch:
         vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku
         share = FreeCell(sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
-        # cached for equal cells in any order.
+        # The result is cached for equal cells in any order.
         return _compute_machine_costs(
             tuple(sorted(cells)),
             share,
@@ -617,7 +617,7 @@ def _compute_machine_costs(
     `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so the
     sums are divided by `vm_cells`.
     """
-    # departures by number of slots (free shares) in the cells so far.
+    # Departures by number of slots (free shares) in the cells so far.
     total = [0]
     for free, movable in cells:
         costs = _compute_cell_costs(free, movable, share, maximum=want * demand_cells)
@@ -649,12 +649,12 @@ def _compute_cell_costs(
     costs = [0]
     for slots in range(1, maximum + 1):
         cost = 0
-        # vCPUs, memory, VFs.
+        # The dimensions are vCPUs, memory and VFs.
         for dimension in range(len(share)):
             lacking = slots * share[dimension] - free[dimension]
             count = 0
             for amount in sorted((vm_share[dimension] for vm_share in shares), reverse=True):
-                # enough have left.
+                # Enough VMs have left.
                 if lacking <= 0:
                     break
                 lacking -= amount

@@ -132,7 +132,7 @@ def plan_repack(
     result = RepackResult(
         request=request,
         site=site,
-        # replaced below if there is, or may be, a solution.
+        # The status is replaced below if there is, or may be, a solution.
         status=RepackStatus.IMPOSSIBLE,
         fits_now=fits_now,
         bound=attempt.bound,
@@ -221,7 +221,7 @@ def find_blocking_constraints(
     Return all, with the re-creations without them.
     """
     blocked_counts = Counter(context.blocked_by.values())
-    # lifted constraint, its description, and request.
+    # Each has a lifted constraint, its description, and the request.
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
     if request.moves is not None:
         attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
@@ -315,7 +315,7 @@ def find_maximum_demand(
     lack of one.
     """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
-    # numbers of VMs: there is a solution for `low`, and none for `high`.
+    # There is a solution for `low` VMs, and none for `high`.
     low = 0
     high = request.want
     while low + 1 < high:

@@ -153,7 +153,7 @@ class _CellGroup(Struct, frozen=True):
     cells: tuple[CellPosition, ...]
     machines: int = ANY_MACHINE
     cell_number: int = 0
-    # cells after VMs in unknown cells left.
+    # Cells after VMs in unknown cells left.
     is_cleared: bool = False
 
 
@@ -184,13 +184,13 @@ class RepackProgram:
         # Of movable VMs by handle.
         self._groups = assign_groups(context, tracked_pools)
         self._program = LinearProgram()
-        # number of cells by current capacity.
+        # Number of cells by current capacity.
         self._cell_counts: Counter[CellPatterns] = Counter()
-        # row number by capacity.
+        # Row number by capacity.
         self._capacity_rows: dict[CellPatterns, int] = {}
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
-        # multi-cell VMs: class number (or DEMAND) and SKU.
+        # Class number (or DEMAND) and SKU of multi-cell VMs.
         self._arrivals: list[tuple[int, VmSku]] = [
             (number, vm_class.sku)
             for number, vm_class in enumerate(context.vm_classes)
@@ -294,7 +294,7 @@ class RepackProgram:
             ),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
-            # matters for the spread of tracked pools only.
+            # The rack matters for the spread of tracked pools only.
             rack=machine.rack if self._tracked_pools else "",
             # If its disk has a row.
             single_machine=machine.name if machine.name in self._single_machines else "",
@@ -430,7 +430,7 @@ class RepackProgram:
                 entries.append(
                     (program.add_row(("disk", unit.key.single_machine)), float(used_disk))
                 )
-            # leaving multi-cell VMs count in _add_machines.
+            # Leaving multi-cell VMs count in `_add_machines`.
             recreations = sum(count for _, count in option.leaving)
             program.add_column(
                 cost=recreations, upper=size, entries=entries, subject=(unit, option)
@@ -445,7 +445,7 @@ class RepackProgram:
         entries: list[tuple[int, float]] = []
         for group, count in option.leaving:
             entries += self._build_departure_entries(group, count, unit.cells[0].host)
-        # number of single-cell VMs of the demand that get capacity in the cell.
+        # Number of single-cell VMs of the demand that get capacity in the cell.
         if option.demand:
             entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
         # DEMAND, or the class of a re-created VM.
@@ -463,7 +463,7 @@ class RepackProgram:
                     1.0,
                 )
             )
-        # multi-cell VMs leaving all of their cells, see _add_machines.
+        # Multi-cell VMs leave all of their cells, see `_add_machines`.
         for index in option.spanning:
             row_name = ("leaves", unit.machines, unit.cell_number, index)
             entries.append((program.add_row(row_name, lower=0.0, upper=0.0), 1.0))
@@ -478,7 +478,7 @@ class RepackProgram:
         first = hosts[0]
         size = len(hosts)
         program = self._program
-        # next to the VMs in place: None if no more VMs fit in every layout.
+        # Capacity next to the VMs in place; None if no more VMs fit in every layout.
         capacity = None
         if first.splits:
             # Any cell: its free capacity is not used.
@@ -505,7 +505,7 @@ class RepackProgram:
             self._add_cell_unit(
                 _CellGroup(key, positions, machines=number, cell_number=cell, is_cleared=True)
             )
-            # added by _add_cell_unit with bound 0.
+            # `_add_cell_unit` added the row with bound 0.
             unit_row = program.add_row(("unit", number, cell, key, True))
             entries.append((unit_row, -1.0))
             entries += self._build_capacity_change(
@@ -591,7 +591,7 @@ class RepackProgram:
         """
         program = self._program
         capacity_row = self._get_cell_capacity_row(capacity)
-        # patterns in total: one per cell.
+        # There is one pattern per cell in total.
         program.upper[capacity_row] = float(self._cell_counts[capacity])
         for pattern in capacity.patterns:
             entries = [(capacity_row, 1.0)]
@@ -691,7 +691,7 @@ class RepackProgram:
         Return its values by column, those of additional columns last. If the solver finds none,
         return `values` unchanged.
         """
-        # pools, since the fine mode tracks each of them.
+        # Groups are pools, since the fine mode tracks each of them.
         groups = sorted(set(self._groups.values()))
         program = self._program
         # Additional rows: all re-creations, and per group: leaving VMs - size of the group *

@@ -170,12 +170,12 @@ class _ProgramRefinement:
         self._context = context
         self._request = request
         self._time_budget = time_budget
-        # few enough to model the spread of every pool.
+        # There are few enough VMs to model the spread of every pool.
         self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
         pools = frozenset(source.pool for source in context.all_movable_vms)
         self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
-        # lower bound of re-creations: the request does not fit without any.
+        # Lower bound of re-creations: the request does not fit without any.
         self._bound = 1
         # The answer if time runs out before the program has one.
         self._greedy: RepackWindowSequence | None = None
@@ -188,7 +188,7 @@ class _ProgramRefinement:
         # With a limit: have an answer if time runs out.
         if self._time_budget.seconds_left is not None:
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
-        # sets self._bound, the lower bound of re-creations.
+        # This sets `_bound`, the lower bound of re-creations.
         sequence, is_impossible = self._search_program()
         if is_impossible:
             return RepackAttempt(self._context, bound=None), None
@@ -198,7 +198,7 @@ class _ProgramRefinement:
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
-        # fewer than found.
+        # The maximum is below the number found.
         maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1
         if self._request.moves is not None:
             maximum = min(maximum, self._request.moves)
@@ -328,7 +328,7 @@ class _PodSimulation:
             for vm in pool.vms
         }
         self._shared_before = self._find_shared_locations()
-        # handles of VMs.
+        # Handles of VMs.
         self.violating: set[int] = set()
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
@@ -358,7 +358,7 @@ class _PodSimulation:
         Return the moved pods, without those of DaemonSets. Add VMs to `violating` if a pod finds no
         other node with its hugepages or devices meanwhile.
         """
-        # drained ones by name.
+        # Drained nodes by name.
         nodes = {step.source.vm.name: step for step in steps}
         pods = self._pods[cluster]
         existing = self._existing[cluster]

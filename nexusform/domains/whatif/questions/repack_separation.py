@@ -93,7 +93,7 @@ class SeparationRule(Struct, frozen=True):
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of several groups."""
-        # numbers of groups by machine or rack.
+        # Numbers of groups by machine or rack.
         groups_at: dict[str, set[int]] = {}
         for vm_location in vm_locations:
             group_numbers = {
@@ -146,7 +146,7 @@ class _GroupResolver:
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
         """Collect the pools by id and by cluster, and the existing pods with their VMs."""
         self._pools: dict[str, PoolKey] = {}
-        # pools by cluster id.
+        # Pools by cluster id.
         self._clusters: dict[str, set[PoolKey]] = {}
         self._pods: list[tuple[VmKey, PodSpec]] = []
         for cluster in site.clusters:

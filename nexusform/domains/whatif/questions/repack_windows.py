@@ -99,7 +99,7 @@ def find_window_sequence(
     """
     best_sequence = None
     best_certainty = -1.0
-    # strict: targets hold in every NUMA layout.
+    # Strict targets hold in every NUMA layout.
     for strategy, is_strict in _list_window_strategies(context, choice):
         builder = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict)
         sequence = builder.build_sequence(time_budget)
@@ -161,7 +161,7 @@ def _list_window_strategies(
     if not context.scheduler.is_sampled:
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
     certain_targets = [(strategy, True) for strategy in _WindowStrategy]
-    # uncertain targets come last.
+    # Uncertain targets come last.
     return certain_targets + [(strategy, False) for strategy in _STEERING_STRATEGIES]
 
 
@@ -238,7 +238,7 @@ class _RepackSequenceBuilder:
             if not source.vm.placement.cells
         }
         self._scheduler = context.scheduler.copy()
-        # handles of VMs sent to other machines than their targets.
+        # Handles of VMs sent to other machines than their targets.
         self._unsteered: set[int] = set()
         # By handle of a VM already moved, or no longer steered.
         self._settled_targets: dict[int, str] = {}
@@ -248,7 +248,7 @@ class _RepackSequenceBuilder:
         # VMs in place by pool and rack.
         self._existing = Counter(context.existing)
         for source in choice.sources:
-            # added to its new rack by _apply_window.
+            # `_apply_window` adds it to its new rack.
             self._existing[source.pool, source.vm.placement.rack] -= 1
 
     def build_sequence(
@@ -292,7 +292,7 @@ class _RepackSequenceBuilder:
             return self._select_all_allowed(remaining)
         turn = min(map(self._compute_turn, remaining))
         remaining = [source for source in remaining if self._compute_turn(source) == turn]
-        # returning VMs: all leave at once.
+        # Returning VMs leave all at once.
         if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:
             return self._select_all_allowed(remaining)
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
@@ -339,7 +339,7 @@ class _RepackSequenceBuilder:
             return []
         for source in remaining:
             self._unsteered.add(source.handle)
-            # free for other VMs.
+            # The machine is free for other VMs.
             self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")
             if self._place_vm(
                 _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source
@@ -443,7 +443,7 @@ class _RepackSequenceBuilder:
         target = ""
         while not target and not cordons & window.targets:
             avoided = cordons | excluded
-            # machines chosen in some NUMA layout.
+            # Machines chosen in some NUMA layout.
             best = ranking.find_best_excluding(avoided).in_some_splits
             if not best:
                 return ""
@@ -455,7 +455,7 @@ class _RepackSequenceBuilder:
                     (avoided | best) - {target}
                 ).in_all_splits
                 if target not in certain_machines:
-                    # cordon it, too, and try the next ones.
+                    # The machine is cordoned, too, and the next ones are tried.
                     target = ""
             cordons |= best - {target}
         return "" if cordons & window.targets else target
@@ -509,7 +509,7 @@ class _RepackSequenceBuilder:
         A steered VM must go to its target, unless it has given it up (`_unsteered`). Separation
         rules and the limits of racks always apply.
         """
-        # machines and racks, by separation rules.
+        # Machines and racks, by separation rules.
         forbidden: set[str] = set()
         if self._request.separation_rules:
             name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
@@ -596,7 +596,7 @@ def can_be_down_together(
         for selected_vm in selected
         if context.clusters[selected_vm.pool].id == cluster.id
     }
-    # single VMs were checked for the list of movable ones.
+    # Single VMs were checked for the list of movable ones.
     if len(nodes) == 1:
         return True
     return not (

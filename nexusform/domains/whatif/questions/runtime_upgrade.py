@@ -145,7 +145,7 @@ class UpgradeStop(Struct, frozen=True):
     """
 
     rack: str
-    # name and reason.
+    # Name and reason.
     unhealthy: tuple[tuple[str, str], ...]
     machines: int
     max_failed: int
@@ -261,7 +261,7 @@ def _predict_stop(
 
     Return None if the upgrade does not stop.
     """
-    # number of the last wave of each rack.
+    # Number of the last wave of each rack.
     last_wave = {wave.rack: wave.outage.number for wave in waves}
     for rack, number in last_wave.items():
         machines = site.machines_by_rack[rack]

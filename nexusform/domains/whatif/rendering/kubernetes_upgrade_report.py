@@ -107,7 +107,7 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
     else:
         result = "no node up" if course.is_lost else "fits"
     cells = (course.pool, course.sku, str(course.count), _format_surge(pool), up, result)
-    # lost: quorum, or every node.
+    # The pool loses its quorum, or every node.
     return Row(cells, is_finding=pool.is_blocked or course.is_lost)
 
 
@@ -330,7 +330,7 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
         names = format_list(course.single_replicas, 5)
         yield f"{prefix}down while their node is drained, with one replica: {names}."
     if hop.available_versions:
-        # versions matching the target.
+        # Versions matching the target.
         yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
     if hop.needs_intermediate_bundle:
         yield (

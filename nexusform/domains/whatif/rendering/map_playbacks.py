@@ -15,7 +15,7 @@ from nexusform.rendering.report.rack_map import OUTSIDE, ChangeMark, MapVm, Site
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import SiteSnapshot
 
-# cluster id, name.
+# Cluster id, name.
 _VmKey: TypeAlias = tuple[str, str]
 _NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
 

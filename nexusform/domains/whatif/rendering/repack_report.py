@@ -94,7 +94,7 @@ def _build_summary(repack: RepackResult) -> str:
             return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
             return f"No solution found, none ruled out: at least {repack.bound} re-creations."
-    # impossible within -moves.
+    # It is impossible within -moves.
     if repack.bound is not None and repack.request.moves is not None:
         return (
             f"Not possible with {format_count(repack.request.moves, 're-creation')}: at least "
@@ -117,7 +117,7 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
     if repack.windows:
         pools_text = format_count(repack.pool_count, "pool")
         minimum_text = "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
-        # fewer windows may be possible for these VMs.
+        # Fewer windows may be possible for these VMs.
         if len(repack.windows) > repack.minimum_windows:
             minimum_text = f" (at least {repack.minimum_windows} for these VMs)"
         yield (
@@ -128,7 +128,7 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
         yield _describe_certainty(repack)
     if repack.unknown_machines:
         known_text = ""
-        # re-creations with the cells of one sample.
+        # Re-creations with the cells of one sample.
         if repack.if_known is not None:
             count_text = format_count(repack.if_known, "re-creation")
             known_text = f" With known cells, {count_text} might be enough (one sample)."
@@ -179,7 +179,7 @@ def _describe_certainty(repack: RepackResult) -> str:
     """
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
-    # samples of a window.
+    # Samples of a window.
     fewest = min(step.runs for step in steps)
     most = max(step.runs for step in steps)
     samples = (

@@ -35,7 +35,7 @@ from nexusform.rendering.json.json_placements import build_consequence_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
-# columns of the timeline.
+# Number of columns of the timeline.
 _MAX_WAVES = 24
 
 
@@ -182,7 +182,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
 def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """Describe the conditions of an abort."""
     options = upgrade.options
-    # number of machines by rack.
+    # Number of machines by rack.
     sizes: dict[str, int] = {}
     for wave in upgrade.waves:
         sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.outage.machines)

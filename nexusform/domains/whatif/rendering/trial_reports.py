@@ -74,7 +74,7 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
     `missing` describes requested clusters without a binding: by name if the placement lists
     clusters, by number if it has a count.
     """
-    # names of clusters.
+    # Names of clusters.
     selected = {
         row.object
         for row in plan.placements
@@ -209,9 +209,9 @@ def build_rebalance_report(
     `evictions` and `taints` are HCL texts, written to `path` ("": to no file).
     """
     sections = tuple(_build_rebalance_sections(result, evictions, taints, path))
-    # pods wait, and no evictions help.
+    # Pods wait, and no evictions help.
     has_no_help = bool(result.waiting_bindings) and result.trial is None
-    # unknown: other pods may wait.
+    # With unknown pods, other pods may wait.
     is_finding = bool(result.before.unknown) or has_no_help or _is_nothing_known(result)
     title = "Rebalancing of placements (from the state)"
     return Report(title, _format_verdict(result), is_finding, sections=sections)
@@ -324,7 +324,7 @@ def describe_minimality_proof(result: RebalanceResult) -> str:
     """Return why fewer evictions are not enough."""
     assert result.trial is not None
     size = len(result.trial.evictions)
-    # plans with fewer evictions.
+    # Plans with fewer evictions.
     tried = sum(result.trial_counts[:size])
     if size == 1:
         return "Without an eviction the pods keep waiting, so one is the minimum."

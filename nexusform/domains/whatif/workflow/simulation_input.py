@@ -82,7 +82,7 @@ _NO_CONFIGURATION: Final = "no-configuration-files"
 _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 
 
-# clusters by id, and problems.
+# Clusters by id, and problems.
 _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 

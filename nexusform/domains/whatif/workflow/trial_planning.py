@@ -189,7 +189,7 @@ class _EvictionTrials:
         """
         self.run = run
         self.members = members
-        # errors of the plan without evictions.
+        # Errors of the plan without evictions.
         self.problems: list[Diagnostic] = []
         # The plan without evictions.
         self._before: PlanResult | None = None
@@ -314,7 +314,7 @@ def _build_unknown_name_errors(
     request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]
 ) -> Iterator[Diagnostic]:
     """Yield an error per unknown cluster or placement of the request."""
-    # flag, noun, requested name and known names.
+    # Each has a flag, a noun, the requested name and the known names.
     checks = (
         (
             "-from",
