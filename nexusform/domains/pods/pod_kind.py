@@ -76,7 +76,7 @@ def _format_locations(locations: Sequence[PodLocation]) -> str:
         else:
             unplaced_counts[location.node_or_state] += 1
     texts = [f"{machine}: {count:,}" for machine, count in sorted(machine_counts.items())]
-    # too many to list.
+    # There are too many to list.
     if len(texts) > MAXIMUM_NAMES:
         low = min(machine_counts.values())
         high = max(machine_counts.values())

@@ -1,6 +1,6 @@
 """Kubernetes manifests as pods and nodes: parsing, validation as by the API server, conversion."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "pod_admission": "collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",

@@ -96,7 +96,7 @@ def collect_appliance_claims(
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
         owners = read_silently(manifest, "metadata").list_mappings("ownerReferences")
-        # ephemeral: listed above.
+        # Ephemeral claims are listed above.
         is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)
         if reader.is_on_appliance(spec) and not is_pod_claim:
             owner = template_claim.owner if template_claim else None
@@ -107,7 +107,7 @@ def collect_appliance_claims(
 class _ApplianceClaimReader(Struct, frozen=True):
     storage: Storage
     observed_names: AbstractSet[tuple[str, str]]
-    # claims not listed by kubectl have a volume; None: possibly.
+    # Whether claims that kubectl does not list have a volume; None: possibly.
     unlisted_is_bound: bool | None
 
     def list_ephemeral_claims(

@@ -49,7 +49,7 @@ class CsiLimits(Struct, frozen=True):
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    # node, driver, volume.
+    # Node, driver and volume of each.
     attachments: tuple[tuple[str, str, str], ...] = ()
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
@@ -70,10 +70,10 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     """Return the volume limits, attachments and free storage of CSI drivers of a cluster."""
     # Of attached volumes, by node and driver.
     maximums: dict[tuple[str, str], int] = {}
-    # node, driver, volume.
+    # Node, driver and volume of each.
     attachments: list[tuple[str, str, str]] = []
     installations: set[tuple[str, str]] = set()
-    # name and spec.
+    # Pairs of name and spec.
     drivers: list[tuple[str, Mapping[str, Any]]] = []
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
     for manifest in manifests:
@@ -97,8 +97,8 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
                 capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
-    # kube-scheduler checks the free storage of some drivers; volumes of others need no attachment
-    # to a node.
+    # The kube-scheduler checks the free storage of some drivers; volumes of others need no
+    # attachment to a node.
     checked_drivers = frozenset(
         name for name, spec in drivers if spec.get("storageCapacity") is True
     )
@@ -164,7 +164,7 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
 
     Volumes are named by their claim, if any.
     """
-    # node, driver, claim or volume.
+    # Node, driver, and claim or volume of each.
     attachments: list[tuple[str, str, str]] = []
     for node, driver, volume_name in csi.attachments:
         volume = volumes.get(volume_name)

@@ -68,7 +68,7 @@ def list_dump_errors(
     Messages with `ignored_message` are left out, and missing rights for files of `optional_names`.
     """
     if directory is None:
-        # files are named instead.
+        # Files are named instead.
         return
     base = directory.rstrip("/")
     for file in context.files.find_files(base, f"*{_SUFFIX}"):

@@ -566,7 +566,7 @@ def _reduce_pod(body: _Object) -> _Object:
     containers: dict[str, list[_Object]] = {}
     is_resized = False
     for section in CONTAINERS:
-        # containers with their actual requests.
+        # Containers with their actual requests.
         allocated = pod_conditions.apply_allocated_requests(body, section)
         containers[section] = [
             select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)
@@ -624,7 +624,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         if not pod.node:
             waiting_pods.append(pod)
         else:
-            # promised: the node is reserved only.
+            # A promised pod only reserves the node.
             (nominated_pods if body.get("promised") else pods).append(pod)
     return KubectlSnapshot(
         nodes=tuple(nodes),
@@ -705,7 +705,7 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
     It has the labels that are equal in all pods of a controller.
     """
     if kind not in _SPREAD_KINDS:
-        # kube-scheduler spreads no other pods by default.
+        # The kube-scheduler spreads no other pods by default.
         return None
     shared_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
     return LabelSelector(tuple(sorted(shared_labels.items()))) if shared_labels else None
@@ -753,7 +753,7 @@ def _build_pod(
     pod_spec = msgspec.structs.replace(
         device_objects.add_claims(pod_spec, volumes, device_claims), is_terminating=is_terminating
     )
-    # unknown: the resources of a resized pod are no longer those of its template.
+    # The template is unknown: a resized pod no longer has the resources of its template.
     template = None
     if not body.get("resized"):
         revision = next((str(labels[key]) for key in _REVISION_LABELS if key in labels), "")

@@ -21,7 +21,7 @@ MetadataProblem: TypeAlias = tuple[Node, Path, str]
 Check: TypeAlias = Callable[[Node], Iterator[CheckFailure]]
 
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
-# seconds, the default of a Deployment.
+# Default of a Deployment, in seconds.
 _DEADLINE: Final = 600
 
 
@@ -94,7 +94,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     labels = selector.get_node("matchLabels")
     expressions = selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
-        # reported as missing or invalid.
+        # It is reported as missing or invalid.
         return
     if not labels.data and not expressions.data:
         yield selector, ".selector", "is empty; add the labels of its pods."
@@ -116,7 +116,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
         list(_check_requirement(expression)) for expression in expressions.list_items()
     )
     if not has_only_texts or is_invalid:
-        # reported as invalid.
+        # It is reported as invalid.
         return
     if not matching.is_selected(
         matching.build_label_selector(match_labels, requirements), template_labels

@@ -191,7 +191,7 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
         return FieldShape(CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    # q: a quantity; without a form rule any one is valid.
+    # The letter q is a quantity; without a form rule any one is valid.
     if type_text == "q" and rule.check_form is None:
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=SCALARS[type_text])
@@ -234,7 +234,7 @@ def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
 class _SchemaValidator:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        # number of unknown keys so far.
+        # Number of unknown keys so far.
         self._unknown_key_count = 0
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
@@ -303,7 +303,7 @@ class _SchemaValidator:
         An empty value counts as missing.
         """
         fields = _get_fields(type_name)
-        # keys not reported as missing.
+        # Keys that are not reported as missing.
         set_keys: set[str] = set()
         for key, field_node in node.list_fields():
             inner_path = join_texts((path, key), ".")
@@ -475,7 +475,7 @@ def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
     Their kind is ANY: the schemas have the types of values.
     """
     table: dict[str, dict[str, FieldShape]] = {}
-    # continued lines are indented.
+    # Continued lines are indented.
     for line in _RULES.replace("\n    ", " ").splitlines():
         name, *fields = line.split(" ")
         table[name] = dict(map(_parse_field_rule, fields))

@@ -128,7 +128,7 @@ def collect_storage(
     referenced_names = {
         read_silently(claim, "spec").get_text("volumeName") for claim in claims.values()
     }
-    # free ones: neither named in a claim nor with a claimRef.
+    # Free volumes are neither named in a claim nor have a claimRef.
     volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
         if (
@@ -245,14 +245,14 @@ def parse_volumes(
     namespace = manifest.namespace
     # {}: the number of the pod.
     pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
-    # nodes in reach of existing volumes.
+    # Nodes in reach of existing volumes.
     needs: list[VolumeNeed] = []
-    # claims to bind (None: it limits no node).
+    # Claims to bind; None if it limits no node.
     claims: list[Claim | None] = []
     exclusive_claims: list[str] = []  # ReadWriteOncePod
-    # named without a claim.
+    # Disks that are named without a claim.
     disks: list[InlineVolume] = []
-    # reasons for pods to stay Pending.
+    # Reasons for pods to stay Pending.
     missing_objects: list[str] = []
     # (claim, CSI driver).
     bound_claims: list[tuple[str, str]] = []
@@ -497,7 +497,7 @@ def collect_cluster_storage(
             invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_existing_volume(manifest, storage):
             claim = read_silently(manifest, "spec")
-            # findings at the claim are dropped: those of pods with the claim are reported.
+            # Findings at the claim are dropped: those of pods with the claim are reported.
             reference = (claim, "")
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
@@ -599,7 +599,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
         return UNBOUND if is_observed else ""
     volume_spec = read_silently(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
-    # reserved for this claim, or another one.
+    # The volume is reserved for this claim, or another one.
     if reference.data:
         names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (
             claim.namespace,
@@ -665,7 +665,7 @@ def _build_unbound_claim(
     if class_object is None:
         return _complete_claim_of_unknown_class(unbound_claim, reference, storage)
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
-    # nodes in reach of a new volume; () if none is created.
+    # Nodes in reach of a new volume; () if none is created.
     provisioning_terms = (
         ()
         if class_object.body.get("provisioner") == _NO_PROVISIONER

@@ -73,7 +73,7 @@ _IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 LIVE_REPLICAS: Final = "replicas-of-cluster"
 
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
-# maxSurge and maxUnavailable of a Deployment by default.
+# Default of maxSurge and maxUnavailable of a Deployment.
 _DEFAULT_SHARE: Final = "25%"
 
 
@@ -330,7 +330,7 @@ class _WorkloadReader(Struct):
             device_objects.add_claims(pod, volumes, device_claims),
             missing_objects=volumes.missing_objects,
         )
-        # rules for these are not simulated.
+        # Rules for these are not simulated.
         if is_gang or has_devices or has_unknown_fields:
             pod = replace(pod, has_unknown_rules=True)
         needs = list_pod_needs(
@@ -606,7 +606,7 @@ def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSe
 
 def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
     if "restartPolicy" in spec:
-        # reports any other policy.
+        # This reports any other policy.
         spec.get_choice("restartPolicy", allowed, default="")
 
 
@@ -836,7 +836,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     if not isinstance(spec, dict) or (
         version not in _OLD_VERSIONS and not is_replication_controller
     ):
-        # current, or reported as invalid later.
+        # It is current, or is reported as invalid later.
         return manifest
     if version in _OLD_VERSIONS:
         detail = (
@@ -844,7 +844,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
             "apps/v1."
         )
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    # fields with their old defaults.
+    # Fields with their old defaults.
     strategies = {
         name: _add_defaults({} if spec.get(name) is None else spec[name], defaults)
         for name, defaults in _OLD_VERSIONS.get(version, {}).get(manifest.kind, {}).items()

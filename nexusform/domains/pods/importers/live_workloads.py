@@ -280,7 +280,7 @@ def find_current_revisions(
 
 def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod template with an effect on placement, to compare templates."""
-    # metadata and spec.
+    # The values are metadata and spec.
     metadata, selected = _select_pod_template_fields(template).values()
     selected["labels"] = {
         key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS
@@ -298,7 +298,7 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
         )
         for item in list_mappings(selected, "volumes")
     )
-    # compared like those of one more container.
+    # They are compared like those of one more container.
     pod_level = {"resources": selected.pop("resources", {})}
     for section in _CONTAINER_SECTIONS:
         containers = list_mappings(selected, section)

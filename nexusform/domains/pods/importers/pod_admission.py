@@ -235,7 +235,7 @@ def _find_bounds_violation(
         ("minimum", bounds.minimum, ("request", "limit")),
         ("maximum", bounds.maximum, ("limit", "request")),
     )
-    # nouns: the required amount, then the other one.
+    # The nouns are the required amount, then the other one.
     for adjective, bounds_by_name, nouns in rows:
         for name, bound in bounds_by_name.items():
             bound_quantity = read_quantity(bound)
@@ -438,7 +438,7 @@ def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> A
     They apply to resources without own amounts.
     """
     if not _has_readable_resources(container):
-        # reported with the pod.
+        # It is reported with the pod.
         return container
     resources = get_mapping(container, "resources")
     limits = get_mapping(resources, "limits")
@@ -464,7 +464,7 @@ def _apply_multus_networks(
     Report an unknown network, and mark the spec as IN_DOUBT: then the prediction for the
     pod is uncertain.
     """
-    # number of devices by resource.
+    # Number of devices by resource.
     needed_resources: Counter[str] = Counter()
     for network in parse_network_names(annotations, namespace):  # (namespace, name)
         if network not in rules.networks:

@@ -119,7 +119,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     containers = get_value_at_path(pod, "spec", section)
     statuses = list_mappings(status, _STATUSES[section])
     if not isinstance(containers, list) or not statuses:
-        # invalid, or not started.
+        # The pod is invalid, or did not start.
         return containers
     # The larger of actual and allocated resources. Without status.resources the scheduler reads
     # the spec alone.
@@ -139,7 +139,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
         keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"
         amounts = amounts_by_name.get(get_text(container, "name"))
         if not keeps_running or not amounts:
-            # finished, or without allocated resources.
+            # The container has finished, or has no allocated resources.
             changed_containers.append(container)
             continue
         resources = get_mapping(container, "resources")

@@ -3,7 +3,7 @@
 Entry point: pod_phase.py.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "manifest_blocks": (
         "collect_hub_objects list_prior_pods list_manifest_diagnostics plan_fleet_objects "

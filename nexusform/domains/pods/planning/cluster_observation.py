@@ -162,7 +162,7 @@ def match_cluster_snapshot(
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    # sizes by image.
+    # Sizes by image.
     images_by_node = {name: node.images for name, node in registered}
     # None for a node not listed.
     image_sizes = list(map(images_by_node.get, nodes))
@@ -341,7 +341,7 @@ def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> li
         # Any of them.
         spec = own_pods[-1].spec
         usable_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
-        # numbers after those of `own_pods`.
+        # Numbers after those of `own_pods`.
         for number, node in enumerate(usable_nodes, len(own_pods)):
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
@@ -371,7 +371,7 @@ def merge_observed_pods(
         # Now, or after these seconds.
         is_evicted = seconds is not None and "/DaemonSet/" not in pod.workload
         if is_evicted and pod.workload in predicted_nodes:
-            # state has the predicted replacement.
+            # State has the predicted replacement.
             continue
         observed_pods.setdefault(pod.workload, []).append(pod)
     numbered_pods: dict[str, list[ExistingPod]] = {}
@@ -392,7 +392,7 @@ def _assign_predicted_numbers(
     node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
-        # numbered by their ordinals.
+        # Ordinals number these pods.
         return list(pods)
     numbers_by_node = group_by(predicted_nodes, lambda number: predicted_nodes[number])
     # None: a free number.
@@ -415,7 +415,7 @@ def match_observed_clusters(
 
     Mismatches become warnings.
     """
-    # names: the plan removes the nodes of these VMs, too.
+    # The plan removes the nodes of these VMs, too.
     removed_vms: set[str] = set()
     # Without snapshots there are no nodes to match.
     for vm_object in objects if external.snapshots else ():

@@ -122,7 +122,7 @@ class PodsByCluster:
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
         # The same, by cluster id.
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}
-        # cluster ids by object address.
+        # Cluster ids by object address.
         self._clusters_by_address: dict[str, set[str]] = {}
         # By cluster id, as predicted so far.
         self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}
@@ -131,11 +131,11 @@ class PodsByCluster:
         self._base_lost_pods: dict[str, frozenset[PodKey]] = {}
         # By cluster id, pods of state on nodes created in this plan, until they are placed again.
         self._lost_pods: dict[str, frozenset[PodKey]] = {}
-        # cluster id and key: observed ones do not count.
+        # Pairs of cluster id and key; observed workloads do not count.
         self._recreated_workloads: set[tuple[str, str]] = set()
-        # objects with pods evicted since their last prediction.
+        # Objects with pods evicted since their last prediction.
         self._disturbed_keys: set[ObjectKey] = set()
-        # addresses of forgotten objects, their pods keep running.
+        # Addresses of forgotten objects, whose pods keep running.
         self._forgotten_addresses: set[str] = set()
         # By cluster with unknown nodes.
         self._unlocated_manifests: list[tuple[str, tuple[Manifest, ...]]] = []
@@ -158,7 +158,7 @@ class PodsByCluster:
         for item in objects:
             self._load_prior_pods(item, self._prior_workloads[item.cluster_id])
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
-        # pods of other states use capacity and move only by preemption.
+        # Pods of other states use capacity and move only by preemption.
         external_objects = list(external_pods)
         external_workloads = build_prior_workloads(external_objects)
         for item in external_objects:
@@ -306,7 +306,7 @@ class PodsByCluster:
         Predictions add their own.
         """
         quotas = collect_resource_quotas(manifests)
-        # workloads in predictions, or deleted.
+        # Workloads that are in predictions, or deleted.
         excluded_keys = self._list_managed_keys(cluster_id)
         excluded_keys |= {
             key for other_id, key in self._recreated_workloads if other_id == cluster_id
@@ -416,7 +416,7 @@ class PodsByCluster:
         )
         for other_id, name in self._recreated_workloads:
             if other_id == cluster_id:
-                # deleted first, so its live fields are lost.
+                # The workload is deleted first, so its live fields are lost.
                 live_workloads.pop(name, None)
         reading = read_workloads(
             self._add_foreign_labels(object_pods.manifests, cluster_id),
@@ -512,7 +512,7 @@ class PodsByCluster:
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
-        # number of pods by workload.
+        # Number of pods by workload.
         pods_before: dict[str, int] = {}
         for item in prior_objects:
             prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)

@@ -190,7 +190,7 @@ def plan_fleet_objects(
         block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST
     }
     problems: list[Diagnostic] = []
-    # independent ones, to be planned together.
+    # Independent manifests, to be planned together.
     waiting_manifests: dict[ConfigAddress, ResourceBlock] = {}
     for block in phase_blocks:
         dependencies = blocks.order.get_direct_dependencies(block.address)
@@ -407,7 +407,7 @@ def find_missing_namespaces(
 ) -> dict[ObjectKey, set[str]]:
     """Return the missing namespaces of each manifest on its cluster, by address and cluster id."""
     addresses = {str(item.address) for item in instances if item.type.kind is PlanningKind.MANIFEST}
-    # configured ones, by cluster id.
+    # Configured namespaces by cluster id.
     member_namespaces: dict[str, set[str]] = {}
     for instance in instances:
         names = get_value_at_path(instance.config, "namespaces")

@@ -108,7 +108,7 @@ def build_existing_clusters(
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
         if kind.vms is None:
-            # objects of this kind have no VMs.
+            # Objects of this kind have no VMs.
             continue
         demand, _ = kind.vms.build_demand(
             state_object.attributes, context.context, state_object.address

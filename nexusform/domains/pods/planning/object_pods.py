@@ -87,7 +87,7 @@ class PriorPods(Struct, frozen=True):
             )
             for name, values in pods.items():
                 record = pod_rows.parse_pod_record(values)
-                # namespace, kind and name of the workload.
+                # A key is the namespace, kind and name of the workload.
                 _, kind, _ = key.split("/", 2)
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = (record.reason or "") if is_permanent else ""
@@ -201,7 +201,7 @@ class ObjectPods(Struct):
             current_count = sum(
                 bool(pod.node) and pod.spec.template == workload.pod.template for pod in pods
             )
-            # daemons: one per node.
+            # A DaemonSet has one pod per node.
             requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas
             if current_count < max(len(pods), requested_count):
                 return False
@@ -385,7 +385,7 @@ class ObjectPods(Struct):
         kept_evictions: list[WorkloadWarning] = []
         for earlier in self.warnings:
             if (earlier.workload, earlier.kind) in repeated_keys:
-                # replaced by a new one.
+                # A new pod replaces it.
                 continue
             # Its pods still evict others.
             if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:

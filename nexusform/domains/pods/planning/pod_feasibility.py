@@ -46,16 +46,16 @@ from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSessi
 from nexusform.plans.plan import FeasibilityResult, LossEffect
 
 _MAX_REPLICAS: Final = 10_000
-# places times pods; more would take minutes per cluster.
+# Limit of places times pods; more would take minutes per cluster.
 MAX_LOST_PODS: Final = 20_000
 _SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
-# additional nodes tried per pool.
+# Limit of additional nodes tried per pool.
 _MAX_NODES: Final = 512
 # The same with many workloads.
 _MIN_NODES: Final = 32
-# additional nodes times workloads.
+# Limit of additional nodes times workloads.
 _MAX_WORKLOAD_NODES: Final = 4096
-# mixes of pools tried per object.
+# Limit of mixes of pools tried per object.
 _MAX_MIXES: Final = 60
 # Labels with the name of a node's pool, in clusters known from a dump only.
 _POOL_LABELS: Final = (
@@ -66,7 +66,7 @@ _POOL_LABELS: Final = (
     "karpenter.sh/nodepool",
     "node.kubernetes.io/instance-type",
 )
-# taints by the condition of one node.
+# Prefix of taints by the condition of one node.
 _STATUS_TAINTS: Final = "node.kubernetes.io/"
 
 # Waiting pods by number of additional nodes by pool: all objects on a cluster
@@ -97,7 +97,7 @@ class ClusterPodCapacity:
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         self.pods = pods
         self.cluster = cluster
-        # predictions with additional nodes, shared by all objects.
+        # Predictions with additional nodes, shared by all objects.
         self.waiting_pods: WaitingPods = {}
 
     @cached_property
@@ -446,13 +446,13 @@ def find_additions(
     best: dict[str, int] = {}
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
-        # predictions with one pool.
+        # Predictions with one pool.
         single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
         predicted_counts = [counts[pool] for counts in single_pools if pool in counts]
         # Numbers of nodes to try first: those with a prediction already, then some
         # around the estimate.
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
-        # fewer than the best pool so far.
+        # The limit is below the best pool so far.
         limit = min([maximum + 1, *best.values()]) - 1
         fewest = _find_fewest_nodes(
             partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes
@@ -524,7 +524,7 @@ def _find_mix(
         # -1: 0 may do.
         count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)
         if count is None:
-            # even the maximum of all pools is too few.
+            # Even the maximum of all pools is too few.
             return {}
         fewest[pool] = count
     further = chain.from_iterable(
@@ -566,7 +566,7 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     nodes: dict[str, Node] = {}
     # Without VMs: by label.
     pools = cluster.pools or map(_find_pool_label, cluster.nodes)
-    # observed nodes of no pool of the plan are last.
+    # Observed nodes of no pool of the plan are last.
     for pool, node in zip(pools, cluster.nodes, strict=False):
         if pool not in nodes or (
             _is_node_restricted(nodes[pool]) and not _is_node_restricted(node)

@@ -157,7 +157,7 @@ class PodPhase(PodsByCluster):
         waiting_pods = [
             pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys
         ]
-        # pods with gates do not wait for a node.
+        # Pods with gates do not wait for a node.
         candidates += [pod for pod in waiting_pods if not pod.spec.gates]
         orphans = list(
             template_matching.find_orphan_pods(workload, object_pods.manifests, candidates)
@@ -342,7 +342,7 @@ class PodPhase(PodsByCluster):
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
             self._remove_workload(object_pods, cluster_id, key, pods, trigger)
-        # undo the removal from the nodes: the pods still use their capacity.
+        # The removal from the nodes is undone: the pods still use their capacity.
         if keeps_running:
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
@@ -792,7 +792,7 @@ class PodPhase(PodsByCluster):
         Each workload of a manifest on a cluster with unknown nodes counts as a pod without a node.
         """
         pods: list[ScheduledPod] = []
-        # cluster id and key.
+        # Pairs of cluster id and key.
         planned_keys: set[tuple[str, PodKey]] = set()
         for (_, cluster_id), object_pods in self._object_pods.items():
             for outcome in object_pods.list_all_outcomes():

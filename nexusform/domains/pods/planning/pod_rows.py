@@ -138,7 +138,7 @@ def _build_state_and_reason(
     # Still with or without a node.
     if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
         if not kept_pod.state:
-            # written by an earlier version.
+            # An earlier version wrote it.
             return {}
         if kept_pod.state == outcome.state:
             return {"state": kept_pod.state, "reason": kept_pod.reason}
@@ -207,7 +207,7 @@ def build_pod_row(
     if not outcome.is_removed:
         target = _build_location(cluster, cluster_name, outcome.node, str(outcome.state))
     scores: dict[str, Any] = {}
-    # decided by the scheduler, or in doubt.
+    # The scheduler decided it, or it is in doubt.
     if outcome.feasible_nodes is not None or outcome.doubt:
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
         if outcome.doubt and not outcome.is_certain:

@@ -305,7 +305,7 @@ def _may_run_later(outcome: PodOutcome, ready_node: Node) -> bool:
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
-    # namespace, kind and name.
+    # A key is namespace, kind and name.
     _, kind, _ = outcome.workload.split("/", 2)
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
@@ -320,7 +320,7 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
         (spec.device_claims, _DEVICE_KINDS),
         # A Pending pod may preempt others.
         (not outcome.node, ("PriorityClass",)),
-        # budgets protect the pods evicted for it.
+        # Budgets protect the pods evicted for it.
         (outcome.victims, ("PodDisruptionBudget",)),
         (has_namespaces, ("Namespace",)),
     )

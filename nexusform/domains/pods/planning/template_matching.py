@@ -208,7 +208,7 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     # By workload: its pods by revision.
     counts: dict[str, Counter[str]] = {}
     for pod in pods:
-        # namespace, kind and name.
+        # A key is namespace, kind and name.
         _, kind, _ = pod.workload.split("/", 2)
         if kind in _SCALED_KINDS:
             counts.setdefault(pod.workload, Counter())[_get_revision(pod) or pod.spec.template] += 1
@@ -240,7 +240,7 @@ def assign_template_specs(
         if workload.kind == "ReplicaSet":
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
         elif _get_revision(pod):
-            # compared below, like the other pods.
+            # It is compared below, like the other pods.
             pods = [*pods, pod]
         else:
             # Without the label of a revision it counts as outdated: the next rolling
@@ -312,7 +312,7 @@ def create_replacement_check(
         workload = prior_workloads.get(pod.workload)
         nodes = outdated_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
-            # state does not have its workload, or has an outdated pod on the node: this one.
+            # State does not have its workload, or has this outdated pod on the node.
             return False
         return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 

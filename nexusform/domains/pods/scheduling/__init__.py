@@ -3,7 +3,7 @@
 All functions are pure.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome PREEMPTED",

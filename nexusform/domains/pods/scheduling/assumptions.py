@@ -150,9 +150,9 @@ def find_doubtful_pods(
         # No pod is placed or removed.
         return {}
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
-    # cost of one prediction; existing pods cost less.
+    # Cost of one prediction; existing pods cost less.
     placements = len(placed_pods) + len(scene.existing_pods) // 20
-    # maximum of predictions per assumption.
+    # Maximum number of predictions per assumption.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
     ties = {outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain}
     tied_keys = frozenset(ties)
@@ -160,15 +160,15 @@ def find_doubtful_pods(
     has_enough_samples = (
         samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     )
-    # samples do not cover it.
+    # Samples do not cover it.
     has_other_doubt = any(outcome.doubt not in ("", TIES) for outcome in placed_pods)
     if not has_enough_samples or has_other_doubt:
-        # agreeing samples would prove nothing, so ties stay in doubt.
+        # Agreeing samples would prove nothing, so ties stay in doubt.
         sampled_keys -= tied_keys
     differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
     doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
     unchanged_keys = sampled_keys - differences.keys()
-    # too few to show a difference, so other pods may also be doubtful.
+    # There are too few samples to show a difference, so other pods may also be doubtful.
     if samples < _FEWEST_SAMPLES:
         doubts |= _list_unsampled_doubts(scene, placed_pods, unchanged_keys - tied_keys)
     # A tie, but the same node in all samples.
@@ -198,7 +198,7 @@ def _find_first_differences(
         for number, (condition, alternative) in enumerate(
             assumption.list_alternatives(scene, samples)
         ):
-            # pods without another outcome so far.
+            # Pods without another outcome so far.
             unchanged_keys = sampled_keys - doubts.keys()
             # After many samples without any effect, more are useless.
             is_useless = number >= _SAMPLES_WITHOUT_DOUBT and not (doubts or tied_keys)

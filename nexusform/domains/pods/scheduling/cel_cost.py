@@ -367,7 +367,7 @@ class _CostEstimator:
         if function == "replace" and len(sizes) >= 3:
             return _find_replaced_size(*sizes[:3])
         if function == "join":
-            # kube-apiserver does not look up the sizes of the elements.
+            # The kube-apiserver does not look up the sizes of the elements.
             separator = sizes[1] if len(sizes) > 1 else (0, 0)
             minimum = max(first[0] - 1, 0) * separator[0]
             return min(minimum, _MAX_UINT64), min(first[1], 1) * _MAX_UINT64

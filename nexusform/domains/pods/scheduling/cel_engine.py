@@ -133,7 +133,7 @@ def _build_device_value(request: CelRequest) -> dict[str, Any]:
     driver = request.driver or ""
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, kind, value in request.attributes:
-        # versions are maps in CEL, as by semver().
+        # Versions are maps in CEL, as those of `semver`.
         cel_value = {_VERSION_KEY: value} if kind == "version" else value
         _add_domain_value(values["attributes"], name, driver, cel_value)
     for name, amount in request.capacity:
@@ -191,7 +191,7 @@ def _create_environment() -> Any:
 
         An overload is its result type, parameter types and Python function.
         """
-        # called as a method of the first parameter.
+        # The function is called as a method of the first parameter.
         is_member = name not in ("quantity", "semver")
         return cel.FunctionDecl(
             name,
@@ -258,7 +258,7 @@ def _convert_to_integer(amount: int) -> int:
 def _parse_version(text: str) -> dict[str, str]:
     """Return a version as a map, its form in CEL; any other text is a ValueError."""
     version = {_VERSION_KEY: text}
-    # raises the error of another text.
+    # This raises the error of another text.
     _split_version(version)
     return version
 

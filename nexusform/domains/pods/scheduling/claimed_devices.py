@@ -87,14 +87,14 @@ class ClaimedDevices:
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         # With fields of a feature gate.
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
-        # devices by claim.
+        # Devices by claim.
         self._uses = dict(cluster.devices.allocations)
         self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
-        # pods by claim: they use its devices.
+        # Pods by the claim whose devices they use.
         self._holders: dict[str, set[PodIdentity]] = {}
         # Their pods have unknown or randomly chosen devices.
         self._uncertain_nodes: set[str] = set()
-        # results for the devices in use now.
+        # Results for the devices in use now.
         self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}
         for pod in existing_pods:
             for name, uses in pod.devices:
@@ -194,7 +194,7 @@ class ClaimedDevices:
         """Return free devices of a node for every unallocated claim; None if a claim finds none."""
         open_claims = self._select_unallocated(claims)
         all_uses = chain.from_iterable(self._uses.values())
-        # admin access leaves it free.
+        # Admin access leaves a device free.
         used_devices = {use.device for use in all_uses if not use.has_admin_access}
         return self._allocator.allocate(node, self._pools[node.name], open_claims, used_devices)
 
@@ -224,7 +224,7 @@ class ClaimedDevices:
             self._uncertain_nodes.add(pod.node)
         for claim in claims:
             self._add_claim_holder(pod, _build_claim_name(claim, pod))
-        # cached results for the devices in use before.
+        # Cached results for the devices in use before.
         self._needs.clear()
 
     def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
@@ -310,7 +310,7 @@ class DeviceAllocator:
         `version` is the one of the scheduler.
         """
         self._choices = choices
-        # pools are searched by name, else at random.
+        # Pools are searched by name, else at random.
         self._is_ordered = version >= _ORDERED_POOLS
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
@@ -369,7 +369,7 @@ class DeviceAllocator:
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
-        # devices by claim.
+        # Devices by claim.
         uses = tuple(map(tuple, search.uses))
         return DeviceAllocation(
             uses, search.score, is_random=not self._is_ordered and search.is_random()
@@ -412,7 +412,7 @@ class _AllocationSearch:
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0
         self._steps = 0  # candidates tried
-        # uses of each device by the claims so far.
+        # Uses of each device by the claims so far.
         self._taken: Counter[DeviceId] = Counter()
         # Values of the attributes of constraints, by claim and position of the constraint.
         self._values: dict[tuple[int, int], list[Attribute]] = {}
@@ -450,7 +450,7 @@ class _AllocationSearch:
                 if is_incomplete or pool.duplicate_name:
                     text = "a pool is incomplete or invalid"
                     raise AllocationError(f"claim {claim.name}, request {request.name}: {text}")
-            # raises the error of a selector.
+            # This raises the error of a selector.
             self._list_candidates(alternative)
 
     def is_random(self) -> bool:
@@ -484,7 +484,7 @@ class _AllocationSearch:
                     # All of none is no allocation.
                     continue
             if len(self.uses[claim_index]) + count > _MOST_DEVICES:
-                # too many for one claim.
+                # There are too many for one claim.
                 continue
             if self._allocate_devices(claim_index, request_index, alternative, count):
                 if request.is_prioritized:
@@ -530,7 +530,7 @@ class _AllocationSearch:
             self._move(claim_index, alternative, candidate, sign=1)
             if self._allocate_devices(claim_index, request_index, alternative, count, first + 1):
                 return True
-            # later requests need this device.
+            # Later requests need this device.
             self._move(claim_index, alternative, candidate, sign=-1)
             for index, _ in self._list_constraints(claim_index, request, alternative):
                 self._values[claim_index, index].pop()

@@ -280,7 +280,7 @@ KINDS: Final[tuple[DecisionKind, ...]] = (
     _build_trigger_kind("scale-out", pod_outcomes.SCALE_OUT),
     _build_trigger_kind("scale-in", pod_outcomes.SCALE_IN),
     _build_trigger_kind("new templates", pod_outcomes.TEMPLATE_CHANGED),
-    # kube-scheduler places the new pod.
+    # The kube-scheduler places the new pod.
     DecisionKind(
         "removed nodes", lambda decision: decision.outcome.trigger == pod_outcomes.NODE_REMOVED
     ),

@@ -40,7 +40,7 @@ def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Itera
             "node's"
         )
     requests = pod.requests
-    # name, requested, used, capacity.
+    # Each has a name, and the requested, used and total amount.
     figures = [
         ("pods", 1, usage.pods, node.pods),
         ("cpu", requests.cpu, usage.cpu, node.cpu),
@@ -49,7 +49,7 @@ def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Itera
     figures += [
         (name, amount, usage.other_resources.get(name, 0), node.other_resources[name])
         for name, amount in requests.other_resources
-        # kubelet skips resources unknown to its node.
+        # A kubelet skips resources unknown to its node.
         if name in node.other_resources
     ]
     for name, amount, used, capacity in figures:
@@ -60,7 +60,7 @@ def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Itera
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
     if node_usage.find_port_rejection(pod, node, usage):
         yield f"NodePorts: Predicate NodePorts failed: {node_usage.NO_PORTS}"
-    # kubelet does not check the taints for static pods; these tolerate all of them in any case.
+    # A kubelet does not check the taints for static pods; these tolerate all of them in any case.
     taint = taints.find_evicting_taint(pod, node)
     if taint is not None:
         taint_text = f"untolerated taint {{{taint.key}: {taint.value}}}"
@@ -73,7 +73,7 @@ class NodeNumaCells:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._permits_one_cell = node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        # amounts by cell and resource.
+        # Amounts by cell and resource.
         self._free = list(map(dict, node.cells))
         # Of each container, with the spec of its pod.
         self._allocations: list[tuple[PodSpec, _Share]] = []
@@ -87,7 +87,7 @@ class NodeNumaCells:
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
             if not cell_numbers:
-                # give back the shares of the containers before.
+                # The shares of the containers before are free again.
                 for share in shares:
                     self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
@@ -122,12 +122,13 @@ class NodeNumaCells:
         permits the number of cells needed on an empty node. The first cells (by number) with enough
         free resources are used.
         """
-        # permitted numbers of cells.
+        # Permitted numbers of cells.
         widths = {1}
         if not self._permits_one_cell:
             widths = {self._count_required_cells(name, amount) for name, amount in container}
         if len(widths) != 1:
-            # restricted: kubelet permits no cells if resources need different numbers of them.
+            # Under the policy restricted, no cells are permitted if resources need different
+            # numbers of them.
             return ()
         (width,) = widths
         for cells in combinations(range(len(self._free)), width):

@@ -62,7 +62,7 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
-    # number of nodes by taint.
+    # Number of nodes by taint.
     counts: Counter[str] = Counter()
     for node in nodes:
         taint = taints.find_untolerated_taint(spec, node)

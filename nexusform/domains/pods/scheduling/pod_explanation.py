@@ -109,12 +109,12 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
     points = scheduler.score_nodes()
     verdicts = []
     for node_index, node in enumerate(scheduler.cache.nodes):
-        # points by rule, none for a rejected node.
+        # Points by rule; none for a rejected node.
         by_rule = points.get(node_index, {})
         total = sum(by_rule.values()) if by_rule else None
         rejections = tuple(scheduler.list_rejections(node_index))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-        # details of rejections, by rule.
+        # Details of rejections, by rule.
         hints = {}
         if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
             hints["taints"] = taints.format_taint(taint)

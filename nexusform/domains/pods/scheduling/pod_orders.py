@@ -45,7 +45,7 @@ def count_controller_hops(key: str) -> int:
 
     `key` is that of the workload.
     """
-    # namespace, kind and name.
+    # A key is namespace, kind and name.
     _, kind, _ = key.split("/", 2)
     return _HOPS.get(kind, 1)
 

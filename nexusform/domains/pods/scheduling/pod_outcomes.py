@@ -244,7 +244,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     # domain of all.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
-    # nodes alike for all rules about domains.
+    # Nodes alike for all rules about domains.
     for bucket in scheduler.list_buckets():
         # Each rule rejects all nodes of a bucket or none, so one is enough.
         node = next(bucket)
@@ -411,7 +411,7 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
         pods_by_domain = {
             domain: min(pods, max(0, ceiling - counter.counts[domain]))
             for domain, pods in pods_by_domain.items()
-            # spreading rejects nodes without the key.
+            # The spread rejects nodes without the key.
             if domain >= 0
         }
     return sum(pods_by_domain.values())
@@ -452,7 +452,7 @@ def _compute_affinity_range(
         has_all_keys = all(item.domain_by_node[node] >= 0 for item in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
             capacity_by_domain.setdefault(counter.domain_by_node[node], {})[node] = pods
-    # number of pods with room, by domain.
+    # Number of pods with room, by domain.
     totals: list[int] = []
     for domain_capacity in capacity_by_domain.values():
         if own_counters.have_several_keys:
@@ -489,7 +489,7 @@ def _compute_placeable_bounds(
     excluded_counts = dict.fromkeys(capacity, 1)
     for counter in own_counters.anti_affinity:
         nodes_by_domain = group_by(capacity, counter.domain_by_node.__getitem__)
-        # nodes without the topology key exclude no other node.
+        # Nodes without the topology key exclude no other node.
         nodes_by_domain.pop(-1, None)
         for nodes in nodes_by_domain.values():
             for node in nodes:

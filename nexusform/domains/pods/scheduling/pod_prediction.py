@@ -148,7 +148,7 @@ class PodPredictor:
         self.progress_by_key: dict[str, WorkloadProgress] = {}
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
-        # evicted unmanaged pods.
+        # Evicted unmanaged pods.
         self.displaced_pods: set[PodKey] = set()
         # Of evicted pods, since the last retry.
         self._has_replacements = False
@@ -192,7 +192,7 @@ class PodPredictor:
             if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
         self._place_workloads(progress_list)
-        # slow victims terminate after the arrival of all pods.
+        # Slow victims terminate after the arrival of all pods.
         self.session.remove_victims()
         self._recreate_evicted()
         self._retry_waiting_pods(progress_list)
@@ -296,7 +296,7 @@ class PodPredictor:
                 # Failed for good, and never placed again.
                 progress.failed_pods.append(pod)
             elif pod.node:
-                # lost with its node, or evicted by a taint.
+                # The pod is lost with its node, or a taint evicts it.
                 trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(
                     PodToPlace(pod.number, previous=pod.node, trigger=trigger)
@@ -370,7 +370,7 @@ class PodPredictor:
         }
         for pod in pods:
             if not self._is_running(pod):
-                # lost with its node.
+                # The pod is lost with its node.
                 if pod.node:
                     progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
             elif pod not in surplus and profile.should_keep_daemon(spec, self.nodes[pod.node]):
@@ -386,7 +386,7 @@ class PodPredictor:
             progress.pods_to_place.append(
                 PodToPlace(pod.number, node, was_pending=True, age=pod.age)
             )
-        # beyond the nodes without a pod.
+        # Surge pods are those beyond the nodes without a pod.
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]
         # Without a running or waiting pod.
         empty_nodes = unserved_nodes[len(waiting_pods) :]
@@ -441,7 +441,7 @@ class PodPredictor:
             # All pods of the workload have arrived.
             if next(steps[key], None) is None:
                 del steps[key], arrived_counts[key]
-            # pods evicted for the one just placed.
+            # Pods evicted for the one just placed.
             self._recreate_evicted()
             if self._has_replacements and self._choices.ask(has_fast_replacements):
                 self._retry_waiting_pods(progress_list)
@@ -462,7 +462,7 @@ class PodPredictor:
         rollout.start()
         # By pod number.
         verdicts = yield from self._place_pods(progress)
-        # pods evicted for those just placed.
+        # Pods evicted for those just placed.
         self._recreate_evicted()
         # An ordered StatefulSet removes its surplus pods once all others have a node.
         if all(verdict.node for verdict in verdicts.values()):
@@ -471,10 +471,10 @@ class PodPredictor:
             verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
             self._recreate_evicted()
         elif rollout.is_needed:
-            # replaces the outdated pods; numbers of pods may change.
+            # This replaces the outdated pods; numbers of pods may change.
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
-        # pods of former templates without a node.
+        # Pods of former templates without a node.
         verdicts |= rollout.request_pending_pods()
         requested_pods = progress.requested_pods  # by number
         for number, verdict in verdicts.items():
@@ -599,7 +599,7 @@ class PodPredictor:
         pod = eviction.pod
         preemptor = format_pod_name(*eviction.preemptor)
         outcome = progress.outcomes.get(pod.number)
-        # placed by this prediction, and to be placed again.
+        # This prediction placed it, and places it again.
         if outcome is not None and outcome.node == pod.node:
             progress.evicted_numbers.add(pod.number)
             progress.outcomes[pod.number] = replace(
@@ -718,14 +718,14 @@ class PodPredictor:
         if verdict is None:
             return False  # it stays
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
-        # added by the eviction if missing.
+        # The eviction added it if it was missing.
         progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
-            # requested by the eviction, and placed before by the verdict.
+            # The eviction requested it, and the verdict placed it before.
             new_pod = progress.pods_to_place[-1]
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
         else:
-            # undo the verdict: nothing creates it again.
+            # The verdict is undone: nothing creates the pod again.
             self.session.remove_pod(replace(pod, node=verdict.node))
         return True
 
@@ -734,7 +734,7 @@ class PodPredictor:
 
         None without such a time, or if it keeps node and spec.
         """
-        # evicted already (0), or never (None).
+        # The pod is already evicted (0), or never (None).
         if not self._compute_remaining_seconds(pod):
             return None
         self.session.remove_pod(pod)
@@ -786,7 +786,7 @@ class PodPredictor:
         """
         has_changed = True
         while has_changed:
-            # replacements until now are retried below.
+            # Replacements until now are retried below.
             has_changed = self._has_replacements = False
             # Failed pods may fit into NUMA cells assigned in another order.
             if any(

@@ -59,7 +59,7 @@ class _NodeBucket:
     def __init__(self) -> None:
         # By usage score.
         self.nodes_by_score: dict[int, set[int]] = {}
-        # number of nodes.
+        # Number of nodes.
         self.size = 0
 
     def put_all(self, nodes: list[int], score: int) -> None:
@@ -91,11 +91,11 @@ class _TopologyAxis:
 
     def __init__(self, counters: Sequence[DomainCounter]) -> None:
         """Build the axis of the topology key counted by these counters."""
-        # counters of one topology key share it.
+        # Counters of one topology key share it.
         self.domain_by_node = counters[0].domain_by_node
         self.has_few_domains = counters[0].size <= _FEW_DOMAINS
         self.counts = [counter.counts for counter in counters]  # by domain
-        # nodes by domain.
+        # Nodes by domain.
         self.members: dict[int, list[int]] = {}
 
     def get_trait(self, node: int) -> Trait:
@@ -141,7 +141,7 @@ class PodSpecScheduler:
         self.cache = cache
         self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
-        # whether the need of its claims may change before the decision.
+        # It says whether the need of its claims may change before the decision.
         self.is_storage_uncertain = False
         # The assumption behind the devices of nodes, "" if certain.
         self.device_doubt = ""
@@ -175,10 +175,10 @@ class PodSpecScheduler:
         self._axes: list[_TopologyAxis] = []
         # Those with traits changed by each placed pod.
         self._changing_axes: list[_TopologyAxis] = []
-        # usage score by usage number.
+        # Usage score by usage number.
         self._score_cache: dict[int, int] = {}
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
-        # usage score of each node in a bucket.
+        # Usage score of each node in a bucket.
         self._node_scores: dict[int, int] = {}
 
     @property
@@ -287,7 +287,7 @@ class PodSpecScheduler:
 
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
-        # creates them at the first call.
+        # The first call creates them.
         self._get_domain_buckets()
         # Buckets ignore pods with a nominated (reserved) node. Nodes rejected because of them are
         # removed for now.
@@ -336,7 +336,7 @@ class PodSpecScheduler:
         best_total = max(top_nodes_by_total)
         tied_nodes = tuple(chain.from_iterable(top_nodes_by_total[best_total]))
         feasible_count = sum(bucket.size for bucket, _ in feasible_buckets)
-        # points ahead of the next total, used if points for unknown images may change the choice.
+        # Points ahead of the next total, used if points for unknown images may change the choice.
         lead = None
         if self.images_matter and len(tied_nodes) == 1:
             lead = _compute_score_lead(best_total, scored_buckets)
@@ -377,7 +377,7 @@ class PodSpecScheduler:
         # The buckets below include the pod.
         self.version = self.cache.version
         if not self._has_buckets:
-            # buckets created later include the pod.
+            # Buckets created later include the pod.
             return
         # The pod changes the counts of its domains. Nodes there change the bucket if its key
         # has these counts.
@@ -420,7 +420,7 @@ class PodSpecScheduler:
             for node, key in self._bucket_keys.items():
                 alike_nodes.setdefault((key, usage_numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
-                # equal for all of these nodes.
+                # The score is equal for all of these nodes.
                 score = self._compute_usage_score(nodes[0])
                 # Else the usage of the nodes rejects the pod.
                 if score >= 0:
@@ -488,7 +488,7 @@ class PodSpecScheduler:
         node_record = self.cache.nodes[node]
         usage = self.cache.usage[node]
         usage_number = self.cache.usage_numbers[node]
-        # equal for equal usage.
+        # The score is equal for equal usage.
         score = self._score_cache.get(usage_number) if self._has_plain_usage else None
         if score is None:
             if any(
@@ -605,7 +605,7 @@ class FeasibleNodes(Struct, frozen=True):
         key = id(domain_by_node)
         if key not in self.members:
             self.members[key] = group_by(self.points, lambda node: domain_by_node[node])
-            # nodes without the topology key.
+            # Nodes without the topology key.
             self.members[key].pop(-1, None)
         return self.members[key]
 

@@ -57,7 +57,7 @@ def collect_pod_warnings(
     outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
     next_rollout = SurgeCapacityCheck(cluster, existing_pods)
-    # number of volume claims.
+    # Number of volume claims.
     claims_by_node: Counter[str] = Counter()
     for pod in existing_pods:
         claims_by_node[pod.node] += pod.spec.claim_count
@@ -538,7 +538,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         context.node_by_name[outcome.node].rack for outcome in context.running_outcomes
     )
     if len(context.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
-        # pods in several or unknown racks, or no other rack to use.
+        # The pods are in several or unknown racks, or there is no other rack to use.
         return
     (rack,) = context.forecast.per_rack
     required_keys, preferred_keys = _list_own_topology_keys(context)
@@ -565,7 +565,7 @@ def find_location_label_key(
 
     The result is "" for none.
     """
-    # nodes with a known location.
+    # Nodes with a known location.
     located_nodes = [node for node in nodes if get_location(node)]
     if not located_nodes:
         return ""
@@ -609,7 +609,7 @@ def _explain_shared_hardware(
     location, "" if there is none.
     """
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    # nodes may lack the key.
+    # Nodes may lack the key.
     domains = {node.labels.get(proposed_label) for node in context.nodes} - {None}
     if proposed_label and len(domains) < context.workload.replicas:
         locations = f"{len(domains)} {location_noun}"

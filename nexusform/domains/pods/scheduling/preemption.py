@@ -30,7 +30,8 @@ from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.maintenance import DrainObstacles
 from nexusform.scheduling.placement_decision import Rejection
 
-# kube-scheduler stops searching at this number of candidates, in per cent of the promising nodes.
+# The kube-scheduler stops searching at this number of candidates, in per cent of the promising
+# nodes.
 _CANDIDATE_PERCENT: Final = 10
 _MINIMUM_CANDIDATES: Final = 100
 # Added to each victim's priority before they are summed, so that more victims always weigh more.
@@ -108,7 +109,7 @@ def compute_eviction_allowances(
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
-            # kube-scheduler's preemption takes it as covering no pod.
+            # The preemption of kube-scheduler takes it as covering no pod.
             continue
         covered_groups = cache.select_groups_of_namespace(budget.selector, budget.namespace)
         healthy = sum(
@@ -144,7 +145,8 @@ def select_victims(
         if len(candidates) >= candidate_limit and any(
             not candidate.violations for candidate in candidates
         ):
-            # kube-scheduler stops here: enough candidates, one without violated budgets.
+            # The kube-scheduler stops here: there are enough candidates, one without violated
+            # budgets.
             is_exhaustive = False
             break
         candidate = trial.find_candidate(node)
@@ -211,7 +213,7 @@ class _PreemptionTrial:
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
-        # put back as many as possible, first those protected by a budget.
+        # As many as possible stay, first those that a budget protects.
         if is_feasible:
             violating_pods, other_pods = self._split_by_violation(lower_priority_pods)
             victims = self._select_victims(violating_pods, node)
@@ -459,7 +461,7 @@ def list_applied_budgets(
     # A budget does not limit pods that have not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
     pods_by_budget: list[list[ExistingPod]] = []
-    # number of budgets of each pod.
+    # Number of budgets of each pod.
     budget_counts: Counter[PodIdentity] = Counter()
     for budget in budgets:
         covered_pods = [pod for pod in started_pods if has_budget(budget, pod)]
@@ -470,13 +472,13 @@ def list_applied_budgets(
             yield budget, 0
             continue
         allowed = count_allowed_disruptions(budget, existing_pods)
-        # enough pods are ready, as reported by its controller.
+        # Enough pods are ready, as its controller reports.
         is_met = budget.is_met
         if is_met is None:
             # Not reported: computed from the pods.
             is_met = allowed >= 0
         limited_pods = covered_pods
-        # unready pods may be evicted without a limit.
+        # Unready pods may be evicted without a limit.
         if is_met or budget.evicts_unready:
             limited_pods = [pod for pod in covered_pods if pod.condition.is_ready]
         if limited_pods:

@@ -81,7 +81,7 @@ class QuotaUsage:
 def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
     limits = dict(quota.hard)  # by resource
-    # names of requests and limits missing in some container.
+    # Names of requests and limits missing in some container.
     unspecified = pod.quota_figures.unspecified
     # A quota may have the short name of a request ("cpu" for "requests.cpu").
     unspecified_names = [name for name in limits if _FULL_NAMES.get(name, name) in unspecified]
@@ -122,7 +122,7 @@ def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
     """Return the amounts of a pod by the names limited by a quota, 0 if it has none."""
-    # limits on the number of pods.
+    # Amounts for limits on the number of pods.
     amounts = dict.fromkeys(_POD_COUNTS, 1)
     requests = (
         ("cpu", pod.requests.cpu),

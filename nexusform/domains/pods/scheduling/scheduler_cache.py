@@ -74,7 +74,7 @@ class TopologyDomains:
     def __init__(self, domain_by_node: list[int], size: int) -> None:
         # -1 without the topology key.
         self.domain_by_node = domain_by_node
-        # number of domains.
+        # Number of domains.
         self.size = size
         # Each node with the key as a domain of its own.
         self.node_domains = [
@@ -90,7 +90,7 @@ class PodSpecGroup:
     def __init__(self, spec: PodSpec) -> None:
         self.spec = spec
         self.labels = dict(spec.labels)
-        # number of pods by node.
+        # Number of pods by node.
         self.nodes: dict[int, int] = {}
 
 
@@ -111,16 +111,16 @@ class SchedulerCache:
         self._numbers_by_usage: dict[tuple[int, ...], int] = {}
         for node in range(len(cluster.nodes)):
             self._update_usage_number(node)
-        # changes with every placed or removed pod.
+        # The version changes with every placed or removed pod.
         self.version = 0
-        # number of pods by exclusive claim.
+        # Number of pods by exclusive claim.
         self._claim_uses: Counter[str] = Counter()
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, TopologyDomains] = {}
         # Nodes (whether each counts) and domains counted by a spread constraint, by the facts
         # deciding about them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
-        # pods of one spec.
+        # Pods of one spec.
         self._groups: dict[PodSpec, PodSpecGroup] = {}
         # By each label of the pods.
         self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
@@ -193,7 +193,7 @@ class SchedulerCache:
         """
         topology = self._topologies.get(key)
         if topology is None:
-            # domains by value; a node without the label has none.
+            # Domains by value; a node without the label has none.
             numbers: dict[str | None, int] = {None: -1}
             domain_by_node = [
                 numbers.setdefault(node.labels.get(key), len(numbers) - 1) for node in self.nodes
@@ -235,7 +235,7 @@ class SchedulerCache:
         indexed_groups = (self._term_groups_by_pair.get(pair, ()) for pair in group.spec.labels)
         # Each group once.
         candidates = dict.fromkeys(chain(self._unindexed_term_groups, *indexed_groups))
-        # groups with pods on nodes.
+        # Groups with pods on nodes.
         return [candidate for candidate in candidates if candidate.nodes]
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:

@@ -91,7 +91,7 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
             # The prediction is repeated with the difference: a changed decision is found there.
             continue
         if difference.affects_scores_only and feasible_nodes < 2:
-            # scores choose among several nodes.
+            # Scores choose among several nodes.
             continue
         is_unknown = difference.is_in(version) is None
         if is_unknown and difference.is_affected(spec):

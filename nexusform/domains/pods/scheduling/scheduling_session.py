@@ -103,7 +103,7 @@ class SchedulingSession:
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
         self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
         self.claimed_devices = ClaimedDevices(cluster, running_pods, self.choices)
-        # called with the scheduler of each pod before its decision.
+        # The observer is called with the scheduler of each pod before its decision.
         self._observer = observer
         self.cache = SchedulerCache(cluster)
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
@@ -111,7 +111,7 @@ class SchedulingSession:
         self.evictions: list[PreemptionVictim] = []
         # Of every pod that is made here: newer than every existing pod.
         self.age = 1
-        # number of pods under each budget of the cluster.
+        # Number of pods under each budget of the cluster.
         self._expected_counts = expected_counts
         self._names = list(cluster.node_by_name)
         # With more feasible nodes, kube-scheduler stops its search before it has scored
@@ -131,7 +131,7 @@ class SchedulingSession:
         # By pod: node and group.
         self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}
         self._scheduler: PodSpecScheduler | None = None
-        # nodes with a usage that depends on a tie-break, as bits.
+        # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
         # By spec group (id): the cache version of the last pod without a feasible node,
         # and its verdict.
@@ -209,12 +209,12 @@ class SchedulingSession:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec.list_claims(number))
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
-        # nodes below the limits of their drivers.
+        # Nodes below the limits of their drivers.
         attach_needs = self._attached_volumes.compute_needs(spec, number)
         devices = self.claimed_devices.compute_need(spec)
         scheduler = self.get_scheduler(spec, (*volume_needs, *attach_needs, *devices.needs))
         scheduler.device_doubt = devices.doubt
-        # evictions may detach volumes of a node.
+        # Evictions may detach volumes of a node.
         can_detach = bool(attach_needs) and self._can_evict(spec)
         scheduler.is_storage_uncertain = (
             can_detach
@@ -299,7 +299,7 @@ class SchedulingSession:
 
         All feasible ones, or the tied ones if ties alone decide.
         """
-        # kube-scheduler scores only some of them.
+        # The kube-scheduler scores only some of them.
         is_cut_short = choice.feasible_nodes > self._scored_node_limit
         # Earlier uncertain choices or unknown facts may change the scores of any node.
         if self._uncertain_nodes or is_cut_short or self._find_doubt(scheduler, choice):
@@ -338,7 +338,7 @@ class SchedulingSession:
         if is_version_uncertain(scheduler.group.spec, self.cluster.version, choice.feasible_nodes):
             return "the Kubernetes version"
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
-            # image points alone may make up for the lead.
+            # Image points alone may make up for the lead.
             return "images of nodes"
         return ""
 
@@ -446,7 +446,7 @@ class SchedulingSession:
         pod = ExistingPod(workload, number, node="", spec=spec, age=self.age)
         rejection = scheduler.find_rejection(node_index)
         if rejection is not None:
-            # try again with their capacity.
+            # The pod is tried again with their capacity.
             if self.remove_lingering_pods():
                 return self.place_daemon(spec, workload, number, node)
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
@@ -478,7 +478,7 @@ class SchedulingSession:
 
         It evicts others, or is Pending (cached by spec).
         """
-        # try again with their capacity.
+        # The pod is tried again with their capacity.
         if self.remove_lingering_pods():
             return self.place_pod(pod.spec, pod.workload, pod.number)
         rejections = scheduler.collect_rejections()
@@ -510,7 +510,7 @@ class SchedulingSession:
         if spec.gates or spec.node_name or self._can_evict(spec):
             # It needs no feasible node yet, has its node, or may evict others.
             return ""
-        # regardless of the other pods.
+        # Nodes that are permitted regardless of the other pods.
         permitted_nodes = scheduler.facts.points
         if any(scheduler.find_rejection(node) is None for node in permitted_nodes):
             return ""  # it fits
@@ -582,10 +582,10 @@ class SchedulingSession:
         self._nominated_groups.setdefault(node, []).append(scheduler.group)
         for victim in victims:
             self._nominations[victim.preemptor] = (node, scheduler.group)
-            # evicted only once.
+            # A pod is evicted only once.
             del self._pods_by_node[node][victim.pod.identity]
             self._slow_evictions.append((victim, node))
-        # earlier schedulers and failures do not know the reservation.
+        # Earlier schedulers and failures do not know the reservation.
         self.cache.version += 1
         reason = "waits for the end of the pods evicted for it."
         return PodVerdict(node="", is_certain=is_certain, feasible_nodes=0, reason=reason)
@@ -623,12 +623,12 @@ class SchedulingSession:
         There is a single best node, no fact about the pod is unknown, and no random choice for an
         earlier pod affects this one.
         """
-        # kube-scheduler chooses at random among tied nodes, and scores a random part of
-        # many feasible nodes.
+        # The kube-scheduler chooses at random among tied nodes, and scores a random part of many
+        # feasible nodes.
         is_random = len(choice.tied_nodes) > 1 or choice.feasible_nodes > self._scored_node_limit
         if is_random or self._find_doubt(scheduler, choice):
             return False
-        # spreading affects scores only.
+        # The spread affects scores only.
         if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):
             return False
         # A bit per node.
@@ -663,7 +663,7 @@ class SchedulingSession:
             # No choice was random so far.
             return True
         spec = scheduler.group.spec
-        # volumes and devices may be used by other pods.
+        # Volumes and devices may be used by other pods.
         if self._uncertain_nodes & nodes or spec.has_own_claims:
             return False
         # Pods on other nodes can affect the pod.

@@ -87,7 +87,7 @@ class RolloutState(Struct):
     def pod_count(self) -> int:
         """Number of pods of the workload, old and new, including those without a feasible node."""
         old_pods = len(self.remaining_pods) + len(self.pending_specs)
-        # created earlier, and decided now.
+        # New pods were created earlier, and are decided now.
         new_pods = len(self.kept_nodes) + len(self.new_verdicts)
         return old_pods + new_pods
 
@@ -135,7 +135,7 @@ class _PodReplacement(Struct, frozen=True):
         for pod in list(self.state.remaining_pods):
             self._remove_pod(pod)
         creations = [self._create_pod(number) for number in numbers]
-        # rejected by a quota or on admission.
+        # A quota or the admission rejects these.
         self.state.uncreated = creations.count(False)
 
     def replace_in_order(self) -> None:
@@ -152,7 +152,7 @@ class _PodReplacement(Struct, frozen=True):
         )
         # Kubernetes replaces up to maxUnavailable pods at once.
         if self.session.cluster.limits_unavailable_pods:
-            # later, only new pods count.
+            # In later versions only new pods count.
             counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE
             unready_count = self._count_unready_pods(
                 state.remaining_pods if counts_old_pods else ()
@@ -165,10 +165,11 @@ class _PodReplacement(Struct, frozen=True):
         old_pods = sorted(state.remaining_pods, key=lambda pod: -pod.number)
         for start, pod in enumerate(old_pods):
             if self.workload.is_below_partition(pod.number):
-                # pods below the partition keep the old template.
+                # Pods below the partition keep the old template.
                 return
             if pod not in state.remaining_pods:
-                # replaced with an earlier one, or evicted for a new pod and created again.
+                # The pod was replaced with an earlier one, or evicted for a new pod and created
+                # again.
                 continue
             has_new_pods = bool(state.kept_nodes or state.new_verdicts)
             # No pod of the new template gets ready.
@@ -203,16 +204,16 @@ class _PodReplacement(Struct, frozen=True):
         # Of the next pod to create again in `removed_pods`.
         position = len(state.removed_pods)
         for pod in reversed(pods):
-            # adds it to `removed_pods`.
+            # This adds the pod to `removed_pods`.
             self._remove_pod(pod)
         state.uncreated = 0
-        # creating a pod may evict others, then added to `removed_pods`.
+        # A new pod may evict others, which are then added to `removed_pods`.
         while position < len(state.removed_pods):
             former_pod = state.removed_pods[position]
             if self.workload.is_below_partition(former_pod.number):
                 state.former_specs[former_pod.number] = former_pod.spec
             is_created = self._create_pod(former_pod.number)
-            # rejected by a quota or on admission.
+            # A quota or the admission rejects these.
             state.uncreated += not is_created
             position += 1
 
@@ -238,7 +239,7 @@ class _PodReplacement(Struct, frozen=True):
             # Of this round.
             most_changes = self._choose_step_size()
             added_count = 0
-            # try again, as old pods were deleted.
+            # These are tried again, as old pods were deleted.
             for number in state.list_unscheduled():
                 if added_count < most_changes:
                     self._place_pod(number)
@@ -247,7 +248,7 @@ class _PodReplacement(Struct, frozen=True):
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
             while next_numbers and state.pod_count < maximum and added_count < most_changes:
-                # rejected by a quota or on admission, as all others now.
+                # A quota or the admission rejects it, as all others now.
                 if not self._create_pod(next_numbers[0]):
                     state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                     break
@@ -359,7 +360,7 @@ class SurgeCapacityCheck:
     def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:
         self._cluster = cluster
         self._existing_pods = existing_pods
-        # created on demand: most are never needed.
+        # The session is created on demand: most are never needed.
         self._session: SchedulingSession | None = None
         self._quota_usage = QuotaUsage(cluster.quotas)
 
@@ -462,7 +463,7 @@ class TemplateRollout:
         pending_pods = progress.pending_outdated_pods
         progress.pending_outdated_pods = []
         for number, spec in new_specs.items():
-            # i.e. not rejected.
+            # It counts already, or no quota rejects it.
             if number in counted_numbers or not self._quota_usage.try_add(spec):
                 pending_pods.append(
                     PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec)
@@ -522,7 +523,7 @@ class TemplateRollout:
                 continue
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < workload.replicas:
-                # replaced by one of the current template.
+                # One of the current template replaces it.
                 progress.pods_to_place.append(replace(pod, former_spec=None))
             else:
                 # One too many.
@@ -596,7 +597,7 @@ class TemplateRollout:
         replaced_numbers = old_nodes.keys() | pending_pods.keys()
         final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
-            # placed before the rollout.
+            # The pod was placed before the rollout.
             if number in verdicts:
                 final_verdicts[number] = verdict
                 continue
@@ -606,7 +607,7 @@ class TemplateRollout:
                 else progress.creation_trigger
             )
             former_spec = state.former_specs.get(number)
-            # evicted for another pod of the set, and created again.
+            # The pod was evicted for another pod of the set, and created again.
             if former_spec is not None:
                 trigger = pod_outcomes.PREEMPTED
             new_pod = PodToPlace(

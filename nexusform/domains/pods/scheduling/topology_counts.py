@@ -79,14 +79,14 @@ class SpreadCounter(DomainCounter):
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes
         self.matches_itself = matches_itself
-        # kube-scheduler counts no pods for an empty selector.
+        # The kube-scheduler counts no pods for an empty selector.
         self.counts_new_pods = _is_selective(constraint.selector)
         # Each further pod of the spec is counted.
         self.counts_itself = self.counts_new_pods and matches_itself > 0
         self.eligible_domains = eligible_domains
-        # number of domains by their number of pods.
+        # Number of domains by their number of pods.
         self._levels: dict[int, int] = {}
-        # number of pods in the emptiest domain.
+        # Number of pods in the emptiest domain.
         self._minimum = 0
 
     def index_domains_by_count(self) -> None:
@@ -111,11 +111,11 @@ class SpreadCounter(DomainCounter):
         """Add one selected pod (sign 1) or remove one (sign -1), and update the minimum count."""
         domain = self.domain_by_node[node]
         if domain < 0 or not self.eligible_nodes[node]:
-            # pods there do not count.
+            # Pods there do not count.
             return
         level = self.counts[domain]
         self.counts[domain] = level + sign
-        # number of domains by their number of pods.
+        # Number of domains by their number of pods.
         levels = self._levels
         levels[level] -= 1
         levels[level + sign] = levels.get(level + sign, 0) + 1
@@ -144,7 +144,7 @@ class TopologyCounts:
         self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
-        # pods selected by all terms.
+        # Pods selected by all terms.
         self.affinity = list(map(self._create_counter, spec.affinity))
         # Number of the pods counted in `affinity`: each once per term, if its node has a
         # domain for it.
@@ -154,7 +154,7 @@ class TopologyCounts:
         self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))
         # Of existing pods, against this one.
         self.existing_anti_affinity: list[DomainCounter] = []
-        # points for preferences of this pod and of existing ones.
+        # Points for preferences of this pod and of existing ones.
         self.preferred_affinity: list[DomainCounter] = []
         if spec.affinity:
             # The pods of a group have one spec: all of them match the terms, or none does.
@@ -210,9 +210,9 @@ class TopologyCounts:
         cache = self.cache
         group = self.group
         spec = self.incoming_spec
-        # required anti-affinity, by topology key.
+        # Required anti-affinity, by topology key.
         repulsion_by_key: dict[str, DomainCounter] = {}
-        # preferences, by topology key.
+        # Preferences, by topology key.
         points_by_key: dict[str, DomainCounter] = {}
         for existing_group in cache.find_term_groups(group):
             for term in self._select_own_terms(existing_group.spec.anti_affinity):
@@ -290,7 +290,7 @@ class TopologyCounts:
         if counter.counts_new_pods:
             for group in self.cache.select_groups_of_namespace(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
-                    # spreading ignores them.
+                    # The spread ignores them.
                     continue
                 for node, pods in group.nodes.items():
                     if eligible_nodes[node]:
@@ -338,7 +338,7 @@ class TopologyCounts:
 
     def add(self, node: int) -> None:
         """Count one more pod of this spec on a node."""
-        # counts of affinity terms selecting the pod.
+        # Counts of affinity terms selecting the pod.
         for counter, amount in self._own_increments:
             counter.add(node, amount)
         if self.matches_itself:
@@ -346,7 +346,7 @@ class TopologyCounts:
             self.affinity_matches += sum(
                 counter.domain_by_node[node] >= 0 for counter in self.affinity
             )
-        # constraints counting pods of this spec.
+        # Constraints counting pods of this spec.
         for spread in self._growing_spread:
             spread.add_pod(node)
 
@@ -372,7 +372,7 @@ class TopologyCounts:
         for counter in self.existing_anti_affinity:
             counter.add(node, sign * term_counts[counter.key])
         if spec.is_terminating or spec.namespace != self.group.spec.namespace:
-            # spreading counts only pods of its own namespace that do not terminate.
+            # The spread counts only pods of its own namespace that do not terminate.
             return
         for spread in self.hard_spread:
             if spread.counts_new_pods and is_selected(spread.constraint.selector, other.labels):

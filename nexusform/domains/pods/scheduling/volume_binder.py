@@ -78,9 +78,9 @@ class VolumeBinder:
         }  # by claim
         free_volumes = [volume for volume in cluster.volumes if not volume.claim]
         self._free_volumes = sorted(free_volumes, key=lambda volume: (volume.size, volume.name))
-        # reason by claim.
+        # Reason by claim.
         self._invalid_claims = dict(cluster.invalid_claims)
-        # name of the volume, or _PROVISIONED.
+        # Name of the volume, or _PROVISIONED.
         self._volume_by_claim: dict[str, str] = {}
         self._used_volumes: set[str] = set()
         # Those with a volume provisioned in this prediction.
@@ -273,7 +273,7 @@ class VolumeBinder:
             if claim.provisioning_terms:
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
         elif not claim.waits_for_pod and claim.provisioning_terms is not None:
-            # bound before its pod is scheduled.
+            # The claim is bound before its pod is scheduled.
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _choose_volumes(self, claims: Sequence[Claim], at: int) -> NodeVolumeChoice:
@@ -292,7 +292,8 @@ class VolumeBinder:
             # The smallest is last.
             volumes = self._list_reachable_volumes(claim)[at]
             while volumes and volumes[-1].name in self._used_volumes:
-                # shortens the cached list for later calls too: a used volume is never free again.
+                # This shortens the cached list for later calls, too: a used volume is never free
+                # again.
                 volumes.pop()
             free_names = (volume.name for volume in self._select_unused(reversed(volumes)))
             smallest_name = next((name for name in free_names if name not in chosen_names), "")
@@ -319,7 +320,7 @@ class VolumeBinder:
 
         Used ones are popped from the end.
         """
-        # claims with equal requirements have the same volumes.
+        # Claims with equal requirements have the same volumes.
         requirements = replace(claim, name="")
         if requirements not in self._reachable_volumes:
             largest_first = self._list_fitting_volumes(claim)[::-1]
@@ -331,7 +332,7 @@ class VolumeBinder:
 
     def _list_fitting_volumes(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
-        # claims with equal requirements have the same volumes.
+        # Claims with equal requirements have the same volumes.
         requirements = replace(claim, name="")
         if requirements not in self._fitting_volumes:
             fitting = [volume for volume in self._free_volumes if can_bind_volume(volume, claim)]

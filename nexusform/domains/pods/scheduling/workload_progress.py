@@ -466,7 +466,7 @@ def _compute_template_sizes(
     previous_maximum = workload.previous_max_pods
     # No surge of an empty Deployment.
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
-    # pods to add (negative: to remove).
+    # Number of pods to add; negative to remove.
     total_change = maximum - sum(map(len, pods_by_template.values()))
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
@@ -515,7 +515,7 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
         if pod_set.is_current:
             current_growth = growth
         else:
-            # equal for all pods of the set.
+            # The spec is equal for all pods of the set.
             spec = pod_set.pods[0].spec
             # None if negative.
             former_specs += [spec] * growth

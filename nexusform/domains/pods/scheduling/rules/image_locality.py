@@ -66,7 +66,7 @@ def compute_extreme_image_values(
     node_count = len(sizes)
     lowest: dict[str, int] = {}
     highest: dict[str, int] = {}
-    # kube-scheduler uses one size for all nodes: that of the node read first, and it is unknown
+    # The kube-scheduler uses one size for all nodes: that of the node read first, and it is unknown
     # which this was.
     for image, own_sizes in _collect_sizes_by_image(sizes).items():
         if len(set(own_sizes)) > 1:

@@ -75,7 +75,7 @@ def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
             (item for item in pod.tolerations if is_matching_toleration(item, taint)), None
         )
         if toleration is None:
-            # evicted at once.
+            # The pod is evicted at once.
             return 0
         if toleration.seconds is not None:
             times.append(max(0, toleration.seconds))

@@ -65,7 +65,7 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     reasons: set[str] = set()
     for volume in pod.volumes:
         if volume.reason.endswith(_OTHER_RULES):
-            # needs for attach limits and devices have filters of their own.
+            # Needs for attach limits and devices have filters of their own.
             continue
         if not is_any_term_satisfied(volume.terms, node):
             default_reason = CONFLICT if volume.is_bound else NO_VOLUME
@@ -90,7 +90,7 @@ def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     The comparison is with the node's labels.
     """
     if ZONE_LABELS.keys().isdisjoint(node.labels):
-        # kube-scheduler skips nodes without a zone or region.
+        # The kube-scheduler skips nodes without a zone or region.
         return None
     for volume in pod.volumes:
         for zone in volume.zones:
