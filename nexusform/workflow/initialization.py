@@ -150,12 +150,14 @@ def install_modules(
     try:
         configuration, problems = load_project_configuration(context, packages=installer)
         sources = dict(configuration.files)
-        further_problems = [problem for problem in problems if not _is_about_no_files(problem)]
-        if not has_errors(further_problems):
+        other_problems = [problem for problem in problems if not _is_about_no_files(problem)]
+        if not has_errors(other_problems):
+            further_problems: list[Diagnostic] = []
             for install in _INSTALLED_MODULES.values():
                 further_problems += install(context, options.test_directory, installer, sources)
-            has_further_files = len(sources) > len(configuration.files)
-            problems = further_problems if has_further_files else problems
+            # A file that cannot be read has a problem, and is not among the sources.
+            if further_problems or len(sources) > len(configuration.files):
+                problems = [*other_problems, *further_problems]
         configuration = replace(configuration, files=sources)
     except BaseException:
         # Interrupted: what was downloaded stays.

@@ -87,3 +87,20 @@ def test_init_prepares_each_root_module_of_the_sites(
         Path("other/main.nf.hcl").write_text("resource {")
         assert run_command_line(["init"]) == 1
         assert "other/main.nf.hcl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("configuration", ["", 'output "n" {\n  value = 1\n}\n'])
+def test_unreadable_file_of_sites_is_an_error_of_init(
+    configuration: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if configuration:
+        Path("main.nf.hcl").write_text(configuration)
+    Path("nexusform.sites.hcl").write_bytes(b"a\xff")
+    assert run_command_line(["init"]) == 1
+    text = capsys.readouterr().err
+    assert '"nexusform.sites.hcl" is not UTF-8' in text
+    assert "contains no nexusform configuration files" not in text
