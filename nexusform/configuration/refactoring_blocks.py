@@ -61,7 +61,8 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
 def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
     """Decode a `removed` block.
 
-    Return None, with an error, if its address is invalid or has instance keys.
+    Return None, with an error, if its address is invalid, has instance keys or is that of a data
+    source.
     """
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
@@ -74,6 +75,15 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
         destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
         return None  # reported
+    if source.mode == "data":
+        detail = (
+            "A data source has no object to remove. To remove it from the state, remove its data "
+            "block and this removed block."
+        )
+        problems.append(
+            build_error("data-source-address-not-allowed", detail, attribute.expression.span)
+        )
+        return None
     has_resource_key = source.key is not None
     if has_resource_key or any(step.key is not None for step in source.module):
         detail = (

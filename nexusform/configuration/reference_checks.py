@@ -72,6 +72,10 @@ _FIXED_ATTRIBUTES: Final = {
 _FOREIGN_ROOTS = ("terraform", "tofu")
 # Local values that refer to each other are reported elsewhere.
 _MAXIMUM_LOCALS: Final = 16
+_EVALUATED_ONCE: Final = (
+    'The "{}" object is not available here: the argument is evaluated once for all instances, also '
+    "for those that the configuration no longer has. Use a value that all instances share."
+)
 
 
 def check_references(
@@ -366,6 +370,9 @@ class _ReferenceChecker:
         """Check `count.index`."""
         if scope.has_count:
             return _check_builtin_attribute(traversal)
+        if scope.block is not None and scope.block.count is not None:
+            detail = _EVALUATED_ONCE.format("count")
+            return iter([build_error("instance-name-in-shared-argument", detail, traversal.span)])
         detail = (
             'The "count" object can only be used in "module", "resource", and "data" blocks, and '
             'only when the "count" argument is set.'
@@ -380,6 +387,9 @@ class _ReferenceChecker:
         """Check `each.key`, `each.value`."""
         if scope.has_each:
             return _check_builtin_attribute(traversal)
+        if scope.block is not None and scope.block.for_each is not None:
+            detail = _EVALUATED_ONCE.format("each")
+            return iter([build_error("instance-name-in-shared-argument", detail, traversal.span)])
         detail = (
             'The "each" object can be used only in "module", "resource", "data" and "import" '
             'blocks, and only when the "for_each" argument is set.'

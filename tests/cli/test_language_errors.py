@@ -135,6 +135,49 @@ def test_error_of_for_each_names_its_block(run: Run) -> None:
     assert 'in resource "nexus_rack" "r":' in printed
 
 
+@pytest.mark.parametrize(
+    ("collection", "words"),
+    [
+        ('[{ name = "a", n = 1 }, { name = "b" }]', "{ for o in COLLECTION : o.name => o }"),
+        ("tolist([{ a = true, zone = 1 }])", "{ for o in COLLECTION : o.zone => o }"),
+        ("toset([{ a = true }])", "{ for o in COLLECTION : o.ATTRIBUTE => o }"),
+        ('["a", "b"]', "Use toset() to turn a list of strings into a set."),
+    ],
+)
+@pytest.mark.parametrize("block", ["resource", "module"])
+def test_for_each_of_objects_advises_a_map(
+    run: Run, collection: str, words: str, block: str
+) -> None:
+    header = 'resource "nexus_site" "s"' if block == "resource" else 'module "s"'
+    argument = "name = each.key" if block == "resource" else 'source = "./m"'
+    text = f"{header} {{\n  for_each = {collection}\n  {argument}\n}}\n"
+    code, printed = run({"main.nf.hcl": text, "m/main.nf.hcl": "locals {\n}\n"}, "validate")
+    assert code == 1
+    assert words in " ".join(printed.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("repetition", "name"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")]
+)
+def test_prevent_destroy_is_the_same_for_all_instances(
+    run: Run, repetition: str, name: str
+) -> None:
+    text = (
+        f'resource "nexus_site" "s" {{\n  {repetition}\n  name = "${{{name}}}"\n'
+        f'  lifecycle {{\n    prevent_destroy = {name} == "a"\n  }}\n}}\n'
+    )
+    code, printed = run(text, "validate")
+    assert code == 1
+    assert "is evaluated once for all instances" in " ".join(printed.replace("│", " ").split())
+    assert "only when" not in printed
+
+
+def test_removed_block_of_a_data_source_is_an_error(run: Run) -> None:
+    code, printed = run("removed {\n  from = data.nexus_site.s\n}\n", "validate")
+    assert code == 1
+    assert "Data source address not allowed" in printed
+
+
 def test_variable_of_invalid_type_is_not_missing_too(run: Run) -> None:
     code, printed = run('variable "x" {\n  type = lst(number)\n}\n', "plan")
     assert code == 1

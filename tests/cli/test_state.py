@@ -382,13 +382,19 @@ def test_state_with_a_journal_only_is_read() -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["-dry-run"]])
-def test_rm_of_an_unknown_address_removes_nothing(
+def test_rm_of_an_unknown_address_warns_beside_a_known_one(
     flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also if another address is known."""
     before = list_instances()
-    assert run_command_line(["state", "rm", *flags, "nexus_rack.r[0]", "nexus_rack.q"]) == 1
+    assert run_command_line(["state", "rm", *flags, "nexus_rack.q"]) == 1
     captured = capsys.readouterr()
     assert "The state has no object at nexus_rack.q." in captured.err
-    assert "nexus_rack.r[0]" not in captured.out
+    assert "changes were made." in captured.err
     assert list_instances() == before
+    # As in Terraform, the known one is removed.
+    assert run_command_line(["state", "rm", *flags, "nexus_rack.r[0]", "nexus_rack.q"]) == 0
+    out = capsys.readouterr().out
+    assert "The state has no object at nexus_rack.q." in out
+    assert "changes were made." not in out
+    assert "nexus_rack.r[0]" in out
+    assert len(list_instances()) == len(before) - (not flags)

@@ -18,7 +18,16 @@ from nexusform.schemas.block_schema import (
     compute_implied_type,
     find_schema,
 )
-from nexusform.schemas.value_types import MapType, ObjectType, SetType, describe_type, has_dynamic
+from nexusform.schemas.value_types import (
+    NUMBER,
+    STRING,
+    MapType,
+    ObjectType,
+    SetType,
+    Type,
+    describe_type,
+    has_dynamic,
+)
 from nexusform.values.typed_value import (
     NULL,
     Value,
@@ -209,6 +218,7 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
         if not all(isinstance(element, str) for element in elements):
             return reject(
                 'The given "for_each" argument value is unsuitable: a set must hold strings only.'
+                f"{_advise_map_of_objects(kind)}"
             )
         keys = sorted(elements, key=str.encode)
         return BlockExpansion(
@@ -216,8 +226,34 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
         ), []
     return reject(
         'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, '
-        f"and you have provided a value of type {describe_type(kind)}. Use toset() to turn a list "
-        "of strings into a set."
+        f"and you have provided a value of type {describe_type(kind)}."
+        f"{_advise_map_of_objects(kind) or _ADVICE_FOR_LISTS}"
+    )
+
+
+_ADVICE_FOR_LISTS: Final = " Use toset() to turn a list of strings into a set."
+# Attributes that often identify an object, the best first.
+_KEY_ATTRIBUTES: Final = ("name", "key", "id")
+
+
+def _advise_map_of_objects(collection: Type) -> str:
+    """Return how to make a map of a collection of objects; "" for other types."""
+    element_types = collection.parts
+    if not element_types or not all(isinstance(part, ObjectType) for part in element_types):
+        return ""
+    # Attributes of all elements whose values can be keys.
+    shared_names = set[str].intersection(
+        *[
+            {name for name, part in element.attributes if part in (STRING, NUMBER)}
+            for element in element_types
+            if isinstance(element, ObjectType)
+        ]
+    )
+    preferred = [name for name in _KEY_ATTRIBUTES if name in shared_names]
+    key = (preferred or sorted(shared_names) or ["ATTRIBUTE"])[0]
+    return (
+        f" Turn the objects into a map with a key for each: {{ for o in COLLECTION : o.{key} => o "
+        "}, with your expression in place of COLLECTION."
     )
 
 

@@ -338,28 +338,34 @@ def create_remove_change(
                 return None, problems
             if not patterns:
                 return state, []
-        problems = list(_list_unmatched_patterns(state, patterns))
-        if problems:
-            return None, problems
         addresses = state_edits.select_instances(state, patterns)
+        problems = list(_list_unmatched_patterns(state, patterns, has_matches=bool(addresses)))
+        if not addresses:
+            return None, problems
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
-        return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(
-            state, addresses
-        )
+        return state_edits.remove_instances(recorded_state, addresses), [
+            *problems,
+            *_build_running_warning(state, addresses),
+        ]
 
     return change
 
 
 def _list_unmatched_patterns(
-    state: State, patterns: Sequence[AddressPattern]
+    state: State, patterns: Sequence[AddressPattern], *, has_matches: bool
 ) -> Iterator[Diagnostic]:
-    """Yield an error for each pattern without an object: a script may have misspelled it."""
+    """Yield a problem for each pattern without an object: a script may have misspelled it.
+
+    With `has_matches`, objects at other patterns are removed, as in Terraform: it is a warning.
+    """
+    build_problem = build_warning if has_matches else build_error
+    effect = "" if has_matches else " No changes were made."
     for pattern in patterns:
         if not any(map(pattern.is_match, state.instances)):
             suggestion = suggest_name(str(pattern), map(str, state.instances))
-            yield build_error(
+            yield build_problem(
                 "no-matching-objects-found",
-                f"The state has no object at {pattern}.{suggestion} No changes were made. "
+                f"The state has no object at {pattern}.{suggestion}{effect} "
                 "`nexusform state list` shows all addresses of the state.",
             )
 

@@ -57,7 +57,7 @@ from nexusform.providers.registry import PROVIDERS
 from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import AddressPattern, parse_address
 from nexusform.schemas.value_types import DYNAMIC
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, UNKNOWN, Value
 
 LookupResult = tuple[Value, int, Sequence[Diagnostic]]
 Overrides = tuple[tuple[AddressPattern, Mapping[str, Any]], ...]
@@ -286,12 +286,8 @@ def collect_value_overrides(
     for override in (*reversed(run.overrides.resources), *reversed(file.overrides.resources)):
         values = evaluate_values(override.values)
         resources.append((override.target, values))
-        # Without `during_plan`, the plan leaves computed values unknown.
-        planned.append(
-            ValueOverride(
-                override.target, override.target.type, values if override.during_plan else {}
-            )
-        )
+        planned_values = values if override.during_plan else _hide_values(values)
+        planned.append(ValueOverride(override.target, override.target.type, planned_values))
     data = [
         ValueOverride(override.target, override.target.type, evaluate_values(override.values))
         for override in (*reversed(run.overrides.data), *reversed(file.overrides.data))
@@ -309,9 +305,10 @@ def collect_value_overrides(
         }
         mock_defaults.append((name, defaults))
         planned += [
-            ValueOverride(None, kind, defaults[kind])
-            for kind in defaults
-            if kind in mock.planned_types
+            ValueOverride(
+                None, kind, values if kind in mock.planned_types else _hide_values(values)
+            )
+            for kind, values in defaults.items()
         ]
         data += [
             ValueOverride(None, kind, evaluate_values(expression))
@@ -320,6 +317,11 @@ def collect_value_overrides(
     return ValueOverrides(
         tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)
     ), problems
+
+
+def _hide_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return unknown values in place of those that only the apply sets."""
+    return dict.fromkeys(values, UNKNOWN)
 
 
 def _evaluate_override(

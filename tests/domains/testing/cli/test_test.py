@@ -299,6 +299,24 @@ def test_variables_of_run_override_all_other_sources(
     assert run_tests(capsys, text)[0] == 0
 
 
+@pytest.mark.parametrize("during", ["", "override_during = plan"])
+def test_override_of_an_id_that_the_plan_knows(
+    during: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("main.nf.hcl").write_text(
+        'resource "nexus_site" "s" {}\noutput "id" {\n  value = nexus_site.s.id\n}\n'
+    )
+    values = f'  {during}\n  values = {{ id = "x" }}\n}}\n'
+    override = f"override_resource {{\n  target = nexus_site.s\n{values}"
+    run = build_run(build_assertion('output.id == "x"'))
+    code, out, err = run_tests(capsys, override + run)
+    assert (code, err) == (0, ""), out
+    defaults = f'mock_resource "nexus_site" {{\n  {during}\n  defaults = {{ id = "x" }}\n}}\n'
+    mock = f'mock_provider "simulated" {{\n{defaults}}}\n'
+    code, out, err = run_tests(capsys, mock + run)
+    assert (code, err) == (0, ""), out
+
+
 def test_sensitive_variable_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     _, _, err = run_tests(
         capsys, THREE + build_run(build_assertion('var.hidden == "x"', "it is ${var.hidden}"))
