@@ -193,7 +193,7 @@ _ALL: Final = (
                     # A VM on a machine that the export lacks: it may lack others, too.
                     "unknown-machine",
                     "vms-not-captured",
-                    # part of another tool's plan without a prediction.
+                    # A part of another tool's plan has no prediction.
                     "resource-not-predicted",
                 ),
                 DiagnosticTraits(hides_capacity=True),

@@ -146,7 +146,7 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
     It must have the same type, memory and number of NUMA cells. The closer its vCPUs per GiB are to
     those of the cell, the better it fits.
     """
-    # Of no known type.
+    # The SKU is of no known type.
     if not sku.kind:
         return None
     key = (sku.kind, sku.memory_gib, sku.numa_cells)

@@ -43,7 +43,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             continue
         zones_by_pool[pool.address, pool.pool] = _find_wider_zones(pool.count, pool.zones, site)
         small_pools.append(pool)
-    # Once for all pools.
+    # The wider zones are planned once for all pools.
     usage_by_site = _plan_wider_zones(small_pools, zones_by_pool, facts)
     for pool in small_pools:
         site = facts.get_site(pool)
@@ -71,7 +71,7 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     Zones with most machines are added first. If even all zones have too few machines, return all.
     """
     selected = set(zones)
-    # Of all zones.
+    # Machines of all zones.
     machines = site.list_schedulable(None)
     sizes = Counter(
         machine.availability_zone

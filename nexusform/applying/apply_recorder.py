@@ -372,7 +372,7 @@ def recover_step_outcomes(
     the journal has none). `lineage` is that of the state. Raises ProviderProblem if a provider
     cannot be read: then nothing may be planned.
     """
-    # By position in `intents`.
+    # Answers by position in `intents`.
     answers = _read_intent_objects(intents, providers, operations, lineage)
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []

@@ -157,7 +157,7 @@ class _StepGraph(Struct):
         """
         graph = _StepGraph()
         for step in steps.values():
-            # To succeed first.
+            # Steps that must succeed first.
             awaited_steps = steps.keys() & step.waits_for
             # To end first, with any result.
             previous_steps = steps.keys() & step.follows
@@ -240,24 +240,24 @@ class _PlanExecution:
                 max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
             )
         )
-        # Of running steps, by id.
+        # Times of running steps, by id.
         self._timings: dict[int, _StepTiming] = {}
-        # By step id.
+        # Ends of steps, by step id.
         self._end_events: dict[int, StepEvent] = {}
         # End events, reported once the journal is on disk.
         self._unreported: list[StepEvent] = []
         # Their providers wait until the progress is on disk.
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
-        # Of the main steps done.
+        # Numbers of the main steps that are done.
         self._counts: Counter[StepKind] = Counter()
         self._hits = 0  # correct predictions
         self._wrong_predictions: list[WrongPrediction] = []
         self._predictions: list[VerifiedPrediction] = []
         self._has_failed = False
         self._is_interrupted = False
-        # Of writing the journal.
+        # Problem of writing the journal.
         self._problem = ""
-        # Of `check_site`.
+        # Rejection by `check_site`.
         self._rejection = ""
         self._last_start = self._read_current_time()
         # With progress that could not be recorded.
@@ -270,7 +270,7 @@ class _PlanExecution:
         """
         while True:
             calls = self._collect_startable_calls()
-            # Else nothing may start.
+            # Nothing may start without a written journal.
             if self._flush_journal():
                 self._adjust_queue_depth()
                 self._report_ended_steps()
@@ -282,7 +282,7 @@ class _PlanExecution:
             earliest_report = min(
                 (timing.last_report for timing in self._timings.values()), default=current_time
             )
-            # To the next report.
+            # Time until the next report.
             timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
             for message in self._workers.collect(timeout):
                 if isinstance(message, ProviderCallProgress):

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-# Of any texts.
+# The function `commonprefix` works on any texts.
 from posixpath import commonprefix
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -94,7 +94,7 @@ def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
     Raises DecodeError or ValueError if it is invalid.
     """
     rows = msgspec.json.decode(text, type=list[_RackVms])
-    # Of the whole pool.
+    # Ties of the whole pool.
     ties = rows[0].ties if rows else None
     is_tie_certain, folded_names = ties or (False, [])
     tied_names: list[str] = []
@@ -140,7 +140,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
             ties = (prediction.is_tie_certain, list(_fold_names(prediction.tied_machines)))
     for members in members_by_row.values():
         yield _build_row(members, ties)
-        # Only in the first row.
+        # Ties are only in the first row.
         ties = None
 
 
@@ -160,7 +160,7 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     machines = [prediction.machine for prediction in members]
     prefix = commonprefix(machines)
     suffixes = [machine.removeprefix(prefix) for machine in machines]
-    # Of all, or none.
+    # Either all are measured, or none.
     measured = [certainty.measured for certainty in certainties if certainty.measured is not None]
     # Three columns: the shares of rack, machine and rack count before a reduction; no column
     # without a reduction.

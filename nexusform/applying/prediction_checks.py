@@ -83,7 +83,7 @@ def verify_object_predictions(
     An earlier apply recorded them in the private note of their object, because nothing was observed
     then. The predictions in `new` replace those of the same pools.
     """
-    # By site id.
+    # Verified predictions by site id.
     verified: dict[str, list[VerifiedPrediction]] = {}
     # To replace other open ones in the note.
     unverified: dict[Address, OpenPredictions] = {}
@@ -124,14 +124,14 @@ def verify_open_predictions(
         for prediction in predictions:
             checked = prediction
             vm = vms.get((pool, prediction.number))
-            # Else no provider observed it.
+            # Without this origin, no provider observed it.
             if vm is not None and vm.provenance == OBSERVED:
                 checked = replace(
                     prediction, observed_placement=vm.placement, object=prediction.object or vm.name
                 )
             checked_predictions.append(checked)
         if any(checked.observed_placement is not None for checked in checked_predictions):
-            # Without the site.
+            # The name is without the site.
             _, _, name = owner_id.partition("/")
             # A separate pool is named in its id.
             title = name if "/" in name else f"{name}/{pool}"
@@ -167,7 +167,7 @@ def _collect_predictions(
             or row.certainty is None
             or not isinstance(row.target, Placement)
         ):
-            # Removed, or without a prediction.
+            # The VM is removed, or has no prediction.
             continue
         if row.action is PlacementAction.MOVE and str(row.address) in waiting:
             # The next plan predicts it again.
@@ -336,7 +336,7 @@ def _verify_single_vm_predictions(
         certainty = prediction.certainty
         # Shares before a reduction by the accuracy of earlier predictions; None without one.
         old_rack, old_machine, _ = certainty.measured or (None, None, None)
-        # Of a correct guess.
+        # Chances of a correct guess.
         rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"

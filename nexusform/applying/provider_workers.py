@@ -143,7 +143,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
                 self._slots.release()
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
             self._outbox.put(ProviderCallProgress(task, news, acknowledgement))
-            # Once the journal has it.
+            # The queue answers once the journal has it.
             problem = acknowledgement.get()
             # The progress could not be recorded.
             if problem is not None:

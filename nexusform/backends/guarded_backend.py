@@ -77,7 +77,7 @@ class OverwriteGuardBackend:
             self._deadline = DeadlineRunner(inner.describe, check_lease)
         # Digest of the document read or written last.
         self._known_digest = _UNREAD
-        # Of this document, for messages.
+        # Description of this document, for messages.
         self._known_description = ""
         # Whether the document was verified since the lock was acquired.
         self._has_verified = False
@@ -228,7 +228,7 @@ class OverwriteGuardBackend:
         if self._has_verified and (self._is_remote or not replaces):
             return
         stored = self._run("read the state", self.inner.read)
-        # By this run.
+        # This run has not read it.
         if self._known_digest == _UNREAD:
             if stored is not None:
                 raise BackendProblem(

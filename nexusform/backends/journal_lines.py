@@ -182,7 +182,7 @@ class LineBatcher:
         with self._queue:
             self._pending.extend(lines)
             self._last_added += 1
-            # Of this call.
+            # Number of this call.
             number = self._last_added
         with self._writing:
             if self._failure is not None:

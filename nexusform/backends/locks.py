@@ -159,7 +159,7 @@ class LockLease:
         """Prepare a lease without renewing it; the thread starts in `begin`."""
         self._seconds = seconds
         self._renew = renew
-        # Of the last successful renewal.
+        # Time of the last successful renewal.
         self._sent_at = read_monotonic_clock()
         # As long as it is held.
         self._loss_reason = ""

@@ -76,7 +76,7 @@ class JournalFile:
 
         Raises BackendProblem.
         """
-        # Else there are no lines.
+        # Otherwise there are no lines.
         if keep or self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_compaction_mark
 
@@ -89,7 +89,7 @@ class JournalFile:
 
         Raises BackendProblem, also if they continue another one than the present document.
         """
-        # Else there are no lines.
+        # Otherwise there are no lines.
         if self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_base_mark
 
@@ -228,7 +228,7 @@ class JournalFile:
                     self._close_journal_file()
                     raise
                 self._written += 1
-                # Of this append.
+                # Number of this append.
                 number = self._written
             with self._syncing:
                 # Else the flush of another thread covers our lines.

@@ -347,7 +347,7 @@ def _resume_last_apply(
             )
     opened = OpenResult(project=None, diagnostics=(), sources={})
     if remaining_steps is not None and not has_errors(problems):
-        # From the journal.
+        # The saved plan comes from the journal.
         opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:

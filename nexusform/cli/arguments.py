@@ -163,14 +163,14 @@ class PositionalArgument(click.Argument):
         return list_argument_completions(ctx, str(self.name), incomplete)
 
 
-# As Go reads them.
+# Values of switches, as Go reads them.
 _SWITCH_VALUES: Final = {
     **dict.fromkeys(("true", "True", "TRUE", "t", "T", "1"), True),
     **dict.fromkeys(("false", "False", "FALSE", "f", "F", "0"), False),
 }
 
 
-# Not generic in click 8.1.
+# The type is not generic in click 8.1.
 class _SwitchType(click.ParamType):  # type: ignore[type-arg]
     """Value of a switch; an empty one, such as `-lock=$UNSET`, is an error."""
 

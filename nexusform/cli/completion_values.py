@@ -81,7 +81,7 @@ def _load_configuration() -> tuple[CommandContext, Configuration]:
     )
 
     context = CommandContext(environment=dict(os.environ))
-    # Without its diagnostics.
+    # A completion shows no diagnostics.
     return context, load_project_configuration(context)[0]
 
 

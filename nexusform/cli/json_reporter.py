@@ -17,7 +17,7 @@ from nexusform.rendering.notation.json_values import encode_value
 from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.state.objects import OutputState
 
-# Not needed by plan.
+# A plan does not need it.
 if TYPE_CHECKING:
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
 

@@ -7,7 +7,7 @@ import click
 
 from nexusform.domain_table import collect_removed_words
 
-# By the words after `nexusform`.
+# Replacements by the words after `nexusform`.
 REMOVED_COMMANDS: Final[Mapping[str, str]] = {
     "get": "nexusform init",
     "metadata": "docs/reference/functions.md",

@@ -19,7 +19,7 @@ from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
 from nexusform.state.objects import OutputState
 
-# Not needed by plan.
+# A plan does not need it.
 if TYPE_CHECKING:
     from nexusform.applying.events import StepEvent
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
@@ -168,7 +168,7 @@ class TextReporter(RunReporter):
             next_step=view.next_step,
             saved_path=view.saved_path,
             take_ownership=view.take_ownership,
-            # Else printed after the text.
+            # Otherwise they are printed after the text.
             diagnostics=not (plan.is_rejected and errors_follow),
             # Errors are printed to stderr below.
             errors=False,

@@ -285,7 +285,7 @@ class PlanningProgressLine:
                 progress.update(task, description=self._description)
 
 
-# By stage of planning (planning/plan_request.py).
+# Texts by stage of planning (planning/plan_request.py).
 _STAGE_TEXTS: Final = {
     "arguments": "Evaluating {} objects",
     "objects": "Planning {} objects",

@@ -84,7 +84,7 @@ def _prepare_new_body(
             _add_constant_value(argument, template, problems)
         else:
             varying.append(argument)
-    # By block type.
+    # Blocks by block type.
     items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
     for block in parts.blocks:
         _add_static_or_dynamic_block(block, schema, items, problems)
@@ -167,7 +167,7 @@ def _prepare_arguments(
         if attribute is None:
             if attribute_schema.required:
                 problems.append(build_missing_argument_error(name, location))
-                # In every instance.
+                # The value is unknown in every instance.
                 template[name] = UNKNOWN
         elif attribute_schema.is_configurable:
             arguments[name] = PreparedArgument(attribute, attribute_schema)

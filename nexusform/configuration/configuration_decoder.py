@@ -574,7 +574,7 @@ class _Decoder:
             self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants)
         )
         module = child.decode_module()[0]
-        # Else variables may be missing.
+        # With syntax errors, variables may be missing.
         if not child.has_syntax_errors:
             # Report unknown, deprecated and missing inputs of a call.
             from nexusform.configuration.module_blocks import MODULE_SCHEMA

@@ -328,7 +328,7 @@ class _FileReader:
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
         if cache_directory and cache_key is not None:
             self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
-        # By directory.
+        # Installed packages by directory.
         self._installed: dict[str, InstalledPackage] = {}
         # By real path of the directory and of the package.
         self._modules: dict[tuple[str, str], ModuleFiles] = {}
@@ -589,7 +589,7 @@ class _SyntaxTreeCache:
         digest = entry[:_DIGEST_LENGTH]
         tree = entry[_DIGEST_LENGTH:]
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
-            # Not written with this key.
+            # The entry was not written with this key.
             return None
         body = parser.decode_tree(tree)
         # JSON is not cached.
@@ -637,7 +637,7 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
             # One byte more, to detect a longer file.
             key = file.read(_KEY_LENGTH + 1)
     except OSError:
-        # Without a cache.
+        # There is no cache.
         return None
     # Windows has no modes.
     is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)

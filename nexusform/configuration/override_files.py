@@ -122,7 +122,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
         return _FIXED_SCHEMAS[base.type]
     if base.type in MODES:
         schemas = known_types.get_types(MODES[base.type]) or {}
-        # Of the resource type.
+        # Schema of the resource type.
         schema = schemas.get(base.labels[0].value)
         if schema is not None:
             body_schema = build_body_schema(schema)

@@ -355,7 +355,7 @@ class NestedBlockGroup:
         # New paths begin here.
         first_sensitive = len(result.sensitive)
         first_refined = len(result.refinements)
-        # Or its position.
+        # A block without a label has its position.
         step: PathStep = label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks)
         prefix: Path = (self.name,) if self.nested.nesting is Nesting.SINGLE else (self.name, step)
         evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, result), item.span))
@@ -522,7 +522,7 @@ class PreparedArgument:
         self.attribute = attribute
         self.schema = schema
         self.type = schema.type
-        # Of converted values.
+        # Type of converted values.
         self._concrete_type = remove_optional_attributes(schema.type)
 
     @property

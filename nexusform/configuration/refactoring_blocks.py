@@ -67,7 +67,7 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
-    # Without a `lifecycle` block.
+    # Default without a `lifecycle` block.
     destroy = True
     lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
     if lifecycle is not None:

@@ -464,7 +464,7 @@ class _ReferenceChecker:
         schema = self.schemas[mode].get(kind)
         # After an error in its key, the first attribute is unclear.
         if schema is not None and not problems:
-            # Without the key.
+            # Steps without the key.
             attribute_steps = steps[1:] if repetition else steps
             yield from _check_attributes(compute_implied_type(schema), attribute_steps, traversal)
 

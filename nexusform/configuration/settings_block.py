@@ -233,7 +233,7 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
     providers: dict[MethodName, KeyProviderBlock] = {}
     # The key provider's name by method; None without one.
     methods: dict[MethodName, MethodName | None] = {}
-    # By "state" or "plan".
+    # Targets by "state" or "plan".
     targets: dict[str, EncryptionTarget] = {}
     # By name of a data block; "" is the default.
     readers: dict[str, EncryptionTarget] = {}

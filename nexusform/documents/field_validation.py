@@ -17,7 +17,7 @@ from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.scalars import parse_integer
 
-# Of int32 and int64.
+# Maximums of int32 and int64.
 _INTEGER_MAXIMUMS: Final = (2**31 - 1, 2**63 - 1)
 
 

@@ -253,7 +253,7 @@ class _DocumentReader:
         self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
         # So far, to limit them.
         self.nodes = 0
-        # Of nodes except mappings.
+        # Events of nodes except mappings.
         self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
@@ -308,7 +308,7 @@ class _DocumentReader:
         """Parse the items up to the end of a sequence; their positions are added to `position`."""
         items: list[Any] = []
         for event in self.events:
-            # Of the sequence.
+            # The event is the end of the sequence.
             if isinstance(event, self.ends):
                 break
             data, item_position = self.parse_node(event, depth + 1)
@@ -325,7 +325,7 @@ class _DocumentReader:
         # Mappings of `<<` entries.
         merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
         for event in self.events:
-            # Of the mapping.
+            # The event is the end of the mapping.
             if isinstance(event, self.ends):
                 break
             # An implicit value has no quotes and no tag.
@@ -339,7 +339,7 @@ class _DocumentReader:
             if not isinstance(name, (str, int, float)):
                 hint = _TEMPLATE_HINT if isinstance(name, dict) else ""
                 raise _InvalidDocument(key_position, f"a key must be a text or a number.{hint}")
-            # As in JSON: true, 1.
+            # A key is written as in JSON: true, 1.
             key = str(name).lower() if isinstance(name, bool) else str(name)
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'

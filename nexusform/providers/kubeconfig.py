@@ -412,7 +412,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             headers=_build_impersonation_headers(account.user),
         )
     except OSError as problem:
-        # Of certificates, which ssl reads.
+        # Files of certificates, which ssl reads.
         files = [
             str(entry[key])
             for entry in (account.cluster, account.user)

@@ -60,7 +60,7 @@ class Reality:
         self._pending: list[_PendingChange] = []
         # Reason by the number of the change.
         self._failures: dict[int, ProviderProblem] = {}
-        # Of the changes.
+        # Last number of the changes.
         self._last_number = 0
         # Number of the last change on the disk.
         self._last_durable = 0

@@ -204,7 +204,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Return the rack's machines in order of slot."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        # Reported by the check.
+        # The check reports it.
         return ()
     overrides = get_mapping(attributes, "machine_override")
     observed = get_mapping(attributes, OBSERVED_KEY)

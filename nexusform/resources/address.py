@@ -143,7 +143,7 @@ class AddressPattern(Struct, frozen=True):
             return False
         for pattern_step, step in zip(self.module, address.module, strict=False):
             if pattern_step.name != step.name or pattern_step.key not in (None, step.key):
-                # In another module.
+                # The address is in another module.
                 return False
         if not self.type:
             # It is a module.

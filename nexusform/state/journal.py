@@ -271,7 +271,7 @@ class RecordSequence:
         self, writer: str, previous: str | None = None, *, follows_document: bool = False
     ) -> None:
         """Begin a sequence of a new `writer`; see RecordPosition."""
-        # Of the next record.
+        # Position of the next record.
         self._position = RecordPosition(writer, 0, previous, follows_document)
         # The name of the last record, or of the one before the first.
         self.end = previous
@@ -380,7 +380,7 @@ def parse_journal(
             if not is_repeated:
                 records.append(record)
         elif number < len(all_lines) or _is_whole(line):
-            # Else the truncated last line.
+            # Otherwise it is the truncated last line.
             reason = (
                 "It is not the last record" if number < len(all_lines) else "It is a whole line"
             )
@@ -482,7 +482,7 @@ def _decode_line(line: bytes) -> tuple[Record | None, RecordPosition | None]:
         record = _convert_line_to_record(convert(members, _AnyLine))
         return record, convert(position, RecordPosition | None)
     except (json_codec.JsonProblem, ValidationError, AddressProblem):
-        # Of another version.
+        # The line is of another version.
         return None, None
 
 

@@ -466,7 +466,7 @@ class _StateReader:
         """
         is_valid = object_codec.check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not object_codec.is_object(entry) or not object_codec.is_list(entry.get("instances")):
-            # Reported by check_members.
+            # `check_members` reports it.
             return
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
@@ -573,7 +573,7 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         )
         return None
     try:
-        # Only to check it.
+        # The value is converted only to check it.
         convert_to_value(entry["value"], output_type)
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."

@@ -297,7 +297,7 @@ class Value:
             return True
         if not isinstance(other, Value):
             return NotImplemented
-        # Not the refinement.
+        # The refinement is not compared.
         return self.type == other.type and self.raw == other.raw and self.marks == other.marks
 
     def __hash__(self) -> int:

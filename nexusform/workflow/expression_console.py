@@ -126,7 +126,7 @@ class ExpressionConsole:
         """
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
-        # As after a syntax error.
+        # There is no result, as after a syntax error.
         result_text = None
         if expression is not None:
             result_text, problems = self._evaluate_text(expression)

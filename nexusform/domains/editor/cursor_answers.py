@@ -376,7 +376,7 @@ def _describe_declared_symbol(
     elif symbol.kind in ("resource", "data"):
         schema = get_schemas(symbol.kind).get(symbol.type, UNKNOWN_SCHEMA)
         parts.append(escape_description(schema.description))
-        # Of all pools.
+        # Parts of all pools.
         parts += [
             text for (address, _), text in preview.texts.items() if address == symbol.reference
         ]

@@ -366,7 +366,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
     if finding.id == "invalid-character":
-        # Of the line.
+        # Start of the line.
         start = text.rfind(b"\n", 0, range_in_file.start) + 1
         end = text.find(b"\n", start)
         # -1: the last line.

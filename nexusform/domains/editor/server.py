@@ -221,7 +221,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
-            # Not a native file.
+            # The file is not a native one.
             return lsp.CompletionList(is_incomplete=False, items=[])
         offset = convert_to_byte(source.text, parameters.position)
         items = list_suggestions(module, path, offset)
@@ -238,7 +238,7 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
-            # Not a native file.
+            # The file is not a native one.
             return None
         offset = convert_to_byte(source.text, parameters.position)
         text = build_hover_text(module, editor.get_preview(path), path, offset)
@@ -307,7 +307,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
         path = _resolve_path(parameters.text_document.uri)
         source = editor.load_module(path).files.get(path)
         if source is None:
-            # Not a native file (*.nf.hcl).
+            # The file is not a native one (*.nf.hcl).
             return []
         # The problems are syntax errors.
         text, problems = format_text(source)

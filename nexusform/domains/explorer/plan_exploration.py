@@ -37,7 +37,7 @@ from nexusform.workflow.runs.state_locking import LockOptions
 
 MAX_ADDED_RACKS: Final = 50  # racks
 
-# Of one pool.
+# Maximum of one pool.
 MAX_VMS: Final = 10_000
 
 

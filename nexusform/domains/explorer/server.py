@@ -186,5 +186,5 @@ class _ExplorerRequestHandler(LocalRequestHandler):
             )
             return document
         with self.server.lock:  # /write
-            # Of the change shown.
+            # The digest is of the change shown.
             return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}

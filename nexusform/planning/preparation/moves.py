@@ -65,7 +65,7 @@ class MoveEndpoint(Struct, frozen=True):
         if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(
             endpoint.path, self.path
         ):
-            # In different modules.
+            # They are in different modules.
             return False
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 

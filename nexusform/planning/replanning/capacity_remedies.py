@@ -464,7 +464,7 @@ def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
                 str(rack["availability_zone"])
             )
     zones: set[str] = set()
-    # Of each pool.
+    # Allowed zones of each pool.
     allowed_zones: list[frozenset[str]] = []
     for shortage in failure.pools:
         zones.update(zones_of_sites.get(shortage.site_id, ()))

@@ -375,7 +375,7 @@ class _SiteActionOrder:
         Unhealthy machines count as down at first.
         """
         self._requests = list(requests)
-        # Of all requests.
+        # Site of all requests.
         self._site = requests[0].site
         self._objects = [
             item for item in objects.values() if item.request.demand.site_id == self._site.id

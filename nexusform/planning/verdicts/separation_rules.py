@@ -229,7 +229,7 @@ class _MemberIndex:
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
             vm = vm_object.placements.vms.get(key)
-            # Without a machine.
+            # The VM has no machine.
             if vm is None:
                 continue
             member = GroupMember(
@@ -306,7 +306,7 @@ def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _Ru
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(members.groups):
         for member in group:
-            # In an earlier group, too.
+            # The member is in an earlier group, too.
             if owners.get((*member.vm, member.label), index) != index:
                 members.problems.append(
                     Problem(
@@ -431,7 +431,7 @@ def _list_uncertain_members(members: _RuleMembers, ledger: UnreadLedger) -> Iter
     for member in chain.from_iterable(members.groups):
         address, _ = member.vm
         if member.handle is None:
-            # Of nks:SITE/CLUSTER.
+            # Name in nks:SITE/CLUSTER.
             cluster = member.cluster.rpartition("/")[2]
             owners = {"VM": member.label, "cluster": cluster, "agent pool": member.pool.pool}
             reason = explain_uncertain_vm(ledger.facts, member.site_id, owners)
@@ -610,7 +610,7 @@ def _build_violation(
     `members` are its VMs and pods, each with the index of its group. The violating member is the
     first of a second group, in order of placement.
     """
-    # In order of placement.
+    # Members in order of placement.
     placed = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
     first_group, _ = placed[0]
     violating_member = next(member for group, member in placed if group != first_group)

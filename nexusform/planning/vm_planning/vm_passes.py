@@ -626,7 +626,7 @@ def _may_depend_on_object(address: Address, dependency: Address) -> bool:
     In two instances of one module call, they never do.
     """
     for step, other_step in zip(address.module, dependency.module, strict=False):
-        # In different module calls.
+        # The steps are different module calls.
         if step.name != other_step.name:
             return True
         # In two instances of one call.

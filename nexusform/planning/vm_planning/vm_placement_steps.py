@@ -309,7 +309,7 @@ def _replace_in_batches(
     With surge, they are released after the new ones are placed. An old VM without a successor
     keeps its machine.
     """
-    # Of all of them.
+    # Pool of all of them.
     pool = pool_vms[0].pool
     for start in range(0, len(pool_vms), pool.batch_size):
         batch = pool_vms[start : start + pool.batch_size]

@@ -146,7 +146,7 @@ def _build_surge_verdicts(plan: Plan, incomplete_sites: frozenset[str]) -> tuple
     """
     # By site and cluster.
     results: dict[tuple[str, str], str] = {}
-    # Of one site and SKU.
+    # Each row is of one site and SKU.
     for row in plan.capacity:
         # The plan removes the site, so its clusters have no later upgrade.
         if row.after is None:
@@ -258,7 +258,7 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
     The cause is the assumption behind the location (`depends_on`), or a tie of several nodes.
     """
     pod_count = 0
-    # Of uncertain pods.
+    # Causes of uncertain pods.
     causes: Counter[str] = Counter()
     for row in plan.placements:
         if KINDS[row.kind].runs_on_vms and "certain" in row.scores:

@@ -461,7 +461,7 @@ def _rename_earlier_columns(
     """Return a table with the present columns for those of earlier versions."""
     columns = data.get("columns")
     if columns.__class__ is not dict:
-        # Reported where it is read.
+        # It is reported where it is read.
         return data
     return {**data, "columns": _rename_fields(columns, earlier_fields, _convert_column)}
 
@@ -469,7 +469,7 @@ def _rename_earlier_columns(
 def _convert_column(convert: Callable[[Any], Any], column: Any) -> Any:
     """Return a column of a table with converted values."""
     if column.__class__ is not dict:
-        # Reported where it is read.
+        # It is reported where it is read.
         return column
     converted = dict(column)
     if "all" in column:

@@ -218,7 +218,7 @@ class _NodeCollector:
         are stored once.
         """
         for part in parts:
-            # Else a scalar.
+            # Any other part is a scalar.
             if part.__class__ is _SharedNode:
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:

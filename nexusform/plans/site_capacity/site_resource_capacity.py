@@ -487,7 +487,7 @@ def _compute_claimed_storage(
     alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
-    # Of all claims.
+    # Bytes of all claims.
     claimed_bytes = 0
     # Of claims without an existing volume.
     new_bytes = 0

@@ -90,7 +90,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
-    # Of the first line.
+    # Opening of the first line.
     opening = f"{explanation.total_machines:,} machines, "
     for line, texts in clauses.items():
         yield line, f"{opening}{', '.join(texts)}"

@@ -59,7 +59,7 @@ def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(nodes)
         graph.add_edges_from(sorted(drawable))
-        # Without a cycle.
+        # The graph has no cycle.
         if nx.is_directed_acyclic_graph(graph):
             visible_edges = set(nx.transitive_reduction(graph).edges)
     return sorted(visible_edges, key=lambda edge: (position[edge[0]], position[edge[1]]))

@@ -254,7 +254,7 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
 
 def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     """Build a value of `output_changes`."""
-    # Of the whole value.
+    # Mark of the whole value.
     marks = True if output.sensitive else None
     document = _build_change_sides(
         ACTIONS[output.action],

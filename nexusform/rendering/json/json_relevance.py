@@ -68,7 +68,7 @@ def collect_relevant_attributes(
         # resources has no address.
         module_paths = set(_list_single_modules(analysis.root, path=()))
         for path in {address.module for address in addresses}:
-            # Also the modules around it.
+            # The modules around it count, too.
             module_paths.update(path[:length] for length in range(1, len(path) + 1))
         for path in module_paths:
             module = analysis.find_module(path)

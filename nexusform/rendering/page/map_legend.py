@@ -109,7 +109,7 @@ _PATTERN_CONTENTS: Final = {
     "dots": build_svg_element("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3),
 }
 _ENTRY_WIDTH: Final = 170
-# Of names in a line.
+# Limit of runs of names in a line.
 _MAX_RUNS: Final = 4
 # Limit of clusters, as on the page.
 _MAX_CLUSTERS: Final = 16

@@ -184,7 +184,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         details |= omit_empty(
             {"outcome": describe_vm_outcome(vm), "step": _CERTAINTY_NUMBERS.get(vm.certainty)}
         )
-        # Not the usual one.
+        # The origin is not the usual one.
         if vm.provenance not in ("", "predicted"):
             details["provenance"] = vm.provenance
         vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *sides, details or None])

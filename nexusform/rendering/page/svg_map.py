@@ -57,11 +57,11 @@ _MARK_LEGEND_HEIGHT: Final = 26
 # The legend of marks fits.
 _MIN_SITE_WIDTH: Final = 460
 _MIN_VM_WIDTH: Final = 3.0
-# In a box.
+# Width of a letter in a box.
 _LETTER_WIDTH: Final = 6
-# Of both sides.
+# Margin of both sides.
 _LETTER_MARGIN: Final = 4
-# Of a site without machines.
+# Number of cells of a site without machines.
 _DEFAULT_CELLS: Final = 2
 
 
@@ -488,7 +488,7 @@ NOTE: Final = (
     "Racks alone, with their VMs; the bar is the memory that they take. With all machines this "
     "picture would be larger than 5 MB."
 )
-# In one picture.
+# Limit of racks in one picture.
 MAX_RACKS: Final = 8_000
 _RACKS_PER_LINE: Final = 16
 _WIDTH = 62

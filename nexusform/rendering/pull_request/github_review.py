@@ -58,7 +58,7 @@ def parse_diff(text: str) -> DiffLines:
     omitted). Removed lines begin with "-" and are not counted.
     """
     lines: dict[str, set[int]] = {}  # by path
-    # Of the current file.
+    # Path of the current file.
     path = ""
     # Of the next line in the new file.
     next_number = 0

@@ -164,7 +164,7 @@ def _build_block_clauses(
     Equally changed blocks share a clause. If all of the `machines` of a rack change, they are
     `all 16 machines`.
     """
-    # Of equally changed blocks.
+    # Names of equally changed blocks.
     names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for block in blocks:
         if block.symbol:

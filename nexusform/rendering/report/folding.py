@@ -33,7 +33,7 @@ from nexusform.scheduling.racks.vms import Interval
 
 _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
 _MAX_PREFIXES: Final = 6
-# Of numbers after one prefix.
+# Limit of spans of numbers after one prefix.
 _MAX_SPANS: Final = 12
 # Number of characters of keys in an address.
 _MAX_KEYS_LENGTH: Final = 32
@@ -622,7 +622,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     of single values.
     """
     first_table = tables[0]
-    # Of each rack.
+    # Number of VMs of each rack.
     vm_counts = chain.from_iterable(
         chain.from_iterable(table.rack_counts.values()) for table in tables
     )

@@ -14,7 +14,7 @@ from nexusform.rendering.report.difference_tree import is_equal_with_booleans
 # Number of characters; longer texts are not parsed.
 _MAX_TEXT_LENGTH: Final = 100_000
 _MAX_VALUE_LENGTH: Final = 40
-# Of a Secret.
+# Fields of a Secret.
 _SECRET_FIELDS: Final = frozenset({"data", "stringData"})
 _ABSENT: Final = object()
 _MAX_FIELDS: Final = 3

@@ -548,7 +548,7 @@ def build_recreation_line(run: Sequence[PlacementChange], state: str) -> Placeme
         symbol=_SYMBOLS[run[0].action],
         action=run[0].action,
         label=_format_run_label(ordered),
-        # Also for nodes in place.
+        # The effect counts for nodes in place, too.
         effect=Effect.MOVED,
         origin="",
         target=", ".join(format_counts(counts)),

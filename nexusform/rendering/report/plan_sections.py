@@ -748,7 +748,7 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()
-    # Of resources of VMs.
+    # Addresses of resources of VMs.
     addresses: set[Address] = set()
     for row in moves:
         if row.trigger in _HARDWARE_TRIGGERS:

@@ -103,7 +103,7 @@ def build_headline(plan: Plan) -> str:
     # Upgrades have their own clauses.
     rows = _select_rows_of_headline(plan)
     outside_upgrades = count_content_effects(count_effects(rows), plan.content_changes)
-    # Also in upgrades.
+    # Upgrades have waiting VMs, too.
     waiting = format_effect_clauses(count_plan_effects(plan), [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades

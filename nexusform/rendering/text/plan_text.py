@@ -56,7 +56,7 @@ FAILED: Final = "Planning failed. nexusform encountered an error while generatin
 _PARAGRAPH_END: Final = "\n\n"
 _ID_COLUMNS: Final = 22
 _BELOW_ID_INDENT: Final = 4
-# Of one entry.
+# Limit of lines of one entry.
 _MAX_ENTRY_LINES: Final = 3
 _MAX_SUBJECTS: Final = 4
 _MAX_LOCATIONS: Final = 2
@@ -497,7 +497,7 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
         _wrap_paragraph(describe_scale_in(plan), width),
     ]
     if view.stanzas or plan.has_changes:
-        # Else only outputs change.
+        # Without stanzas, only outputs change.
         lines = [_render_plan_line(plan, paint)] if view.stanzas else []
         return ["\n".join([*lines, *counts]), *placements]
     title, comparison = _render_no_changes(plan, width, paint)

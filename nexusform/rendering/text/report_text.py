@@ -41,7 +41,7 @@ _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
 _MIN_LABELLED_WIDTH: Final = 20
 # Indent of a text below its label.
 _BELOW_INDENT: Final = 6
-# Of a folded section.
+# Limit of detail rows of a folded section.
 MAX_DETAIL_ROWS = 12
 # Number of folded sections without findings; more would hide the others.
 MAX_FOLDED = 12
@@ -342,7 +342,7 @@ def render_report_items(
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH
     label_widths = [count_columns(escape_name(item.label)) for item in visible]
     short_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
-    # Of the texts.
+    # Column of the texts.
     column = _SYMBOL_WIDTH + max(short_widths, default=0)
     lines: list[str] = []
     for group in groups:

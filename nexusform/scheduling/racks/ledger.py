@@ -339,7 +339,7 @@ class Ledger:
             roomiest = split_capacities.find_roomiest(
                 [self.site.get_shape(sku) for sku in choice.skus]
             )
-            # Else packed, as below.
+            # Without a roomiest cell it is packed, as below.
             if roomiest is not None:
                 return roomiest
         if isinstance(choice, int):

@@ -61,7 +61,7 @@ class BackendChoice(Struct, frozen=True, rename={"kind": "type", "from_flags": "
     from_flags: Mapping[str, str]
 
 
-# Without a backend block.
+# Choice without a backend block.
 DEFAULT_CHOICE: Final = BackendChoice("local", settings={}, from_flags={})
 
 

@@ -216,7 +216,7 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
         tokens.append(token)
     if not any(token[0].startswith(("*", "?", "[")) for token in tokens):
         return "".join([token[0][-1] for token in tokens])  # without backslashes
-    # Of a regular expression.
+    # Parts of a regular expression.
     parts: list[str] = []
     for token in tokens:
         if token["ranges"]:

@@ -245,7 +245,7 @@ def _execute_plan(
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
     for provider in run.providers.values():
         if isinstance(provider, PlanAwareProvider):
-            # Of servers to data blocks.
+            # Answers of servers to data blocks.
             provider.set_plan_responses(plan.basis.answers)
     types = run.project.registries.resource_types
     execution_options = replace(

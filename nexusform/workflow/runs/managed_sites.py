@@ -9,7 +9,7 @@ from nexusform.plans.plan import Action, Change, Plan
 from nexusform.workflow.opening.stored_state import read_stored_state
 
 _SITE_SUFFIX: Final = "_site"
-# By type and id.
+# Changes by type and id.
 SiteChanges: TypeAlias = Mapping[tuple[str, str], Change]
 
 

@@ -224,7 +224,7 @@ def _list_broken_conditions(plan: Plan, new_plan: Plan) -> list[Diagnostic]:
     names = [format_limit(limit.name, limit.value) for limit in limits]
     names += [str(verdict.address) for verdict in plan.separation_verdicts if _is_denying(verdict)]
     if not names:
-        # Only limits of -warn-on.
+        # These are only limits of -warn-on.
         return problems
     unchecked = not limits or any(
         result.result == GuardRailOutcome.UNKNOWN for result in checked_plan.guard_rails

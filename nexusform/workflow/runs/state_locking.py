@@ -129,14 +129,14 @@ def acquire_lock(
                     else ""
                 )
                 on_wait(f"Acquiring state lock. This may take a few moments...{holder_text}")
-            # Not beyond the timeout.
+            # The pause ends at the timeout.
             clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
             pause = min(pause * 2, _MAX_PAUSE)
             continue
         except BackendProblem as problem:
             return None, [build_error("state-lock-error", str(problem))]
         log_event("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
-        # Of a dead process.
+        # The lock is of a dead process.
         takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]
         return StateLock(backend, info.id), takeover_warnings
 

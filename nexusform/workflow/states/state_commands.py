@@ -390,7 +390,7 @@ def _drop_forgotten_vms(
             address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)
         ]
         if not matching_addresses:
-            # As typed for `state rm`.
+            # Arguments as typed for `state rm`.
             known_arguments = [f"{address}:{vm}" for address, vm in forgotten_vms]
             suggestion = suggest_name(f"{pattern}:{name}", known_arguments)
             detail = f"{pattern} has no forgotten VM {name}.{suggestion}"

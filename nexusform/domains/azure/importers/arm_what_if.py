@@ -267,7 +267,7 @@ class _WhatIfChangeReader:
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
             names_known_type = any(name in known_text for name in KIND_OF)
             if "microsoft." in known_text and not names_known_type:
-                # Of another type.
+                # The change is of another type.
                 return
             reason = (
                 get_text(document, "unsupportedReason") or "its id is known only after deployment"

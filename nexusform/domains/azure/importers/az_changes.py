@@ -252,7 +252,7 @@ class _ChangedSite:
                 _list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields})
             )
         self.pools: list[NewAgentPool] = []
-        # Of clusters and VMs.
+        # Ids of clusters and VMs.
         self.recreated_ids: set[str] = set()
         # Ids of clusters with a deleted or replaced pool.
         self.clusters_losing_pools: set[str] = set()

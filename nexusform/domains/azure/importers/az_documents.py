@@ -283,7 +283,7 @@ class _ExportReader:
                 if has_type:
                     type_name = item.read_text("type", "")
                 elif isinstance(item.read_value("apiVersion"), str):
-                    # Of a Kubernetes object.
+                    # Type of a Kubernetes object.
                     type_name = get_text(item.read_value("kind"))
                 unread.setdefault(type_name, item)
                 continue

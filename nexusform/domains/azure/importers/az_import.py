@@ -365,7 +365,7 @@ class _SiteImport:
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != cluster_id:
-                # Of another cluster.
+                # The node is of another cluster.
                 continue
             if recorded_pool.arguments is None:
                 # Nothing is recorded.

@@ -164,14 +164,14 @@ def _find_site(
     if location:
         return names[location]
     cluster_id = item.read_text("clusterId")
-    # Of a Nexus cluster.
+    # The id is of a Nexus cluster.
     if cluster_id:
         return extract_name(cluster_id)
     host_field = _HOST_FIELDS.get(kind)
     host_id = item.read_text(host_field) if host_field is not None else None
     if host_id and normalize_id(host_id) in site_by_id:
         return site_by_id[normalize_id(host_id)]
-    # Of a pool: its cluster.
+    # The parent of a pool is its cluster.
     parent_id = extract_parent_id(normalize_id(get_text(item.read_value("id"))))
     return site_by_id.get(parent_id)
 
@@ -201,7 +201,7 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
             if isinstance(cluster_id, str) and cluster_id:
                 cluster_names.setdefault(location, extract_name(cluster_id))
     names = {**own_names, **cluster_names}
-    # Of items without a location.
+    # The empty name is of items without a location.
     names.pop("", None)
     return names
 

@@ -59,7 +59,7 @@ _FINAL_STATUSES: Final[Mapping[str, str]] = {
 _PRECONDITION_FAILED: Final = 412
 _RETRY_CODES: Final = frozenset({408, 409, _PRECONDITION_FAILED, 429, 500, 502, 503, 504})
 _THROTTLE_CODES: Final = frozenset({408, 429})
-# Of the SDK.
+# Settings of the SDK.
 _NO_RETRIES: Final = dict.fromkeys(
     ("retry_total", "retry_connect", "retry_read", "retry_status"), 0
 )
@@ -216,7 +216,7 @@ class ArmClient:
             except AzureChangeFailed as failure:
                 raise self._build_recorded_failure(failure, step) from None
             except AzureError as problem:
-                # By this run.
+                # This run may have sent it.
                 was_sent = was_sent or change.target in self._possibly_sent
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 

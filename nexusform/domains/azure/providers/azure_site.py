@@ -225,7 +225,7 @@ class AzureSiteProvider(ObservedSites):
             super().delete(request)
             return
         group = self._find_resource_group(request, missing_ok=True)
-        # Else it was never created.
+        # Without a group it was never created.
         if group:
             # A deletion needs neither.
             context = SiteContext(group, common_fields={}, find_arm_id=str)
@@ -663,7 +663,7 @@ class AzureSiteProvider(ObservedSites):
                 )
                 for site in sites:
                     index.add_site(site)
-                # Only when it is complete.
+                # The index is set only when it is complete.
                 self._index = index
             return self._index
 

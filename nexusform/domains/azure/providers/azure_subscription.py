@@ -276,7 +276,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
         try:
             page = list(next(pages, ()))
         except (ValueError, LookupError, RecursionError) as problem:
-            # Of the SDK.
+            # The problem is of the SDK.
             raise _build_unreadable_response_problem(problem) from None
         yield from page
         token = str(pages.continuation_token or "")

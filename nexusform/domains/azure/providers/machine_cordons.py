@@ -49,7 +49,7 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):
-        # Without arguments about it.
+        # Default without arguments about it.
         before = states_before.get(machine, _IN_SERVICE)
         after = states_after.get(machine, _IN_SERVICE)
         if after.is_cordoned and not before.is_cordoned:

@@ -70,7 +70,7 @@ def plan_node_recreations(
     names_by_pool: dict[str, list[str]] = {}
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
-            # To be removed for good.
+            # The node is to be removed for good.
             continue
         if request.is_release:
             is_recreated = name not in planned_nodes

@@ -113,7 +113,7 @@ class ObservedSites(FixedIdentity):
         self._sites: Mapping[str, AzSite] | None = None  # by name
         # Findings about the source, with recorded site names.
         self._findings: list[Problem] = []
-        # By site and name.
+        # Machines by site and name.
         self._machines: dict[str, dict[str, AzMachine]] = {}
         # Attributes of objects in state.
         self._recorded: tuple[Mapping[str, Any], ...] = ()
@@ -552,7 +552,7 @@ class ObservedSites(FixedIdentity):
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
-        # By machine id.
+        # Statuses by machine id.
         cordon_statuses = {
             object_id: str(item.attributes["cordon_status"])
             for (kind, object_id), item in objects.items()

@@ -90,13 +90,13 @@ class SiteWarningBuilder:
         """
         # Its name in messages.
         self.source = source
-        # Of the source, by name.
+        # Sites of the source, by name.
         self.sites = sites
         # Ids of objects in state without a complete list, by site and type.
         self.unobserved = unobserved
         # Type and id of the objects in state.
         self.managed = managed
-        # Of reading the source.
+        # Findings of reading the source.
         self.findings = findings
 
     def build_warnings(self) -> list[Problem]:

@@ -128,7 +128,7 @@ _FLAGS: Final = {
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9 ,.()/_-]")  # within ${NAME:?...}
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9_./@%+-]+")
-# Of `--flag key=value`.
+# Key in `--flag key=value`.
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TAGS: Final = "tags"
 # Null, and a request for help.

@@ -49,7 +49,7 @@ _TYPES: Final = {
 }
 # Properties of an agent pool that Azure updates in place; any other change re-creates it.
 _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings"})
-# Without modules and keys.
+# Address without modules and keys.
 _VM_ADDRESS: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")
 _WORD: Final = re.compile(r"[A-Za-z][a-z0-9]*")
 _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9]+")
@@ -308,7 +308,7 @@ def _find_recreated_nodes(
             # Not of an existing object, or the VM stays.
             continue
         if _TYPES.get(change.address.type) not in (CLUSTER, POOL):
-            # Not in a pool.
+            # The VM is not in a pool.
             continue
         cluster = _find_cluster(change, clusters)
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[

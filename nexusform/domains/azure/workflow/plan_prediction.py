@@ -70,7 +70,7 @@ from nexusform.workflow.runs.run import PlanOptions, Run
 
 ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[ToolChange, ...], list[Problem]]]
 
-# Without modules and keys.
+# Address without modules and keys.
 _AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")
 _CHANGING_TYPES: Final = frozenset({CLUSTER, VIRTUAL_MACHINE})
 # Maximum bytes of another tool's plan.
@@ -398,7 +398,7 @@ def _build_project(
         address: InstanceState(ObjectState(computed[address], number, private=item.note))
         for number, (address, item) in enumerate(comparison.before.items(), 1)
     }
-    # Of this comparison alone.
+    # Lineage of this comparison alone.
     lineage = "predict"
     state = State(lineage, serial=1, instances=instances, last_creation=len(instances))
     backend = MemoryBackend()

@@ -505,7 +505,7 @@ def find_site_source(location: CommandContext, source_name: str) -> Source:
     if is_azure_source(source_name):
         settings = find_azure_settings(location, blocks)
         subscription = azure.resolve_subscription(settings)
-        # Of a block to add.
+        # Settings of a block to add.
         new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
         return Source(
             name=f"subscription {subscription}",

@@ -419,7 +419,7 @@ class _Reconciler:
 
         An object absent on the site has none.
         """
-        # By site and name.
+        # Machines by site and name.
         observed_machines: dict[tuple[str, str], AzMachine] = {}
         unread = {site.name: site.inventory.unread for site in self.sites}
         for site in self.sites:

@@ -90,7 +90,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
                 check.check_placement(placement)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    # Also those not checked.
+    # The total includes those that are not checked.
     total = len([placement for placement in placements if placement.needs_scheduling])
     summary = ProgramCheck(
         PROGRAM, version, check.checked, total, "placement", tuple(check.differences)

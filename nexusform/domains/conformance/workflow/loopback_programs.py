@@ -56,7 +56,7 @@ class LoopbackPrograms:
         """Keep the directories of the programs and of their files; no program is started yet."""
         self._programs = programs
         self._directory = directory
-        # By name of the program.
+        # Processes by name of the program.
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         # Of the API server, once it is started.
         self._client: ApiClient | None = None

@@ -131,7 +131,7 @@ def _run_driver(
     running.start(program, "-I", "-W", "ignore", str(driver), str(source), str(answers))
     has_timed_out = not running.wait_for_end(program, seconds)
     lines = answers.read_bytes().splitlines(keepends=True) if answers.exists() else []
-    # Without a half-written one.
+    # A half-written last line is left out.
     return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out
 
 

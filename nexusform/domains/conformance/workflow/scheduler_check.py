@@ -249,7 +249,7 @@ class KubeSchedulerCheck:
                 self.incomplete_pods[address, outcome.name] = str(problem)
                 return
             except UnsupportedPodError:
-                # Not counted as checked.
+                # It does not count as checked.
                 return
             self.checked.add((self.prediction_number, (workload, number)))
 

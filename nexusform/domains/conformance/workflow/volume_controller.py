@@ -147,7 +147,7 @@ class VolumeController:
             if volume:
                 self._running.call("DELETE", f"{VOLUMES}/{volume}")
                 sent_volume = self._sent.get(f"{VOLUMES}/{volume}")
-                # Else it was provisioned.
+                # Otherwise it was provisioned.
                 if sent_volume is not None:
                     self.create(sent_volume)
 

@@ -248,7 +248,7 @@ def read_selected_objects(
             if not scopes:
                 continue  # not selected
             if _build_key(body) in dumped_keys:
-                # In the dump.
+                # The object is in the dump.
                 continue
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")

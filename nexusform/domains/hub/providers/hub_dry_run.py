@@ -63,7 +63,7 @@ from nexusform.network.parallel_calls import call_in_parallel
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
-# Of a plan.
+# Limit of dry runs of a plan.
 _MAX_DRY_RUNS: Final = 500
 _LIMIT_REASON: Final = f"a plan sends at most {_MAX_DRY_RUNS} dry runs"
 BEING_DELETED: Final = "object-being-deleted"
@@ -104,7 +104,7 @@ class HubDryRun:
         self._new_groups: set[str] = set()
         # Listed objects by path.
         self._existing: dict[str, dict[str, Any] | None] = {}
-        # Of dry runs.
+        # Number of dry runs that remain.
         self._remaining_count = _MAX_DRY_RUNS
         # How many changes the hub accepts, as text.
         self.verdict = ""
@@ -488,7 +488,7 @@ class HubDryRun:
         never in this configuration (`prior`: the object in state, None if new).
         """
         manager = self._options.manager
-        # To staged runs.
+        # The placement switches to staged runs.
         is_switching = is_switching_to_external(hub_object.body, body)
         kept_fields: list[str] = []
         removed_fields: list[str] = []
@@ -499,7 +499,7 @@ class HubDryRun:
             if owners and not is_removed_first:
                 kept_fields.append(f"{field_name} belongs to {' and '.join(owners)} as well")
             elif not owners and (prior is None or get_part(prior.body, path) is None):
-                # Not removed on purpose.
+                # The field was not removed on purpose.
                 removed_fields.append(field_name)
         if kept_fields:
             field_texts = format_first_items(kept_fields, _MAX_NAMES, separator="; ")

@@ -64,7 +64,7 @@ class FleetHubProvider:
         self._options = options
         # How many changes the hub accepts in dry runs.
         self._verdict = ""
-        # Of all reads, for `list_warnings`.
+        # Findings of all reads, for `list_warnings`.
         self._findings = HubReadFindings()
         # Addresses that are rejected because of an existing object.
         self._existing_addresses: frozenset[str] = frozenset()
@@ -177,7 +177,7 @@ class FleetHubProvider:
         An example is `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`.
         """
         hub = self._connection.connect()
-        # Of the first namespace.
+        # Uid of the first namespace.
         uid = next(iter(get_mapping(identity, "uids").values()), "")
         version = enclose("KubeFleet ", identity.get("version"))
         parts = (
@@ -210,7 +210,7 @@ class FleetHubProvider:
         Raises ProviderProblem.
         """
         if not requests:
-            # Without a connection.
+            # No connection is made.
             return []
         with convert_hub_errors():
             answers, findings = read_objects(self._connection.connect(), self._options, requests)
@@ -330,7 +330,7 @@ class FleetHubProvider:
             stack.enter_context(hub.limit_retries(self._options.timeout, report))
             with self._cache_lock:
                 self._cache = self._cache or HubCache(hub, timing)
-            # Of members, at planning.
+            # Figures of members at planning.
             figures = self._plan_figures.get(hub.server, {})
             yield HubStepWriter(
                 hub, self._cache, self._options, request, timing, self._coordination, figures

@@ -429,7 +429,7 @@ class _HubObjectReader:
         The others are read one by one, on demand.
         """
         self.hub = hub
-        # By path, None if missing.
+        # Bodies by path; None if missing.
         self._bodies: dict[str, dict[str, Any] | None] = {}
         # Of the objects of kinds read by a list.
         self._namespaces: dict[str, set[str]] = {}
