@@ -2,10 +2,6 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "consequences": (
-        "ConsequenceSeverity ConsequenceTable DataFate HARMLESS LASTING_LOSS LOSS_WITH_DATA "
-        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES Outcome"
-    ),
     "plugins": (
         "EARLIER_CREATION_HINT CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider "
         "Clock DataResult DryRunProvider ExternalQueryProblem FileProblem Files ManualStepPending "

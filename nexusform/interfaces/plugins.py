@@ -14,9 +14,9 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.unread_facts import UnreadFact
-from nexusform.interfaces.consequences import NO_CONSEQUENCES, ConsequenceTable
 from nexusform.json_data.plain_data import Path
 from nexusform.language.evaluation_run import Clock, FileProblem, Files
+from nexusform.placements.consequences import NO_CONSEQUENCES, ConsequenceTable
 from nexusform.placements.prediction_scores import VerifiedPrediction
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.resources.address import Address, Mode

@@ -2,6 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "consequences": (
+        "ConsequenceSeverity ConsequenceTable DataFate HARMLESS LASTING_LOSS LOSS_WITH_DATA "
+        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES Outcome"
+    ),
     "prediction_scores": (
         "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain "
         "lower_share_to_accuracy MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord "

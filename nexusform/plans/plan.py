@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.documents.unread_facts import UnreadFact
-from nexusform.interfaces.consequences import ConsequenceSeverity, DataFate
 from nexusform.json_data.plain_data import Path, Refinements
+from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import (
     PlacedPool,

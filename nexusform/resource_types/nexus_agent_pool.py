@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.consequences import (
+from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.json_data.plain_data import get_mapping
+from nexusform.placements.consequences import (
     LOSS_WITH_UNKNOWN_DATA,
     ConsequenceTable,
     DataFate,
     Outcome,
 )
-from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
-from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.resource_types.kubelet_block import check_kubelet
 from nexusform.resource_types.nexus_kubernetes_cluster import build_vm_owner

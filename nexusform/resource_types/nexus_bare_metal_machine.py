@@ -9,9 +9,9 @@ from math import inf
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import Path, get_list
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.resource_types.machine_facts import (
     DETAILED_STATUSES,
     MACHINE_BLOCK,

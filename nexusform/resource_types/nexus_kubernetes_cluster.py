@@ -6,7 +6,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
 from nexusform.interfaces.plugins import (
     PlanningKind,
     ResourceContext,
@@ -15,6 +14,7 @@ from nexusform.interfaces.plugins import (
     VmHandlers,
 )
 from nexusform.json_data.plain_data import Path, get_mapping
+from nexusform.placements.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (

@@ -7,9 +7,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.resource_types.machine_facts import (
     MACHINE_BLOCK,
     MACHINE_FACTS,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_id_builder,

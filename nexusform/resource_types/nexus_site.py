@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,

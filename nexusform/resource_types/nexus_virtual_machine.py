@@ -6,8 +6,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.consequences import LOSS_WITH_DATA, ConsequenceTable
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.placements.consequences import LOSS_WITH_DATA, ConsequenceTable
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.resource_types.kubelet_block import (
     EXTENDED,
     check_extended_resources,

@@ -7,7 +7,7 @@ PUBLIC = {
         "ImpactSummary SurgeVerdict SUFFICIENT INSUFFICIENT"
     ),
     "consequence_views": (
-        "count_pods count_vms list_assessed_risks list_destroyed_objects list_plan_risks "
+        "list_assessed_risks list_destroyed_objects list_plan_risks "
         "list_replaced_objects list_reported_consequences list_unnamed_risks"
     ),
     "object_effects": (

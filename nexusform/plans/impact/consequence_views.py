@@ -7,8 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import enclose, format_list, group_by
-from nexusform.interfaces.consequences import ConsequenceSeverity
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.consequence import Consequence, ConsequenceKind
 from nexusform.plans.impact.object_effects import format_kind_counts
 from nexusform.plans.plan import Plan
@@ -55,16 +54,6 @@ def list_reported_consequences(plan: Plan) -> list[Consequence]:
     return [*list_destroyed_objects(plan), *list_replaced_objects(plan), *list_unnamed_risks(plan)]
 
 
-def count_vms(consequence: Consequence) -> int:
-    """Return the number of VMs on the object before the plan."""
-    return consequence.runs.get(VM, 0)
-
-
-def count_pods(consequence: Consequence) -> int:
-    """Return the number of pods and bindings of the object before the plan."""
-    return sum(consequence.runs.values()) - count_vms(consequence)
-
-
 def _is_object(consequence: Consequence) -> bool:
     """Return whether the lines of destroyed and replaced objects name the subject."""
     return bool(consequence.title) and consequence.kind in _OBJECT_KINDS
@@ -104,9 +93,9 @@ def _sort_by_size(consequences: Iterable[Consequence]) -> list[Consequence]:
     return sorted(
         consequences,
         key=lambda ended: (
-            -count_vms(ended),
+            -ended.vm_count,
             not ended.runs,
             ended.severity is ConsequenceSeverity.NONE,
-            -count_pods(ended),
+            -ended.pod_count,
         ),
     )

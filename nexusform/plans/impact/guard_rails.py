@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import (
     group_by,
     select_word_form,
 )
-from nexusform.interfaces.consequences import ConsequenceSeverity
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.placements.unread_ledger import UnreadLedger
 from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.impact.object_effects import (

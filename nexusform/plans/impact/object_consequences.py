@@ -15,17 +15,17 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.interfaces.consequences import (
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import get_text
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import KINDS
+from nexusform.placements.consequences import (
     HARMLESS,
     NO_CONSEQUENCES,
     ConsequenceSeverity,
     DataFate,
     Outcome,
 )
-from nexusform.interfaces.plugins import ResourceType
-from nexusform.json_data.plain_data import get_text
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.consequence import Consequence, ConsequenceKind
 from nexusform.plans.impact.object_effects import (
     Effect,

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
-from nexusform.interfaces.consequences import ConsequenceSeverity
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
 from nexusform.plans.consequence import (
     QUORUM_ON_ONE_RACK,

@@ -14,8 +14,6 @@ from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
 from nexusform.plans.consequence import Consequence
 from nexusform.plans.impact.consequence_views import (
-    count_pods,
-    count_vms,
     list_assessed_risks,
     list_destroyed_objects,
     list_replaced_objects,
@@ -648,8 +646,8 @@ def _build_ended_object(consequence: Consequence) -> dict[str, Any]:
     return {
         "name": consequence.subject,
         "address": consequence.address,
-        "vms": count_vms(consequence),
-        "pods": count_pods(consequence),
+        "vms": consequence.vm_count,
+        "pods": consequence.pod_count,
     }
 
 

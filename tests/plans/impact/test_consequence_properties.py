@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.interfaces.consequences import ConsequenceSeverity
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.consequence import ConsequenceKind
 from nexusform.plans.impact.guard_rails import apply_limits, parse_guard_rail_limits

@@ -24,8 +24,8 @@ from nexusform.domains.fleet.types.fleet_arguments import (
 )
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
-from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.kubernetes.quantity import IntegerOrPercent
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 _EVICTION_SPEC: Final = BlockSchema(

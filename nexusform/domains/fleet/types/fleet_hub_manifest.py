@@ -34,9 +34,9 @@ from nexusform.domains.pods.importers.manifest_parser import (
 )
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
-from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.resource_types.shared_arguments import build_id_attribute
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType

@@ -24,9 +24,9 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_namespace,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
-from nexusform.interfaces.consequences import NO_CONSEQUENCES, ConsequenceTable
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.kubernetes.matching import validate_dns_label
+from nexusform.placements.consequences import NO_CONSEQUENCES, ConsequenceTable
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     is_set_and_known,

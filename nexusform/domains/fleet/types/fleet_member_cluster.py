@@ -32,9 +32,9 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text_list_attribute,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.resource_types.shared_arguments import (
     GUID_HINT,
     GUID_PATTERN,

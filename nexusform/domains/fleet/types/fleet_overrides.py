@@ -25,9 +25,9 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_choice,
     make_text,
 )
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 MAX_RULES: Final = 20

@@ -44,9 +44,9 @@ from nexusform.domains.pods.importers.api_resources import ApiKinds
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
-from nexusform.interfaces.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema
 
 _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"

@@ -38,9 +38,9 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
-from nexusform.interfaces.consequences import ConsequenceTable
 from nexusform.json_data.plain_data import get_list, list_texts
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
+from nexusform.placements.consequences import ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 

@@ -44,11 +44,11 @@ from nexusform.domains.vnf.types.vnf_documents import (
     read_package_and_request,
     resolve_vdu_sku,
 )
-from nexusform.interfaces.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.json_data.secret_paths import SECRET_FIELDS
 from nexusform.kubernetes.matching import Taint
+from nexusform.placements.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet, check_kubelet

@@ -8,7 +8,7 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStrategy,
     simulate_runtime_upgrade,
 )
-from nexusform.interfaces.consequences import ConsequenceSeverity
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.impact.consequence_views import list_assessed_risks
 from nexusform.plans.site_capacity.occupancy import PoolOutcome
 from nexusform.state.objects import State
