@@ -2,8 +2,9 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "consequence_record": "Consequence ConsequenceCause ConsequenceKind QUORUM_ON_ONE_RACK",
     "consequences": (
-        "ConsequenceSeverity ConsequenceTable DataFate HARMLESS LASTING_LOSS LOSS_WITH_DATA "
+        "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "
         "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES Outcome"
     ),
     "prediction_scores": (

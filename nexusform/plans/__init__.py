@@ -5,7 +5,6 @@ No decisions are made here.
 
 # Public names of the package, by module.
 PUBLIC = {
-    "consequence": "Consequence ConsequenceCause QUORUM_ON_ONE_RACK",
     "maintenance": (
         "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction "
         "PoolNodeRecreation select_stopped_vms Upgrade"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path, Refinements
+from nexusform.placements.consequence_record import Consequence
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import (
@@ -21,7 +22,6 @@ from nexusform.placements.unread_ledger import (
     build_ledger,
     find_incomplete_sites,
 )
-from nexusform.plans.consequence import Consequence
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import (
     EvaluationEnvironment,

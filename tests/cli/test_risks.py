@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.plans import consequence
+from nexusform.placements import consequence_record
 from nexusform.plans.impact import object_consequences, risk_assessment
 from tests.planning.harness import RACKS, cluster, pool
 from tests.plans.impact.test_risk_assessment import ALL, NEW, OLD, build_configuration, build_shop
@@ -210,7 +210,7 @@ def strip_markup(text: str) -> str:
 def test_every_risk_has_a_case() -> None:
     source = "".join(
         Path(str(module.__file__)).read_text()
-        for module in (consequence, risk_assessment, object_consequences)
+        for module in (consequence_record, risk_assessment, object_consequences)
     )
     known = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', source)) - HARMLESS
     assert set(CASES) | ELSEWHERE == known

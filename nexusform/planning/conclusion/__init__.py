@@ -9,5 +9,5 @@ PUBLIC = {
     "plan_assembly": "build_unchanged_plan",
     "placement_accounting": "list_placement_kinds collect_names",
     "plan_result": "ExplainedVm PlanResult",
-    "site_records": "add_consequences add_site_capacity list_risk_diagnostics",
+    "site_records": "add_site_capacity list_risk_diagnostics",
 }

@@ -15,6 +15,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_erro
 from nexusform.diagnostics.phrases import format_list, group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.placements.consequence_record import (
+    QUORUM_ON_ONE_RACK,
+    Consequence,
+    ConsequenceCause,
+)
 from nexusform.placements.vm_demands import (
     ClaimDemand,
     PlacedVm,
@@ -32,7 +37,6 @@ from nexusform.planning.conclusion.spare_capacity import compute_headroom
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
-from nexusform.plans.consequence import QUORUM_ON_ONE_RACK, Consequence, ConsequenceCause
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,

@@ -7,8 +7,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import enclose, format_list, group_by
+from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.consequence_record import Consequence, ConsequenceKind
 from nexusform.placements.consequences import ConsequenceSeverity
-from nexusform.plans.consequence import Consequence, ConsequenceKind
 from nexusform.plans.impact.object_effects import format_kind_counts
 from nexusform.plans.plan import Plan
 
@@ -93,9 +94,9 @@ def _sort_by_size(consequences: Iterable[Consequence]) -> list[Consequence]:
     return sorted(
         consequences,
         key=lambda ended: (
-            -ended.vm_count,
+            -ended.runs.get(VM, 0),
             not ended.runs,
             ended.severity is ConsequenceSeverity.NONE,
-            -ended.pod_count,
+            -sum(ended.runs.values()),
         ),
     )

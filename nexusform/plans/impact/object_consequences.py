@@ -19,14 +19,13 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
+from nexusform.placements.consequence_record import Consequence, ConsequenceKind
 from nexusform.placements.consequences import (
-    HARMLESS,
     NO_CONSEQUENCES,
     ConsequenceSeverity,
     DataFate,
     Outcome,
 )
-from nexusform.plans.consequence import Consequence, ConsequenceKind
 from nexusform.plans.impact.object_effects import (
     Effect,
     build_cluster_formatter,
@@ -225,7 +224,7 @@ def _build_resource_consequence(
     )
     is_empty = places_objects and not counts and not content
     if is_empty or change.deposed:
-        outcome = HARMLESS
+        outcome = Outcome()
     if change.deposed:
         name = f"{name} (deposed object)"
     location = format_list(clusters, _MAX_NAMES)
@@ -324,7 +323,7 @@ def _find_left_clusters(
             title=f"{placement} on {cluster}",
             runs=counts,
             where=(cluster,),
-            data=_combine_data(HARMLESS, changes),
+            data=_combine_data(Outcome(), changes),
             before=1,
             removed=counts,
             objects=0 if stays else len(changes),

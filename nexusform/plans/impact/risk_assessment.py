@@ -14,14 +14,14 @@ from msgspec import Struct, field
 from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.placements.consequences import ConsequenceSeverity
-from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
-from nexusform.plans.consequence import (
+from nexusform.placements.consequence_record import (
     QUORUM_ON_ONE_RACK,
     Consequence,
     ConsequenceCause,
     ConsequenceKind,
 )
+from nexusform.placements.consequences import ConsequenceSeverity
+from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
 from nexusform.plans.impact.object_consequences import Types, find_object_consequences
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,

@@ -9,10 +9,11 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import build_location_document
+from nexusform.placements.consequence_record import Consequence
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
-from nexusform.plans.consequence import Consequence
 from nexusform.plans.impact.consequence_views import (
     list_assessed_risks,
     list_destroyed_objects,
@@ -643,11 +644,12 @@ def build_consequence_document(consequence: Consequence) -> dict[str, Any]:
 
 def _build_ended_object(consequence: Consequence) -> dict[str, Any]:
     """Build the row of a destroyed or replaced object, with the VMs and pods that ran on it."""
+    vms = consequence.runs.get(VM, 0)
     return {
         "name": consequence.subject,
         "address": consequence.address,
-        "vms": consequence.vm_count,
-        "pods": consequence.pod_count,
+        "vms": vms,
+        "pods": sum(consequence.runs.values()) - vms,
     }
 
 

@@ -25,7 +25,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.plans.consequence import Consequence
+from nexusform.placements.consequence_record import Consequence
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
     list_replaced_objects,

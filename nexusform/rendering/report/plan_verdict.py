@@ -170,7 +170,7 @@ def _describe_ended_objects(plan: Plan) -> list[str]:
             if ended.address == old_address or ended.address.startswith(f"{old_address}[")
         ]
         name = renamed[0].subject if len(renamed) == 1 else old_address
-        vms = format_count(sum(ended.vm_count for ended in renamed), "VM")
+        vms = format_count(sum(ended.runs.get(VM, 0) for ended in renamed), "VM")
         clauses.append(f"{name} looks renamed: {vms} would be re-created; add this moved block")
         destroyed = [ended for ended in destroyed if ended not in renamed]
     for verb, objects in (("destroys", destroyed), ("replaces", list_replaced_objects(plan))):

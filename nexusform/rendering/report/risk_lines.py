@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.plans.consequence import Consequence
+from nexusform.placements.consequence_record import Consequence
 from nexusform.rendering.report.folding import format_names, format_range
 
 # Risks with one different word that share a sentence.

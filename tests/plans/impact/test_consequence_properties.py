@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nexusform.placements.consequence_record import ConsequenceKind
 from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.plans.consequence import ConsequenceKind
 from nexusform.plans.impact.guard_rails import apply_limits, parse_guard_rail_limits
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import pytest
 
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
+from nexusform.placements.consequence_record import Consequence
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.plans.consequence import Consequence
 from nexusform.plans.impact import risk_assessment
 from nexusform.plans.impact.consequence_views import list_assessed_risks, list_plan_risks
 from nexusform.plans.impact.decision_figures import build_decision

@@ -21,6 +21,7 @@ from nexusform.domains.whatif.questions.pod_outage import (
     remove_nodes,
     simulate_nodes_down,
 )
+from nexusform.placements.consequence_record import Consequence
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import LostMachines, MachineOutage
@@ -31,7 +32,6 @@ from nexusform.planning.hypothesis.recreations import (
     list_recreated_pools,
 )
 from nexusform.planning.hypothesis.start_points import StartPoint
-from nexusform.plans.consequence import Consequence
 from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.site_capacity.occupancy import (
     PoolAvailability,

@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 
 # Another placement avoids that the loss of a rack breaks the quorum of etcd.
@@ -69,16 +68,6 @@ class Consequence(Struct, frozen=True, kw_only=True):
     objects: int = 0
     since: ConsequenceCause = ConsequenceCause.PLAN
     is_avoidable: bool = True
-
-    @property
-    def vm_count(self) -> int:
-        """Number of VMs on the object before the plan."""
-        return self.runs.get(VM, 0)
-
-    @property
-    def pod_count(self) -> int:
-        """Number of pods and bindings of the object before the plan."""
-        return sum(self.runs.values()) - self.vm_count
 
     @property
     def is_caused(self) -> bool:
