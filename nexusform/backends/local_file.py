@@ -26,12 +26,8 @@ from nexusform.backends.backend_definition import (
 )
 from nexusform.backends.guarded_backend import OverwriteGuardBackend
 from nexusform.backends.local_lock import LocalLockFile
-from nexusform.backends.state_files import (
-    JournalFile,
-    convert_os_errors,
-    make_directories,
-    read_file,
-)
+from nexusform.backends.state_files import JournalFile, convert_os_errors, read_file
+from nexusform.files.directories import LinkInWorkTree, open_parent, resolve_links
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
@@ -92,7 +88,7 @@ class LocalBackend:
         # Resolved once: a link changed meanwhile must not separate the state from its lock.
         self._path = self._display_path
         if confinement.root or self._display_path.is_symlink():
-            self._path = Path(os.path.realpath(self._resolve_confined_path(self._display_path)))
+            self._path = self._resolve_state_path(self._display_path)
         self._lock = LocalLockFile(_build_sibling_path(self._path, ".lock.info"))
         self._journal = JournalFile(
             _build_sibling_path(self._path, ".journal"), self.read, maximum_size
@@ -140,9 +136,12 @@ class LocalBackend:
             return
         self._journal.mark_base(document)
         with convert_os_errors("write the state", self._path):
-            make_directories(self._path.parent)
             write_file_atomically(
-                self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup")
+                self._path,
+                document,
+                PRIVATE,
+                backup_name=_build_sibling_path(self._path, ".backup").name,
+                makes_directories=True,
             )
 
     def append(self, record: bytes) -> None:
@@ -274,11 +273,14 @@ class LocalBackend:
                     f'Cannot delete the workspace "{name}": "{directory}" contains '
                     f'"{foreign_names[0]}", which is not a file of its state. Move it away.'
                 )
-            renamed = directory.with_name(f".{name}.{os.urandom(8).hex()}.deleted")
-            directory.rename(renamed)
-            for own_name in own_names:
-                (renamed / own_name).unlink(missing_ok=True)
-            renamed.rmdir()
+            new_name = f".{name}.{os.urandom(8).hex()}.deleted"
+            workspaces, _ = open_parent(directory)
+            with workspaces:
+                workspaces.rename(directory.name, new_name)
+                with workspaces.open_directory(new_name) as renamed:
+                    for own_name in own_names:
+                        renamed.remove_file(own_name, missing_ok=True)
+                workspaces.remove_directory(new_name)
         if name == self._workspace:
             self._lock.forget()
 
@@ -289,6 +291,22 @@ class LocalBackend:
             raise BackendProblem(
                 f'Cannot keep the state at "{path}": {problem.strerror}.'
             ) from None
+
+    def _resolve_state_path(self, path: Path) -> Path:
+        """Follow the links of the user to the state.
+
+        Raises BackendProblem for a committed one, or outside the confinement.
+        """
+        real_path = Path(os.path.realpath(self._resolve_confined_path(path)))
+        try:
+            resolve_links(path)
+        except LinkInWorkTree as problem:
+            detail = f'Cannot keep the state at "{path}": {problem.strerror}.'
+            raise BackendProblem(detail) from None
+        except OSError:
+            # The first read or write reports it.
+            return real_path
+        return real_path
 
     def _build_workspace_state_path(self, workspace: str) -> Path:
         check_name(workspace)

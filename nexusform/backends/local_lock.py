@@ -10,6 +10,7 @@ the flock; the other one gets it later and detects that the file at the path is 
 import errno
 import os
 import re
+import stat
 import sys
 from contextlib import suppress
 from enum import Enum
@@ -17,13 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.backends import locks
-from nexusform.backends.state_files import convert_os_errors, make_directories
+from nexusform.backends.state_files import convert_os_errors
+from nexusform.files.directories import make_directories, open_parent
 from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     create_file,
     open_regular_file,
     read_regular,
+    remove_file,
     write_all_bytes,
 )
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
@@ -147,7 +150,7 @@ class LocalLockFile:
         try:
             try:
                 # Atomic: no process finds an incomplete file.
-                self._path.hardlink_to(temporary_path)
+                _give_second_name(temporary_path, self._path.name)
             except FileExistsError:
                 os.close(descriptor)
                 return False
@@ -160,7 +163,7 @@ class LocalLockFile:
                     # Another process was faster.
                     return False
         finally:
-            temporary_path.unlink(missing_ok=True)
+            remove_file(temporary_path, missing_ok=True)
         self._descriptor = descriptor
         return True
 
@@ -197,7 +200,9 @@ class LocalLockFile:
                 # It lives, or its machine is another one.
                 raise StateLocked(holder)
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
-            temporary_path.replace(self._path)
+            directory, temporary_name = open_parent(temporary_path)
+            with directory:
+                directory.rename(temporary_name, self._path.name)
             self._descriptor = own_descriptor
             former_holder = locks.describe_lock_holder(holder)
             return [f"The lock of {former_holder} was replaced: that process no longer runs."]
@@ -228,10 +233,12 @@ class LocalLockFile:
     def _remove_lock_file(self) -> None:
         """Remove the lock file, also an empty directory at its path."""
         with convert_os_errors("remove the lock file", self._path), suppress(FileNotFoundError):
-            if self._path.is_dir() and not self._path.is_symlink():
-                self._path.rmdir()
-            else:
-                self._path.unlink()
+            directory, name = open_parent(self._path)
+            with directory:
+                if stat.S_ISDIR(directory.get_status(name).st_mode):
+                    directory.remove_directory(name)
+                else:
+                    directory.remove_file(name)
 
     def _release_file_lock(self) -> None:
         """Release the flock, and remove directories created only for the lock."""
@@ -241,7 +248,9 @@ class LocalLockFile:
         # A directory in use stays.
         with suppress(OSError):
             while self._created_directories:
-                self._created_directories.pop().rmdir()
+                parent, name = open_parent(self._created_directories.pop())
+                with parent:
+                    parent.remove_directory(name)
         self._created_directories = []
 
 
@@ -253,9 +262,19 @@ def _remove_unlocked_file(path: Path) -> None:
     descriptor = open_regular_file(path, follow=False)
     try:
         if _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN:
-            path.unlink(missing_ok=True)
+            remove_file(path, missing_ok=True)
     finally:
         os.close(descriptor)
+
+
+def _give_second_name(path: Path, name: str) -> None:
+    """Give a file a second name in its directory.
+
+    Raises OSError, also if the name exists.
+    """
+    directory, old_name = open_parent(path)
+    with directory:
+        directory.make_second_name(old_name, name, directory)
 
 
 def _write_lock_file(path: Path, info: LockInfo) -> int:

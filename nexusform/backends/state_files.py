@@ -17,11 +17,13 @@ from typing import Final
 
 from nexusform.backends import backend_definition
 from nexusform.files import regular_files
+from nexusform.files.directories import make_directories, open_parent
 from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     create_file,
     open_regular_file,
+    remove_file,
     sync_directory,
     write_all_bytes,
 )
@@ -113,7 +115,7 @@ class JournalFile:
         with self._writing, convert_os_errors("empty the journal", self._path):
             self._close_journal_file()
             with suppress(FileNotFoundError):
-                self._path.unlink()
+                remove_file(self._path)
                 sync_directory(self._path.parent)
 
     def remove_with_copies(self) -> None:
@@ -124,7 +126,7 @@ class JournalFile:
         self.remove()
         with convert_os_errors("delete the copies of the journal", self._path):
             for path in self._path.parent.glob(f"{glob.escape(self._path.name)}.old*"):
-                path.unlink(missing_ok=True)
+                remove_file(path, missing_ok=True)
 
     def remove_if_merged(self) -> None:
         """Remove the file of a killed run if the document has all its lines.
@@ -145,8 +147,10 @@ class JournalFile:
         with self._writing, convert_os_errors("move the journal", self._path):
             self._close_journal_file()
             kept_path = self._find_unused_path()
-            self._path.rename(kept_path)
-            sync_directory(self._path.parent)
+            directory, name = open_parent(self._path)
+            with directory:
+                directory.rename(name, kept_path.name)
+                directory.sync()
         return str(kept_path)
 
     def list_pending(self) -> list[bytes]:
@@ -205,15 +209,14 @@ class JournalFile:
         with convert_os_errors("write to the journal", self._path):
             with self._writing:
                 if self._descriptor is None:
-                    directory = self._path.parent
-                    make_directories(directory)
+                    make_directories(self._path.parent)
                     with suppress(FileExistsError):
                         os.close(create_file(self._path))
                     _remove_incomplete_line(self._path)
                     self._descriptor = open_regular_file(
                         self._path, os.O_WRONLY | os.O_APPEND, follow=False
                     )
-                    sync_directory(directory)
+                    sync_directory(self._path.parent)
                     if not os.fstat(self._descriptor).st_size:
                         lines = [self._build_base_mark(), *lines]
                 descriptor = self._descriptor
@@ -304,19 +307,3 @@ def read_file(path: Path, maximum_size: int) -> bytes | None:
         return regular_files.read_regular(path, maximum_size, follow=False)
     except FileNotFoundError:
         return None
-
-
-def make_directories(path: Path) -> list[Path]:
-    """Create the directory and its parents; return the created ones, outermost first.
-
-    Raises OSError.
-    """
-    missing = []
-    while not path.is_dir() and path != path.parent:
-        missing.append(path)
-        path = path.parent
-    missing.reverse()
-    for directory in missing:
-        directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
-    return missing

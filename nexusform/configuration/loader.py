@@ -57,6 +57,7 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.diagnostics.levels import MISSING_VALUE
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.files.access_record import record_file_access
+from nexusform.files.directories import make_directories
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
@@ -67,6 +68,7 @@ from nexusform.files.regular_files import (
     list_directory,
     open_regular_file,
     read_regular,
+    remove_file,
     write_file_atomically,
 )
 from nexusform.language import parser
@@ -600,15 +602,15 @@ class _SyntaxTreeCache:
         name = self._compute_cache_entry_name(source)
         tree = parser.encode_tree(body)
         try:
-            self._directory.mkdir(exist_ok=True)
             entry = self._compute_cache_entry_digest(name, tree) + tree
-            write_file_atomically(self._directory / name, entry, PRIVATE, durable=False)
+            path = self._directory / name
+            write_file_atomically(path, entry, PRIVATE, durable=False, makes_directories=True)
             with os.scandir(self._directory) as entries:
                 entries_by_age = sorted(
                     (file.stat().st_mtime, file.path) for file in entries
                 )  # oldest first
-            for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
-                os.remove(path)  # noqa: PTH107 - paths are strings here
+            for _, path_text in entries_by_age[:-_MAX_CACHED_TREES]:
+                remove_file(path_text)
         except OSError:
             # The cache is optional: the next run parses again.
             return
@@ -629,7 +631,7 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
     """
     path = directory / "key"
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(directory, 0o700)
         with suppress(FileExistsError), os.fdopen(create_file(path), "wb") as file:
             file.write(os.urandom(_KEY_LENGTH))
         with os.fdopen(open_regular_file(path, follow=False), "rb") as file:

@@ -2,6 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "directories": (
+        "LinkInWorkTree OpenDirectory make_directories open_directory "
+        "open_parent remove_tree resolve_links"
+    ),
     "external_files": (
         "AllowedWriter ArgumentFile PathValueForm explain_untrusted_file find_untrusted_files "
         "is_untrusted_path list_command_files PLAN_FILE"
@@ -14,7 +18,7 @@ PUBLIC = {
         "Confinement create_file is_path_below NotRegularFile open_regular_file "
         "open_regular_to_read OutsideConfinement PRIVATE read_regular sync_directory FileTooLarge "
         "list_directory UNCONFINED write_all_bytes write_file_atomically "
-        "remove_abandoned_temporary_files"
+        "remove_abandoned_temporary_files remove_file"
     ),
     "program_environment": "build_program_environment",
     "limited_worker": "LimitedWorker serve_requests WorkerFailure",

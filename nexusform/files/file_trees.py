@@ -15,7 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.files.regular_files import create_file, is_path_below, read_regular, write_all_bytes
+from nexusform.files.directories import LinkInWorkTree, OpenDirectory, open_directory
+from nexusform.files.regular_files import CREATE_FLAGS, is_path_below, read_regular, write_all_bytes
 
 # Of one tree.
 MAX_TREE_FILES: Final = 50_000
@@ -117,7 +118,12 @@ def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> list[UnsafeTree
     Return the entries left out: unusable names, and links out of the tree. Raises UnsafeTree,
     OSError. After an error the directory has a part of the files.
     """
-    links: list[tuple[Path, str, str]] = []
+    with open_directory(directory) as top:
+        return _write_entries(top, entries)
+
+
+def _write_entries(top: OpenDirectory, entries: Iterable[TreeEntry]) -> list[UnsafeTree]:
+    links: list[tuple[str, str]] = []
     left_out: list[UnsafeTree] = []
     for entry in entries:
         try:
@@ -127,59 +133,78 @@ def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> list[UnsafeTree
                 raise
             left_out.append(problem)
             continue
-        target = directory / path
-        try:
-            if entry.link is not None:
-                links.append((target, path, entry.link))
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = create_file(target, _FILE_MODE)
-        except (FileExistsError, NotADirectoryError):
-            raise UnsafeTree(f"It contains {path!a} twice.") from None
+        if entry.link is not None:
+            links.append((path, entry.link))
+            continue
+        with _open_entry_directory(top, path) as directory:
+            try:
+                descriptor = directory.open_file(posixpath.basename(path), CREATE_FLAGS, _FILE_MODE)
+            except FileExistsError:
+                raise UnsafeTree(f"It contains {path!a} twice.") from None
         try:
             write_all_bytes(descriptor, entry.content)
         finally:
             os.close(descriptor)
-    return [*left_out, *_write_links(directory, links)]
+    return [*left_out, *_write_links(top, links)]
 
 
-def _write_links(directory: Path, links: Iterable[tuple[Path, str, str]]) -> list[UnsafeTree]:
+def _open_entry_directory(top: OpenDirectory, path: str) -> OpenDirectory:
+    """Open the directory of an entry, created if missing.
+
+    Raises OSError; UnsafeTree if one of its parts is another entry.
+    """
+    directory = top.open_again()
+    for part in posixpath.dirname(path).split("/"):
+        if not part:
+            continue
+        try:
+            child = directory.open_directory(part, create=True)
+        except (LinkInWorkTree, NotADirectoryError):
+            raise UnsafeTree(f"It contains {path!a} twice.") from None
+        finally:
+            directory.close()
+        directory = child
+    return directory
+
+
+def _write_links(top: OpenDirectory, links: Iterable[tuple[str, str]]) -> list[UnsafeTree]:
     """Write the links of a tree, and return those left out."""
     left_out: list[UnsafeTree] = []
-    written: list[tuple[Path, str]] = []
-    for target, path, link in links:
-        if os.path.lexists(target):
+    written: list[str] = []
+    for path, link in links:
+        if os.path.lexists(os.path.join(top.path, path)):  # noqa: PTH118
             raise UnsafeTree(f"It contains {path!a} twice.")
         try:
             _check_link(path, link)
         except UnsafeTree as problem:
             left_out.append(problem)
             continue
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(link)
-        except (FileExistsError, NotADirectoryError):
-            raise UnsafeTree(f"It contains {path!a} twice.") from None
-        written.append((target, path))
+        with _open_entry_directory(top, path) as directory:
+            try:
+                directory.make_link(posixpath.basename(path), link)
+            except FileExistsError:
+                raise UnsafeTree(f"It contains {path!a} twice.") from None
+        written.append(path)
     # Without one link, another may lead elsewhere.
     has_changed = True
     while has_changed:
-        problems = _list_links_out(directory, written)
-        for target in problems:
-            target.unlink()
+        problems = _list_links_out(Path(top.path), written)
+        for path in problems:
+            with _open_entry_directory(top, path) as directory:
+                directory.remove_file(posixpath.basename(path))
         left_out += problems.values()
-        written = [(target, path) for target, path in written if target not in problems]
+        written = [path for path in written if path not in problems]
         has_changed = bool(problems)
     return left_out
 
 
-def _list_links_out(directory: Path, links: Iterable[tuple[Path, str]]) -> dict[Path, UnsafeTree]:
-    problems: dict[Path, UnsafeTree] = {}
-    for target, path in links:
+def _list_links_out(directory: Path, paths: Iterable[str]) -> dict[str, UnsafeTree]:
+    problems: dict[str, UnsafeTree] = {}
+    for path in paths:
         try:
-            _check_link_target(directory, target, path)
+            _check_link_target(directory, directory / path, path)
         except UnsafeTree as problem:
-            problems[target] = problem
+            problems[path] = problem
     return problems
 
 

@@ -22,6 +22,8 @@ from typing import BinaryIO, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.files.directories import LinkInWorkTree, OpenDirectory, open_directory, open_parent
+
 PRIVATE: Final = 0o600
 # Windows has neither these flags nor such links.
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -30,7 +32,8 @@ _OPEN_FLAGS: Final = (
     getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 )
 _SYSTEM_DIRECTORIES: Final = ("/proc", "/sys", "/dev")
-_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _OPEN_FLAGS
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _OPEN_FLAGS
 
 
 class NotRegularFile(OSError):
@@ -157,10 +160,18 @@ UNCONFINED: Final = Confinement()
 def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
     """Open a regular file and return its descriptor.
 
-    Without `follow`, a link raises NotRegularFile. Raises OSError.
+    Without `follow`, a link raises NotRegularFile; a file opened for writing is never one, and
+    no committed link is on its path. Raises OSError.
     """
     try:
-        descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
+        if flags & _WRITE_FLAGS:
+            directory, name = open_parent(path)
+            with directory:
+                descriptor = directory.open_file(name, flags | _OPEN_FLAGS, PRIVATE)
+        else:
+            descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
+    except LinkInWorkTree:
+        raise
     except OSError as problem:
         # A link without `follow`, or a pipe or a directory opened for writing.
         if problem.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
@@ -208,53 +219,74 @@ def create_file(path: str | Path, mode: int = PRIVATE) -> int:
 
     Raises OSError if the path exists, even as a link.
     """
-    return os.open(path, _CREATE_FLAGS, mode)
+    directory, name = open_parent(path)
+    with directory:
+        return directory.open_file(name, CREATE_FLAGS, mode)
+
+
+def remove_file(path: str | Path, *, missing_ok: bool = False) -> None:
+    """Remove a file or a link, with the names on disk unchanged until a sync.
+
+    Raises OSError.
+    """
+    try:
+        directory, name = open_parent(path)
+    except FileNotFoundError:
+        if missing_ok:
+            return
+        raise
+    with directory:
+        directory.remove_file(name, missing_ok=missing_ok)
 
 
 def write_file_atomically(
-    path: Path,
+    path: str | Path,
     content: bytes | Iterable[bytes],
     mode: int,
     *,
-    backup: Path | None = None,
+    backup_name: str = "",
     durable: bool = True,
+    keeps_mode: bool = True,
+    makes_directories: bool = False,
 ) -> None:
     """Write a file atomically, replacing a file or link at the path.
 
-    The content may be in pieces. The mode of an earlier regular file at the path replaces
-    `mode`, and its content is kept as `backup` if given. Raises OSError; then the earlier
-    file is unchanged.
+    The content may be in pieces. With `keeps_mode` the mode of an earlier regular file at the
+    path replaces `mode`. Its content is kept under `backup_name` if given. Raises OSError; then
+    the earlier file is unchanged.
     """
-    temporary = _build_temporary_path(path)
-    # Caches need no durability, and their folders take long to scan.
-    if durable:
-        remove_abandoned_temporary_files(path)
-    # A temporary second name of the earlier file.
-    old_file: Path | None = None
-    try:
-        descriptor = create_file(temporary, mode)
+    directory, name = open_parent(path, create=makes_directories)
+    with directory:
+        temporary_name = _build_temporary_name(name)
+        # Caches need no durability, and their folders take long to scan.
+        if durable:
+            _remove_abandoned_files(directory, name)
+        # A temporary second name of the earlier file.
+        old_name = ""
         try:
-            for chunk in (content,) if isinstance(content, bytes) else content:
-                write_all_bytes(descriptor, chunk)
-            if durable:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        _copy_file_mode(path, temporary)
-        if backup is not None:
-            remove_abandoned_temporary_files(backup)
-            old_file = _link_old_file(path, backup)
-        temporary.replace(path)
-        if backup is not None and old_file is not None:
-            _replace_backup_file(old_file, path, backup)
-    except BaseException:
-        for leftover in (temporary, old_file):
-            if leftover is not None:
+            descriptor = directory.open_file(temporary_name, CREATE_FLAGS, mode)
+            try:
+                for chunk in (content,) if isinstance(content, bytes) else content:
+                    write_all_bytes(descriptor, chunk)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if keeps_mode:
+                _copy_file_mode(directory, name, temporary_name)
+            if backup_name:
+                _remove_abandoned_files(directory, backup_name)
+                old_name = _link_old_file(directory, name, backup_name)
+            directory.rename(temporary_name, name)
+            if old_name:
+                _replace_backup_file(directory, old_name, name, backup_name)
+        except BaseException:
+            for leftover in filter(None, (temporary_name, old_name)):
                 with suppress(OSError):
-                    leftover.unlink()
-        raise
-    if durable:
-        sync_directory(path.parent)
+                    directory.remove_file(leftover)
+            raise
+        if durable:
+            directory.sync()
 
 
 def write_all_bytes(descriptor: int, content: bytes) -> None:
@@ -267,22 +299,14 @@ def write_all_bytes(descriptor: int, content: bytes) -> None:
         remaining = remaining[os.write(descriptor, remaining) :]
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: str | Path) -> None:
     """Sync the names in a directory to disk, if the system supports it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        # Windows opens no directories.
-        return
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with suppress(OSError), open_directory(path) as directory:
+        directory.sync()
 
 
-def _build_temporary_path(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}.tmp")
+def _build_temporary_name(name: str) -> str:
+    return f".{name}.{os.getpid()}-{os.urandom(8).hex()}.tmp"
 
 
 # Seconds; files being written by another machine are younger.
@@ -294,19 +318,31 @@ def remove_abandoned_temporary_files(path: Path, minimum_age: int = _LEFTOVER_SE
 
     The holder of a lock passes 0 seconds as `minimum_age`: no other machine writes the path.
     """
+    with suppress(OSError):
+        directory, name = open_parent(path)
+        with directory:
+            _remove_abandoned_files(directory, name, minimum_age)
+
+
+def _remove_abandoned_files(
+    directory: OpenDirectory, name: str, minimum_age: int = _LEFTOVER_SECONDS
+) -> None:
+    """Remove partial files of terminated processes for a name; a problem is ignored."""
     # Process number, random digits.
-    name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")
-    with suppress(OSError), os.scandir(path.parent) as entries:
-        for entry in entries:
-            match = name.fullmatch(entry.name)
-            if match is None or not entry.is_file(follow_symlinks=False):
+    pattern = re.compile(re.escape(f".{name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")
+    with suppress(OSError):
+        for entry in directory.list_names():
+            match = pattern.fullmatch(entry)
+            if match is None:
                 # Not a temporary file of ours.
                 continue
-            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime >= minimum_age
+            status = directory.get_status(entry)
+            is_old = time.time() - status.st_mtime >= minimum_age
             # A live process of this machine may be slow; one of another machine is not visible, but
             # its files are new.
-            if is_old and not is_process_alive(int(match[1])):
-                Path(entry.path).unlink(missing_ok=True)
+            is_abandoned = is_old and not is_process_alive(int(match[1]))
+            if stat.S_ISREG(status.st_mode) and is_abandoned:
+                directory.remove_file(entry, missing_ok=True)
 
 
 def is_process_alive(process: int) -> bool:
@@ -324,44 +360,47 @@ def is_process_alive(process: int) -> bool:
     return True
 
 
-def _copy_file_mode(old: Path, new: Path) -> None:
+def _copy_file_mode(directory: OpenDirectory, old_name: str, new_name: str) -> None:
     """Give the new file the mode of the old one, if that is a regular file."""
     with suppress(FileNotFoundError):
-        status = old.lstat()
+        status = directory.get_status(old_name)
         if stat.S_ISREG(status.st_mode):
-            new.chmod(stat.S_IMODE(status.st_mode))
+            directory.set_mode(new_name, stat.S_IMODE(status.st_mode))
 
 
-def _link_old_file(path: Path, backup: Path) -> Path | None:
-    """Link (or copy) a file to a temporary path next to its backup.
+def _link_old_file(directory: OpenDirectory, name: str, backup_name: str) -> str:
+    """Give a file a temporary second name (or copy it) for its backup.
 
-    Return this path, or None for no file or a link.
+    Return this name, or "" for no file or a link.
     """
-    if path.is_symlink() or not path.exists():
+    if not directory.has_entry(name) or not stat.S_ISREG(directory.get_status(name).st_mode):
         # Of a link only the link is replaced: its target stays.
-        return None
-    temporary = _build_temporary_path(backup)
+        return ""
+    temporary_name = _build_temporary_name(backup_name)
     try:
-        temporary.hardlink_to(path)
+        directory.make_second_name(name, temporary_name, directory)
     except OSError:
         # A file system without hard links.
-        descriptor = create_file(temporary)
-        with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
+        descriptor = directory.open_file(temporary_name, CREATE_FLAGS, PRIVATE)
+        original_descriptor = directory.open_file(name, os.O_RDONLY | _OPEN_FLAGS)
+        with os.fdopen(descriptor, "wb") as copy, os.fdopen(original_descriptor, "rb") as original:
             import shutil
 
             shutil.copyfileobj(original, copy)
-    return temporary
+    return temporary_name
 
 
-def _replace_backup_file(old_file: Path, path: Path, backup: Path) -> None:
+def _replace_backup_file(
+    directory: OpenDirectory, old_name: str, name: str, backup_name: str
+) -> None:
     """Rename the old file to the backup.
 
-    If this fails, restore it at `path`, and raise the OSError.
+    If this fails, restore it under its name, and raise the OSError.
     """
     try:
-        old_file.replace(backup)
+        directory.rename(old_name, backup_name)
     except OSError:
-        old_file.replace(path)
+        directory.rename(old_name, name)
         raise
 
 

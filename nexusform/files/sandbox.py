@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from nexusform.files.directories import is_opening_relative_name
 from nexusform.files.external_files import (
     EXTERNAL_FILES,
     PathValueForm,
@@ -317,8 +318,8 @@ def _check_path(sandbox: Sandbox, event: str, path: object) -> None:
 
     A path in the work tree must stay there, even if it is a link to a declared file.
     """
-    # An open descriptor, or the current directory.
-    if not isinstance(path, str | bytes | os.PathLike):
+    # An open descriptor or an entry of one, or the current directory.
+    if is_opening_relative_name() or not isinstance(path, str | bytes | os.PathLike):
         return
     absolute_path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay
     if (

@@ -43,6 +43,6 @@ class TreeHashCache:
         tree_hash = compute_tree_hash(tree)
         if newest_change + _SETTLED_NANOSECONDS < time.time_ns():
             with suppress(OSError):
-                self._directory.mkdir(parents=True, exist_ok=True)
-                write_file_atomically(entry, f"{fingerprint} {tree_hash}".encode(), PRIVATE)
+                content = f"{fingerprint} {tree_hash}".encode()
+                write_file_atomically(entry, content, PRIVATE, makes_directories=True)
         return tree_hash

@@ -17,12 +17,14 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.files.directories import LinkInWorkTree, resolve_links
 from nexusform.files.regular_files import (
     PRIVATE,
     FileTooLarge,
     NotRegularFile,
     create_file,
     read_regular,
+    remove_file,
     sync_directory,
     write_all_bytes,
     write_file_atomically,
@@ -48,7 +50,7 @@ class Reality:
         The log of pending changes is next to the file.
         """
         # A link to the file is kept: writes replace the real file.
-        self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        self._path = _resolve_link(path) if path.is_symlink() else path
         self._log_path = self._path.with_name(self._path.name + ".pending")
         # For the objects and pending changes.
         self._lock = Lock()
@@ -208,7 +210,6 @@ class Reality:
         """
         self._reject_concurrent_file_change()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             objects = self._get_objects()
             ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
             rows = [
@@ -216,7 +217,7 @@ class Reality:
                 for k in ordered
             ]
             document = json_codec.render_json(rows, indent=True) + b"\n"
-            write_file_atomically(self._path, document, PRIVATE)
+            write_file_atomically(self._path, document, PRIVATE, makes_directories=True)
         except OSError as problem:
             raise ProviderProblem(
                 f"The reality file {self._path} cannot be written: {problem.strerror}."
@@ -228,7 +229,7 @@ class Reality:
                 log = self._log
                 self._log = None
                 os.close(log)
-            self._log_path.unlink(missing_ok=True)
+            remove_file(self._log_path, missing_ok=True)
             self._has_leftover_log = False
         self._known_identities = self._read_file_identities()
 
@@ -287,6 +288,20 @@ def _set_object(
         objects.pop(key, None)
     else:
         objects[key] = attributes
+
+
+def _resolve_link(path: Path) -> Path:
+    """Follow a link of the user to a reality file.
+
+    Raises ProviderProblem for a committed link.
+    """
+    try:
+        return Path(resolve_links(path))
+    except LinkInWorkTree as problem:
+        raise ProviderProblem(f"The reality file {path}: {problem.strerror}.") from None
+    except OSError:
+        # The first read reports it.
+        return path
 
 
 def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:

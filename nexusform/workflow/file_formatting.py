@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.configuration.loader import MAX_FILE_BYTES
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
+from nexusform.files.directories import resolve_links
 from nexusform.files.regular_files import (
     UNCONFINED,
     Confinement,
@@ -112,7 +113,7 @@ def format_paths(
             continue
         try:
             # The path is resolved, so a link is kept.
-            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)
+            write_file_atomically(resolve_links(path), formatted.text.encode(), 0o644)
         except OSError as problem:
             result.problems.append(
                 build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror}.')

@@ -33,6 +33,7 @@ from nexusform.files.regular_files import (
     PRIVATE,
     create_file,
     list_directory,
+    remove_file,
     write_file_atomically,
 )
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -218,7 +219,7 @@ def _prepare_backend(
         if choice != DEFAULT_CHOICE or saved_choice is not None:
             save_backend_choice(choice, context.data_directory)
         # The marker of a running migration.
-        get_migration_path(context.data_directory).unlink(missing_ok=True)
+        remove_file(get_migration_path(context.data_directory), missing_ok=True)
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
     return [*lines, contents_line], problems
@@ -456,8 +457,7 @@ def _copy_locked_state(
     try:
         # The mark makes other commands report an interrupted migration.
         mark = get_migration_path(context.data_directory)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        write_file_atomically(mark, b"", PRIVATE)
+        write_file_atomically(mark, b"", PRIVATE, makes_directories=True)
     except OSError as problem:
         return "", [*problems, _build_write_error(context, problem)]
     # The records continue no journal of the target.

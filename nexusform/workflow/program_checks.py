@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domain_table import LazyTable, collect_loaders
+from nexusform.files.directories import make_directories
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import ProgramCheck
@@ -127,7 +128,7 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
         return []
     path = Path(directory, _FOLDER, f"{check.program}.jsonl")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         write_output(
             str(path),
             b"".join(json_codec.render_json(dict(case)) + b"\n" for case in outcome.cases),

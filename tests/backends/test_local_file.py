@@ -68,11 +68,11 @@ def test_failed_write_keeps_document_and_backup(
     calls: list[object] = []
     rename = os.replace
 
-    def fail_with_full_disk(*names: Any) -> None:
+    def fail_with_full_disk(*names: Any, **directories: Any) -> None:
         calls.append(names)
         if len(calls) == renamed + 1:
             raise OSError(28, "No space left on device")
-        rename(*names)
+        rename(*names, **directories)
 
     monkeypatch.setattr(os, "replace", fail_with_full_disk)
     with pytest.raises(BackendProblem, match="No space left"):
@@ -84,10 +84,10 @@ def test_failed_write_keeps_document_and_backup(
 def test_backup_is_kept_without_hard_links(
     backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reject_link(*_: Any) -> None:
+    def reject_link(*_: Any, **__: Any) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(regular_files.Path, "hardlink_to", reject_link)
+    monkeypatch.setattr(os, "link", reject_link)
     backend.lock(build_lock_info())
     with pytest.raises(StateLocked):
         LocalBackend(str(path)).lock(build_lock_info("other"))
@@ -396,11 +396,11 @@ def test_workspace_is_deleted_completely_or_not_at_all(
 ) -> None:
     backend.select_workspace("w").write(b"one")
 
-    def reject_rename(*_: Any) -> None:
+    def reject_rename(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", reject_rename)
+        patch.setattr(os, "replace", reject_rename)
         with pytest.raises(BackendProblem):
             backend.delete_workspace("w")
     assert backend.select_workspace("w").read() == b"one"
@@ -409,7 +409,7 @@ def test_workspace_is_deleted_completely_or_not_at_all(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", interrupt_deletion)
+        patch.setattr(os, "unlink", interrupt_deletion)
         with pytest.raises(KeyboardInterrupt):
             backend.delete_workspace("w")
     assert backend.list_workspaces() == ["default"]

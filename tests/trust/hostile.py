@@ -388,10 +388,11 @@ def main() -> None:
     def record_opened_path(event: str, arguments: tuple[object, ...]) -> None:
         if watching and event in ("open", "os.listdir", "os.scandir", "subprocess.Popen"):
             path = arguments[0]
-            if isinstance(path, str | bytes):
-                opened.add(
-                    resolve_opened_path(os.fsdecode(path), arguments[2] if event == "open" else 0)
-                )
+            flags = arguments[2] if event == "open" else 0
+            # Directories that are only passed are not read.
+            is_passed = isinstance(flags, int) and flags & os.O_PATH
+            if isinstance(path, str | bytes) and not is_passed:
+                opened.add(resolve_opened_path(os.fsdecode(path), flags))
 
     watching = False
     sys.addaudithook(record_opened_path)

@@ -38,10 +38,11 @@ _COMMIT: Final = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 class LockedModule(Struct, frozen=True):
     """Selected package of one module call.
 
-    `call` is the path of the call, like `site.racks`. `source` is that of the block, `constraints`
-    its version constraints. `version` is that of a registry, `commit` that of a git repository, and
-    `hash` that of the tree of the package. `subdirectory` is the directory in the package that a
-    registry names. `incomplete` are directories of the package of which files were left out.
+    `call` is the path of the call, like `site.racks`. `source` is that of the block without
+    parameters of a server, `constraints` its version constraints. `version` is that of a registry,
+    `commit` that of a git repository, and `hash` that of the tree of the package. `subdirectory` is
+    the directory in the package that a registry names. `incomplete` are directories of the package
+    of which files were left out.
     """
 
     call: str

@@ -211,8 +211,13 @@ def describe_wrong_commit(source: ModuleSource, commit: str, place: str) -> str:
 
 
 def is_locked_call(locked: LockedModule, call: CallHeader) -> bool:
-    """Return whether a lock entry is for the source and version constraints of a block."""
-    return locked.source == call.source and locked.constraints == call.version
+    """Return whether a lock entry is for the source and version constraints of a block.
+
+    Parameters of a server do not count: the checksum identifies an archive.
+    """
+    locked_source = hide_server_parameters(locked.source)
+    is_same_source = locked_source == hide_server_parameters(call.source)
+    return is_same_source and locked.constraints == call.version
 
 
 def read_lock_file(

@@ -1,7 +1,7 @@
 """Addresses in the `source` of a module block: git, archives and registries.
 
 The forms are those of Terraform. Each address has one canonical form, without credentials: mirrors,
-messages and -allow-module use it. The lock file has the source as written.
+messages and -allow-module use it. The lock file has the source without parameters of a server.
 """
 
 import re

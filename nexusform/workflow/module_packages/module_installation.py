@@ -7,7 +7,6 @@ downloaded when its block is read, and its own modules after it.
 import os
 import posixpath
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,6 +36,7 @@ from nexusform.configuration.remote_modules.module_sources import (
     ModuleSource,
     find_package_name,
     get_contacted_address,
+    hide_server_parameters,
 )
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -46,6 +46,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.files.directories import OpenDirectory, make_directories, open_directory, remove_tree
 from nexusform.files.file_trees import (
     TreeEntry,
     UnsafeTree,
@@ -53,7 +54,7 @@ from nexusform.files.file_trees import (
     read_tree,
     write_tree,
 )
-from nexusform.files.regular_files import write_file_atomically
+from nexusform.files.regular_files import remove_file, write_file_atomically
 from nexusform.workflow.module_packages.archive_packages import download_archive
 from nexusform.workflow.module_packages.git_packages import GitRepository, GitSelection
 from nexusform.workflow.module_packages.package_download import DownloadError, build_rejection
@@ -144,6 +145,8 @@ class ModuleInstaller:
         if locked is not None and not is_locked_call(locked, call):
             locked = None
         directory = os.path.join(self._context.packages_directory, name)  # noqa: PTH118
+        # The lock file is committed, and a parameter of a server may be a secret.
+        recorded_source = hide_server_parameters(call.source)
         try:
             tree = Path(self._context.confinement.resolve(directory))
             pinned = None if self.options.upgrade else locked or self._find_sibling(source, call)
@@ -153,14 +156,14 @@ class ModuleInstaller:
                 )
             installed_hash = _compute_installed_hash(tree)
             if pinned is not None and installed_hash == pinned.hash:
-                module = replace(pinned, call=name, source=call.source)
+                module = replace(pinned, call=name, source=recorded_source)
                 self._selected[name] = module
                 return build_installed_package(directory, module), []
             package = self._get_package(name, source, call.version, pinned)
             _check_module_directory(package, source)
             module = LockedModule(
                 call=name,
-                source=call.source,
+                source=recorded_source,
                 constraints=call.version,
                 version=package.version,
                 commit=package.commit,
@@ -244,9 +247,8 @@ class ModuleInstaller:
         packages_directory = Path(
             self._context.confinement.resolve(self._context.packages_directory)
         )
-        packages_directory.mkdir(parents=True, exist_ok=True)
         directory = packages_directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-        directory.mkdir()
+        make_directories(directory)
         self._temporary_directories.append(directory)
         version = commit = subdirectory = incomplete = ""
         warnings: list[str] = []
@@ -344,7 +346,8 @@ class ModuleInstaller:
         Without `is_complete` (after errors) other entries of the lock file stay. Return errors.
         """
         for directory in self._temporary_directories:
-            shutil.rmtree(directory, ignore_errors=True)
+            with suppress(OSError):
+                remove_tree(directory)
         if not self._selected and not (is_complete and self._locked):
             return []
         modules = self._selected if is_complete else {**self._locked, **self._selected}
@@ -366,18 +369,19 @@ class ModuleInstaller:
         if text:
             write_file_atomically(path, text.encode(), _LOCK_MODE)
         else:
-            path.unlink(missing_ok=True)
+            remove_file(path, missing_ok=True)
 
     def _remove_unused_directories(self) -> None:
         """Remove the directories of former calls, as the old lock file names them."""
-        for name in self._locked.keys() - self._selected.keys():
-            directory = os.path.join(self._context.packages_directory, name)  # noqa: PTH118
-            with suppress(OSError):
-                _remove_tree(Path(self._context.confinement.resolve(directory)))
-        with suppress(OSError):
-            _remove_abandoned_downloads(
-                Path(self._context.confinement.resolve(self._context.packages_directory))
-            )
+        directory = self._context.packages_directory
+        with (
+            suppress(OSError),
+            open_directory(self._context.confinement.resolve(directory)) as packages,
+        ):
+            for name in self._locked.keys() - self._selected.keys():
+                with suppress(OSError):
+                    _remove_package(packages, name)
+            _remove_abandoned_downloads(packages)
 
 
 def _build_readonly_error(call: CallHeader | None = None) -> Diagnostic:
@@ -405,32 +409,35 @@ def _compute_installed_hash(directory: Path) -> str:
 
 
 def _replace_tree(target: Path, source: Path) -> None:
-    """Replace a directory by a copy of another one, in one step."""
+    """Replace a directory by a copy of another one beside it, in one step."""
     copy = source.with_name(f"{source.name}-{secrets.token_hex(4)}")
-    copy.mkdir()
+    make_directories(copy)
     try:
         write_tree(copy, read_tree(source))
-        _remove_tree(target)
-        copy.rename(target)
+        with open_directory(target.parent) as packages:
+            _remove_package(packages, target.name)
+            packages.rename(copy.name, target.name)
     finally:
-        shutil.rmtree(copy, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(copy)
 
 
-def _remove_tree(path: Path) -> None:
-    """Remove a directory, or a link or file in its place."""
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        trash = path.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
-        path.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+def _remove_package(packages: OpenDirectory, name: str) -> None:
+    """Remove the directory of a package, or a link or file in its place."""
+    if not packages.has_entry(name):
+        return
+    trash = f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    packages.rename(name, trash)
+    with suppress(OSError):
+        packages.remove_tree(trash)
 
 
-def _remove_abandoned_downloads(directory: Path) -> None:
+def _remove_abandoned_downloads(packages: OpenDirectory) -> None:
     """Remove temporary directories of killed processes; a running one is younger than a day."""
-    for path in directory.glob(f"{_TEMPORARY_PREFIX}*"):
-        if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
+    for name in packages.list_names():
+        is_temporary = name.startswith(_TEMPORARY_PREFIX)
+        if is_temporary and time.time() - packages.get_status(name).st_mtime > _ABANDONED_SECONDS:
+            packages.remove_tree(name)
 
 
 def _check_commit(source: ModuleSource, commit: str, place: str, remedy: str) -> None:

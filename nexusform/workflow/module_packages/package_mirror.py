@@ -2,8 +2,8 @@
 
 import json
 import secrets
-import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from nexusform.configuration.remote_modules.module_lock import LockedModule, is_tree_hash
 from nexusform.configuration.remote_modules.module_sources import ModuleSource, find_package_name
 from nexusform.configuration.version_constraints import sort_versions
+from nexusform.files.directories import make_directories, open_directory, remove_tree
 from nexusform.files.file_trees import UnsafeTree, compute_tree_hash, read_tree, write_tree
 from nexusform.files.regular_files import read_regular, write_file_atomically
 from nexusform.network.read_limits import parse_json
@@ -113,7 +114,7 @@ def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) 
     A damaged package is written again. Return the number of packages written.
     Raises DownloadError, UnsafeTree, OSError.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directories(directory)
     packages = read_mirror(directory) if (directory / INDEX).exists() else []
     count = 0
     for module, tree in modules:
@@ -161,7 +162,7 @@ def _copy_package(tree: Path, target: Path, package: MirroredPackage) -> None:
     The target appears complete. Raises DownloadError, UnsafeTree, OSError.
     """
     copy = target.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
-    copy.mkdir()
+    make_directories(copy)
     try:
         write_tree(copy, read_tree(tree))
         if compute_tree_hash(copy) != package.hash:
@@ -169,10 +170,10 @@ def _copy_package(tree: Path, target: Path, package: MirroredPackage) -> None:
                 f'the files in "{tree}" changed meanwhile. Run `nexusform init` and write the '
                 "mirror again"
             )
-        if target.is_symlink() or target.is_file():
-            target.unlink()
-        elif target.exists():
-            shutil.rmtree(target)
-        copy.rename(target)
+        with open_directory(target.parent) as mirror:
+            if mirror.has_entry(target.name):
+                mirror.remove_tree(target.name)
+            mirror.rename(copy.name, target.name)
     finally:
-        shutil.rmtree(copy, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(copy)

@@ -470,11 +470,9 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     Raises OSError.
     """
     path = Path(data_directory, _CHOICE_FILE)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(choice), indent=2, sort_keys=True) + "\n"
-    write_file_atomically(path, text.encode(), PRIVATE)
     # Settings may contain a password, and an existing file may be world-readable.
-    path.chmod(PRIVATE)
+    write_file_atomically(path, text.encode(), PRIVATE, keeps_mode=False, makes_directories=True)
 
 
 def record_backend_choice(settings: Settings, context: CommandContext) -> list[Diagnostic]:

@@ -5,13 +5,14 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from nexusform.configuration.declarations.limits import DEFAULT, VARIABLE_PREFIX
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
+from nexusform.files.directories import LinkInWorkTree, open_parent
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
@@ -22,6 +23,7 @@ from nexusform.files.regular_files import (
     open_regular_file,
     open_regular_to_read,
     read_regular,
+    remove_file,
     write_file_atomically,
 )
 from nexusform.files.run_log import log_event
@@ -221,10 +223,9 @@ def write_output(
         with target.open("wb") as stream:
             stream.writelines((content,) if isinstance(content, bytes) else content)
         return
-    write_file_atomically(target, content, PRIVATE if private else 0o666, durable=durable)
-    if private:
-        # An older file may be readable by others.
-        target.chmod(PRIVATE)
+    # An older file may be readable by others.
+    mode = PRIVATE if private else 0o666
+    write_file_atomically(target, content, mode, durable=durable, keeps_mode=not private)
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
@@ -256,7 +257,7 @@ def remove_older_output(path: str) -> None:
     """
     target = Path(path)
     if not is_stream_or_directory(target):
-        target.unlink(missing_ok=True)
+        remove_file(path, missing_ok=True)
 
 
 def explain_unwritable_file(path: str) -> str:
@@ -267,6 +268,12 @@ def explain_unwritable_file(path: str) -> str:
         return f'"{path}" is a directory.'
     if not folder.is_dir():
         return f'"{path}" cannot be written: there is no directory "{folder}".'
+    # The write reports other problems.
+    with suppress(OSError):
+        try:
+            open_parent(path)[0].close()
+        except LinkInWorkTree as problem:
+            return f'"{path}" cannot be written: {problem.strerror}.'
     if not is_stream_or_directory(target) and not os.access(folder, os.W_OK):
         return f'"{path}" cannot be written: no write permission in the directory "{folder}".'
     return ""

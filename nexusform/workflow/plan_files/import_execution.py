@@ -1,9 +1,9 @@
 """Execution of `import -from`: a new configuration file, and its objects in the state."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, select_errors
+from nexusform.files.regular_files import remove_file
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run
@@ -27,7 +27,7 @@ def import_with_new_file(
     opened = open_project(location)
     problems = list(opened.diagnostics)
     if opened.project is None:
-        Path(path).unlink()
+        remove_file(path)
         return problems, opened.sources
     with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
         written_problems = write_objects(run) if run.is_ready else []
@@ -45,7 +45,7 @@ def import_with_new_file(
             )
             written_problems.append(build_error("import-result-unknown", detail))
         elif failed_ids:
-            Path(path).unlink()
+            remove_file(path)
     # At its end, the block above may add a failed release of the lock. The state has the objects,
     # so the file stays.
     return [*problems, *written_problems, *run.diagnostics], opened.sources

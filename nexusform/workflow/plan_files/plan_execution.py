@@ -31,6 +31,7 @@ from nexusform.applying.provider_calls import get_provider_name
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.files.directories import make_directories
 from nexusform.interfaces.plugins import PlanAwareProvider
 from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
 from nexusform.placements.prediction_scores import list_wrong_certain
@@ -574,7 +575,7 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
             "state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}"
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         write_output(str(path), document, private=True)
     except OSError as problem:
         return build_error(

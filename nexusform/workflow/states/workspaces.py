@@ -266,8 +266,7 @@ def _save_selected_workspace(
     """
     file = get_selection_path(context)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_file_atomically(file, name.encode(), 0o644)
+        write_file_atomically(file, name.encode(), 0o644, makes_directories=True)
     except OSError as problem:
         rejection = build_error(
             "unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.'

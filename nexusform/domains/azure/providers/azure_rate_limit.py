@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.files.regular_files import PRIVATE
+from nexusform.files.directories import make_directories
+from nexusform.files.regular_files import open_regular_file
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.network.deadlines import pause_deadline
 
@@ -41,8 +42,8 @@ class RequestRateLimit(Struct, frozen=True):
         path = Path(
             self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next"
         )
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
+        make_directories(path.parent, 0o700)
+        descriptor = open_regular_file(path, os.O_RDWR | os.O_CREAT)
         try:
             if sys.platform != "win32":
                 import fcntl

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nexusform.files.regular_files import PRIVATE, read_regular, write_file_atomically
+from nexusform.files.regular_files import PRIVATE, read_regular, remove_file, write_file_atomically
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _MAX_DOCUMENTS: Final = 500
@@ -74,14 +74,13 @@ class DocumentOrder:
         earlier = [entry for entry in seen if entry.digest != document.digest]
         content = msgspec.json.encode([*earlier, document][-_MAX_DOCUMENTS:])
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_file_atomically(self.path, content, PRIVATE)
+            write_file_atomically(self.path, content, PRIVATE, makes_directories=True)
         except OSError as failure:
             self.problem = f"cannot be written ({_describe_failure(failure)})"
 
     def remove(self) -> None:
         """Forget the documents, since the state is deleted."""
-        self.path.unlink(missing_ok=True)
+        remove_file(self.path, missing_ok=True)
 
 
 def _describe_failure(failure: OSError | msgspec.MsgspecError) -> str:

@@ -7,8 +7,8 @@ worker; the answer does not depend on the workers.
 """
 
 import secrets
-import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain, zip_longest
 from math import ceil
@@ -50,6 +50,7 @@ from nexusform.domains.sites.workflow.fleet_plan_file import (
     save_fleet_plan,
     write_fleet_statement,
 )
+from nexusform.files.directories import make_directories, remove_tree
 from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.plan_statement import Signer
@@ -194,7 +195,7 @@ def plan_fleet(
     # Workers write the plans of sites to the spool directory, until they are in the one file `out`.
     if out:
         try:
-            spool.mkdir(mode=0o700, parents=True)
+            make_directories(spool, 0o700)
         except OSError as problem:
             error = build_error(
                 "plan-save-failed", f'Plans cannot be stored in "{spool}": {problem.strerror}.'
@@ -247,7 +248,8 @@ def plan_fleet(
         return FleetPlanningResult(fleet_plan, tuple(problems))
     finally:
         if out:
-            shutil.rmtree(spool, ignore_errors=True)
+            with suppress(OSError):
+                remove_tree(spool)
 
 
 def _build_plan(

@@ -55,6 +55,7 @@ from nexusform.domains.sites.workflow.site_results import (
     describe_state_location,
 )
 from nexusform.files.access_record import start_access_record
+from nexusform.files.regular_files import remove_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
@@ -549,7 +550,7 @@ def save_unsaved_state(project: Project, locking: LockOptions) -> list[Diagnosti
     if errors:
         return errors
     try:
-        Path(location.rescue_path).unlink()
+        remove_file(location.rescue_path)
     except OSError as problem:
         detail = f'"{location.rescue_path}" is saved, but cannot be removed: {problem.strerror}.'
         return [build_error(_UNSAVED, f"{detail} Remove it, then run this command again.")]

@@ -34,6 +34,7 @@ from nexusform.domains.sites.workflow.site_project import (
     open_state,
 )
 from nexusform.domains.sites.workflow.site_results import summarize_problem
+from nexusform.files.directories import make_directories
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.planning.conclusion.placement_accounting import collect_names, list_placement_kinds
@@ -114,7 +115,7 @@ def record_state_locations(
         return []
     content = msgspec.json.encode(dict(sorted(states.items())))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         write_output(str(path), msgspec.json.format(content, indent=1), private=True, durable=False)
     except OSError as problem:
         detail = (

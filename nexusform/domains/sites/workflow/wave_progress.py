@@ -14,7 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.domains.sites.types.site_tasks import SiteStatus
-from nexusform.files.regular_files import PRIVATE, FileTooLarge, NotRegularFile, read_regular
+from nexusform.files.regular_files import (
+    FileTooLarge,
+    NotRegularFile,
+    open_regular_file,
+    read_regular,
+)
 from nexusform.interfaces.plugins import FileProblem
 
 SUFFIX: Final = ".progress"
@@ -55,9 +60,8 @@ class FleetApplyProgress(Struct):
 
         Raises FileProblem.
         """
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            descriptor = os.open(self.path, flags, PRIVATE)
+            descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(descriptor, msgspec.json.encode(line) + b"\n")
                 os.fsync(descriptor)
@@ -96,7 +100,11 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
         complete_lines, _, incomplete_line = data.rpartition(b"\n")
         # Of a killed run: later lines must not follow it on the same line.
         if incomplete_line:
-            os.truncate(path, len(data) - len(incomplete_line))
+            descriptor = open_regular_file(path, os.O_WRONLY)
+            try:
+                os.ftruncate(descriptor, len(data) - len(incomplete_line))
+            finally:
+                os.close(descriptor)
     except FileNotFoundError:
         return FleetApplyProgress(path, identity, lines=[])
     except (OSError, NotRegularFile, FileTooLarge) as problem:

@@ -51,6 +51,7 @@ from nexusform.domains.whatif.questions.placement_trials import (
 )
 from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
 from nexusform.domains.whatif.workflow.state_warnings import list_missing_data_of_plan
+from nexusform.files.regular_files import remove_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
@@ -164,7 +165,7 @@ def write_rebalancing(
         problems = write_new_file(get_taints_path(path), rebalancing.taints)
         if problems:
             # The evictions are wrong without their taints.
-            Path(path).unlink()
+            remove_file(path)
     is_in_directory = Path(path).resolve().parent == Path(context.directory).resolve()
     if not problems and not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
