@@ -18,7 +18,7 @@ from msgspec import Struct
 from nexusform.files.directories import LinkInWorkTree, OpenDirectory, open_directory
 from nexusform.files.regular_files import CREATE_FLAGS, is_path_below, read_regular, write_all_bytes
 
-# Of one tree.
+# Maximum of one tree.
 MAX_TREE_FILES: Final = 50_000
 _MAX_TREE_BYTES: Final = 512 * 1024 * 1024
 _FILE_MODE: Final = 0o644

@@ -14,7 +14,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO, Final
 
-# Of stdout and of stderr.
+# Maximum bytes of stdout and of stderr.
 _MAX_OUTPUT_BYTES: Final = 1 << 26
 _CHECK_SECONDS: Final = 0.02
 

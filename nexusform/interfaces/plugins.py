@@ -461,7 +461,7 @@ class ProviderProblem(Exception):
         self.is_partial = False
         # A create failed after the object was created.
         self.object_exists = object_exists
-        # Of this object.
+        # Attributes of this object.
         self.attributes = attributes
         # The change left to complete, if the object exists.
         self.unfinished_change = unfinished_change
@@ -484,7 +484,7 @@ class Provider(Protocol):
     Calls may be concurrent.
     """
 
-    # As shown in JSON: "nexusform.dev/builtin/simulated".
+    # Name as shown in JSON: "nexusform.dev/builtin/simulated".
     name: str
     # False if nothing is sent from this machine.
     sends_changes: bool

@@ -105,7 +105,7 @@ class ApiClient:
         """
         from httpx2 import Client, Timeout
 
-        # Of the operator's kubeconfig.
+        # The proxy is of the operator's kubeconfig.
         if settings.get("proxy"):
             declare_server(str(settings["proxy"]))
         if settings.get("verify", True) is True:

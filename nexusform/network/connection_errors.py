@@ -110,7 +110,7 @@ def _describe_system_error(cause: BaseException) -> str:
         return messages.get(reason, f"TLS failed: {_format_first_line(cause)}")
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused"
-    # Of a name server.
+    # The error is of a name server.
     if isinstance(cause, gaierror):
         return (
             "its name cannot be looked up now"

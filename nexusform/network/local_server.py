@@ -129,7 +129,7 @@ class LocalRequestHandler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
     # Larger bodies are rejected unread.
     max_body_bytes: ClassVar[int] = 1 << 20
-    # Of responses to all requests.
+    # Headers of responses to all requests.
     extra_headers: ClassVar[Mapping[str, str]] = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",

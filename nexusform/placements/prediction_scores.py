@@ -256,7 +256,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:
             certain = certain.add_score(score)
-        # As a fraction.
+        # The accuracy is compared as a fraction.
         if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:
             has_worse_class = True
     if not total.verified:

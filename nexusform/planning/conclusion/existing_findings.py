@@ -69,7 +69,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
     new_shortages = {
         (row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters
     }
-    # Of all objects with VMs.
+    # Addresses of all objects with VMs.
     addresses: set[str] = set()
     addresses_with_new_shortage: set[str] = set()
     for site in plan.sites:

@@ -96,7 +96,7 @@ def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
 
     The reason is a new Kubernetes version, else a changed argument, else "".
     """
-    # Of its VMs.
+    # Triggers of its VMs.
     triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}
     argument_triggers = {name for name, _ in pool.triggers}
     # ROLLING means a new version. `min` picks one of several arguments in a fixed order.

@@ -79,7 +79,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         )
         result = replace(result, occupied_before=before)
     after = before
-    # Of a hypothetical plan.
+    # Lost machines of a hypothetical plan.
     lost_machines = [
         (site.id, machine) for site in result.sites.values() for machine in site.lost_machines
     ]
@@ -254,7 +254,7 @@ def _collect_site_resource_capacity(
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
-    # Of volumes, by cluster.
+    # Claims of volumes, by cluster.
     claims_before: dict[str, ClaimDemand] = {}
     claims_after: dict[str, ClaimDemand] = {}
     for contribution in result.contributions:
@@ -387,7 +387,7 @@ def _place_vms(
     occupied = sites[demand.site_id]
     pools = index_pools(demand.pools)
     if is_managed:
-        # Of NKS clusters.
+        # Pools of NKS clusters.
         occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
     position_of = {name: position for position, name in enumerate(pools)}
     # In the order of pools; VMs of pools missing in the demand last.

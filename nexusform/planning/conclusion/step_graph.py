@@ -339,7 +339,7 @@ def _find_rolling_waits(
     """
     # The addresses of upgraded objects, by VM: (owner, pool, number).
     owners = {}
-    # Of upgraded objects.
+    # Creation numbers of upgraded objects.
     creation_numbers: dict[Address, int] = {}
     for address, vm_object in objects.items():
         for key, trigger in vm_object.request.actions.recreations.items():
@@ -453,7 +453,7 @@ def _find_machine_successions(
     """
     # Objects of upgraded VMs released so far, by machine.
     released_owners: dict[str, set[Address]] = {}
-    # In order of time.
+    # Operations are in order of time.
     for operation in site.operations:
         if isinstance(operation, ReleaseOperation):
             released = site.base.get_vm(operation.handle)

@@ -287,7 +287,7 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             used_steps = [
                 graph.apply_step[used]
                 for used in uses.list_after(change)
-                # Not ordered after it.
+                # The change is not ordered after it.
                 if used in graph.apply_step and change.address not in step_order.get(used, ())
             ]
             graph.add_waits(apply_step, used_steps)
@@ -384,7 +384,7 @@ class _UsedObjectIndex:
         """
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
-        # Of the racks and machines.
+        # Ids of the racks and machines.
         place_ids: set[str] = set()
         for site, rack, machine in use.occupied:
             place_ids |= {f"{site}/{rack}", f"{site}/{rack}/{machine}"}

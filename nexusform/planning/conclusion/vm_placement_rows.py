@@ -243,7 +243,7 @@ def _determine_vm_action(
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    # Not placed by this plan.
+    # This plan does not place it.
     if key not in vm_object.placements.new_handles:
         return PlacementAction.KEEP, source
     has_waited = key in vm_object.prior.unplaced
@@ -261,7 +261,7 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> Mapping
     if explanation is None or not explanation.racks or not explanation.machines:
         # One object for all VMs.
         return _NO_SCORES
-    # In order of preference.
+    # Racks are in order of preference.
     chosen_rack = explanation.racks[0]
     chosen_machine = explanation.machines[0]
     scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}

@@ -55,7 +55,7 @@ def evaluate_arguments(
     # Arguments read from a file that another argument names.
     arguments |= unpacked
     diagnostics += instance.build_diagnostics(problems)
-    # Of omitted arguments, from others.
+    # Defaults of omitted arguments, derived from others.
     derived_defaults = resource_type.fill(arguments)
     arguments |= {
         name: value for name, value in derived_defaults.items() if arguments.get(name) is None

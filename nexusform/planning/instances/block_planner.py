@@ -110,7 +110,7 @@ class BlockPlanner:
         self._counts = {"instances": 0, "machines": 0}
         # Evaluations so far, for the progress display.
         self._evaluated = 0
-        # Of preconditions and postconditions.
+        # Results of preconditions and postconditions.
         self.checks: list[CheckResult] = []
         self.diagnostics: list[Diagnostic] = []
         # By module, type and name, then by the key of count or for_each.
@@ -128,7 +128,7 @@ class BlockPlanner:
             block.address for block in order.blocks if block.lifecycle.create_before_destroy
         ]
         self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
-        # Of a hypothetical plan.
+        # Edits of a hypothetical plan.
         self._edits = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     def expand(
@@ -515,7 +515,7 @@ class BlockPlanner:
 
         These are racks and machines in a replaced site or rack.
         """
-        # Of an earlier pass.
+        # The reason is that of an earlier pass.
         if instance.forced_reason:
             return
         if is_replacement_triggered(instance, self.decided_instances, evaluation):

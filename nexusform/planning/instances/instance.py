@@ -227,7 +227,7 @@ class Instance(Struct):
         default in `config`.
         """
         values = arguments if arguments is not None else self.config or {}
-        # To show its line.
+        # The text shows its line.
         text = values.get(str(problem.path[0])) if problem.path and problem.line else None
         detail = problem.detail
         brief = problem.brief

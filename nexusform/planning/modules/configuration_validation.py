@@ -128,7 +128,7 @@ def _find_numa_cells_of_skus(
             # An invalid block.
             if prepared is None:
                 return None
-            # In place of all instances.
+            # One instance stands for all.
             instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
             values, _, _ = prepared.evaluate(evaluation.build_scope(instance))
             name = values.get("name") or block.name

@@ -57,7 +57,7 @@ def check_all_conditions(
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
         for instance in iterate_module_instances(configuration, evaluation):
-            # Of the root module.
+            # Names of outputs of the root module.
             names: Iterable[str] = selected_outputs
             if instance.path:
                 outputs = instance.module.outputs
@@ -217,7 +217,7 @@ def _evaluate_check_block(
         resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
         module = replace(instance, module=replace(instance.module, resources=resources))
         inner_evaluation.get_resource(module, check.data)
-    # Of the data block.
+    # Whether reading the data block failed.
     is_unread = has_errors(inner_evaluation.diagnostics)
     subject = ConditionSubject(
         "check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"'

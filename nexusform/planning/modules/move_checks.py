@@ -123,7 +123,7 @@ class _MoveChecker:
         }
         if not statement.is_for_all_instances and key not in keys:
             return None
-        # Of the repetition.
+        # Argument of the repetition.
         argument = declared.for_each or declared.count
         return argument.span if argument is not None else declared.header_span
 

@@ -350,7 +350,7 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
         if resource_type is None or resource_type.vms is None:
             continue
         attributes = current.attributes
-        # Of a pool, else "".
+        # Cluster of a pool; "" for other objects.
         cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)
@@ -364,7 +364,7 @@ class PreparedBodyCache:
         self._schemas = schemas
         # None: a block of an unknown type.
         self._cache: dict[ConfigAddress, PreparedBody | None] = {}
-        # Of all bodies so far.
+        # Diagnostics of all bodies so far.
         self.diagnostics: list[Diagnostic] = []
         self.invalid_blocks: set[ConfigAddress] = set()  # with errors
 

@@ -208,7 +208,7 @@ def _resolve_resource(
     # Its count or for_each is unknown or invalid.
     if not view.shape:
         return _build_unknown_lookup(traversal)
-    # Of a single instance.
+    # Key of a single instance.
     key: Key = None
     if view.shape != SINGLE:
         key_step = steps[used] if used < len(steps) else None

@@ -525,7 +525,7 @@ class Evaluation:
         outputs_by_key: dict[Key, Value] = {}
         for repetition in expansion.repetitions:
             instance = self.find_module_instance(parent, call.name, repetition.key)
-            # Of an unreadable module (reported).
+            # Outputs of an unreadable module, which is reported.
             outputs = build_unknown(DYNAMIC)
             if instance is not None and call.module.directory:
                 outputs = build_object(

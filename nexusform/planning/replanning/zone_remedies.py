@@ -297,7 +297,7 @@ def _build_zone_group(
     required_zones: set[str] = set()
     existing_per_zone: Counter[str] = Counter()
     for member in group:
-        # Not placed by this plan.
+        # This plan does not place such a member.
         is_existing = member.rank < 0
         # True adds 1.
         existing_per_zone[member.placement.availability_zone] += is_existing

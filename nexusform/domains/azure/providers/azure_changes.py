@@ -366,7 +366,7 @@ def _build_cluster_changes(
     is_reduced = after[_PLANE]["count"] < before[_PLANE]["count"]
     reduction = {_PLANE: expected[_PLANE]} if is_reduced else None
     pools = get_mapping(prior, "agent_pool")
-    # In the recorded order.
+    # The old pools are in the recorded order.
     old_pools = dict(list_pools(prior))
     old_pools |= {
         name: pools[name] for name in sorted(pools.keys() - old_pools.keys())

@@ -485,7 +485,7 @@ class AzureSiteProvider(ObservedSites):
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            # Of a rack or machine.
+            # The requests are of a rack or machine.
             for cordon_request in find_cordon_requests(request):
                 requests_by_action.setdefault(cordon_request.action, []).append(
                     (number, cordon_request)

@@ -213,7 +213,7 @@ def _read_observed_placement(
     """
     recorded = request.known_attributes
     placement = reader.read_created_objects(body, *get_identity(request.key.type, recorded))
-    # Of cluster-scoped placements alone.
+    # Only cluster-scoped placements have evictions.
     evictions = () if recorded.get("namespace") else reader.evictions
     observed = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
     is_run_managed = has_external_rollout(body)
@@ -455,7 +455,7 @@ class _HubObjectReader:
                 self._bodies.update((hub_object.path, None) for hub_object in hub_objects)
                 _, namespace, _ = get_identity(type_name, request.known_attributes)
                 namespaces.add(namespace)
-            # Of cluster-scoped kinds.
+            # The empty namespace is of cluster-scoped kinds.
             namespaces.discard("")
             self._namespaces[kind.kind] = namespaces
             for body in list_in_namespaces(self.hub, kind, namespaces):

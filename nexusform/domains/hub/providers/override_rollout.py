@@ -136,7 +136,7 @@ class OverrideRollout:
         """
         placement = read_placement_export(placement_objects)
         if placement is None:
-            # In deletion, or malformed.
+            # The object is in deletion, or malformed.
             return
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
         # Names of its snapshots.

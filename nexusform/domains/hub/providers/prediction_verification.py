@@ -191,7 +191,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
         try:
             dump = json.loads(text)
         except ValueError:
-            # Of another data source.
+            # The figures are of another data source.
             continue
         members = [
             item for item in list_mappings(dump, "items") if item.get("kind") == "MemberCluster"
@@ -362,7 +362,7 @@ class PredictionVerifier(Struct, frozen=True):
                 text for _, text in sorted(changes, key=lambda change: change[0] != cluster)
             )
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
-        # Of KubeFleet on the hub.
+        # The version is that of KubeFleet on the hub.
         if self.version:
             return WrongClusterPrediction(
                 about, cluster, *states, DIFFERENT_VERSION, (self.version,)

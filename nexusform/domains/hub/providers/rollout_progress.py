@@ -132,7 +132,7 @@ def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> tu
 
 def read_placement_export(placement_objects: ObservedPlacementObjects) -> ObservedPlacement | None:
     """Read a placement with its objects like an export; None if it is in deletion or malformed."""
-    # Of one placement, or none.
+    # The objects are of one placement, or none.
     placements = read_placements(build_placement_manifests(placement_objects))
     return next(iter(placements.values()), None)
 
@@ -143,7 +143,7 @@ def build_observed_bindings(
     """Return the bindings as attributes of a placement, by cluster, without those in deletion."""
     placement = read_placement_export(placement_objects)
     if placement is None:
-        # In deletion, or malformed.
+        # The object is in deletion, or malformed.
         return {}
     return {
         cluster: {
@@ -309,7 +309,7 @@ def _find_pending_clusters(
         name = get_text(binding, "spec", "resourceSnapshotName")
         predicted = get_mapping(planned, cluster)
         match = _SNAPSHOT_NAME.fullmatch(name)
-        # Of the resource snapshot.
+        # Index of the resource snapshot.
         index = int(match[1]) if match is not None else None
         # The rollout has not reached it yet.
         if is_bound(binding) and latest is not None and index != latest:
@@ -485,7 +485,7 @@ def _describe_current_stage(run: Body) -> str:
         get_mapping(status, "deletionStageStatus"),
     ):
         if not stage.get("stageName") or _has_true_condition(stage, "Succeeded"):
-            # Not started, or complete.
+            # The stage has not started, or is complete.
             continue
         clusters = list_mappings(stage, "clusters")
         unfinished = [

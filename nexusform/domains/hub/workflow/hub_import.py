@@ -86,7 +86,7 @@ _HEADING: Final = """\
 _DATA_BLOCK: Final = 'data "fleet_hub" "hub" {}\n'
 _MAX_NAMES: Final = 6
 _LABELS: Final = "labels"
-# Of imports without a block.
+# Position of imports without a block.
 _NO_SPAN: Final = Span("", Position(1, 1, 0), Position(1, 1, 0))
 ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 

@@ -116,7 +116,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
             for address, current, observed in _read_placements(run, key, provider):
                 recorded = get_mapping(current.attributes, "bindings")
                 name = str(current.attributes.get("id"))
-                # Not on the hub.
+                # None if the placement is not on the hub.
                 bindings: Mapping[str, Any] | None = None
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")

@@ -215,7 +215,7 @@ def _build_demand(
     unverified = tuple(
         item.possible_existing_size for item in existing_claims.values() if item.is_bound is None
     )
-    # Of new volumes.
+    # Size of new volumes.
     unbound_size = size - existing_size
     return ClaimDemand(size, unbound_size, unsized_claim=unsized_claim, unverified_sizes=unverified)
 
@@ -232,7 +232,7 @@ def compute_planned_storage_demand(
     their claims. All claims in `removed_namespaces` are deleted.
     """
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
-    # In bytes, after the plan.
+    # Size in bytes after the plan.
     size = sum(claim.final_size for claim in new_claims)
     retained_claims: dict[str, ApplianceClaim] = {}
     for name, claim in prior_claims.items():

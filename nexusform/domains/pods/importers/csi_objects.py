@@ -83,7 +83,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
                 for driver in list_mappings(body, "spec", "drivers"):
                     installations.add((manifest.name, str(driver.get("name"))))
                     count = get_value_at_path(driver, "allocatable", "count")
-                    # Else it has no limit.
+                    # Without a count it has no limit.
                     if isinstance(count, int):
                         maximums[manifest.name, str(driver.get("name"))] = count
             case "storage.k8s.io", "VolumeAttachment":

@@ -612,7 +612,7 @@ _MAX_CRON_JOB_NAME: Final = 52
 def check_name(kind: str, name: str) -> str:
     """Return why an object of this kind cannot have the name, as a clause; "" if it can."""
     form = _NAMES.get(kind, "subdomain")
-    # Of a URL path.
+    # The form of a segment of a URL path.
     if form == "segment":
         return (
             'a name has no "/" or "%", and is not . or ..'

@@ -195,7 +195,7 @@ def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_comple
         # The volume is reserved by name alone, for any claim of this name.
         return True
     if claim is None:
-        # Not read: it may exist.
+        # It was not read, so it may exist.
         return not is_complete
     # A claim without a uid (from a manifest, not from the cluster) counts as the same.
     return read_silently(claim, "metadata").get_text("uid", uid) == uid

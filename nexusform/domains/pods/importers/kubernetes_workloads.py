@@ -255,7 +255,7 @@ def _collect_autoscalers(
     autoscalers: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in select_manifests(manifests, "autoscaling", "HorizontalPodAutoscaler"):
         target = get_mapping(manifest.body, "spec", "scaleTargetRef")
-        # Not a custom resource.
+        # The target is not a custom resource.
         if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):
             key = (manifest.namespace, get_text(target, "kind"), get_text(target, "name"))
             autoscalers.setdefault(key, []).append(manifest)

@@ -263,7 +263,7 @@ class ClusterInventory:
         self._objects: dict[tuple[str, str, str], Manifest] = {}
         self._definitions: set[str] = set()
         self._custom_groups: set[str] = set()
-        # Of volumes without a claim.
+        # Classes of volumes without a claim.
         self._volume_classes: set[str] = set()
         self._creators: list[Manifest] = []
         self._provided: set[tuple[str, str, str]] = set()

@@ -318,7 +318,7 @@ def collect_pod_disruption_budgets(
     for manifest in manifest_parser.select_manifests(manifests, "policy", "PodDisruptionBudget"):
         spec = manifest_parser.read_silently(manifest, "spec")
         selector = parse_selector(spec, "selector")
-        # Else it covers no pod.
+        # Without a selector it covers no pod.
         if selector is not None:
             minimum = manifest_parser.format_scalar(spec.data.get("minAvailable"))
             maximum = manifest_parser.format_scalar(spec.data.get("maxUnavailable"))

@@ -135,7 +135,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     is_infeasible = _find_condition(status, "PodResizePending").get("reason") == "Infeasible"
     changed_containers = []
     for container in containers:
-        # Or a sidecar.
+        # A container or a sidecar keeps running.
         keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"
         amounts = amounts_by_name.get(get_text(container, "name"))
         if not keeps_running or not amounts:

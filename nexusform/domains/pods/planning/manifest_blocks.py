@@ -344,7 +344,7 @@ def list_manifest_diagnostics(
     by_address = {str(address): instance for address, instance in instances.items()}
     for address, finding in pods.findings:
         instance = by_address.get(address)
-        # Else it has no block.
+        # Without an instance it has no block.
         if instance is not None:
             path = ("yaml_body",) if instance.type.kind is PlanningKind.MANIFEST else ()
             detail = (

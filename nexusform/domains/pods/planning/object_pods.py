@@ -129,7 +129,7 @@ def add_previous_maximums(
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key, workload)
-        # As observed, else 0.
+        # The observed number; 0 without one.
         maximum = workload.previous_max_pods
         is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
         if not maximum and is_scaled:
@@ -266,7 +266,7 @@ class ObjectPods(Struct):
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
-                # Else this plan created it.
+                # Otherwise this plan created it.
                 if outcome.name in self.prior_pods.get(outcome.workload, {}):
                     self.removed_outcomes.append(outcome)
                 outcome_by_number.pop(outcome.number, None)

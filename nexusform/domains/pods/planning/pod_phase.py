@@ -105,7 +105,7 @@ class PodPhase(PodsByCluster):
             # Each observed pod belongs to one object.
             workload_pods = observed_pods.pop(workload.key, [])
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
-            # Else its pods are deleted.
+            # The pods of a re-created workload are deleted.
             if (cluster.id, workload.key) not in self._recreated_workloads:
                 workload_pods += self._list_waiting_pods(
                     object_pods, workload, cluster.id, next_number

@@ -310,7 +310,7 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
     dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (
-        # Of every pod.
+        # Kinds that affect every pod.
         (True, _ADMISSION_KINDS),
         (True, _CONTROLLER_KINDS.get(kind, (kind,))),
         (kind != "Pod", _SCALER_KINDS),

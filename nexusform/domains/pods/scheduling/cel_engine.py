@@ -30,7 +30,7 @@ _LOOKUP: Final = re.compile(
 _SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
 _MILLI: Final = 1000
 _MAX_INT64: Final = (1 << 63) - 1
-# As in Kubernetes' environments.
+# Version in the environments of Kubernetes.
 _STRINGS_VERSION: Final = 2
 # CELSelectorExpressionMaxCost.
 _MAX_COST: Final = 1_000_000

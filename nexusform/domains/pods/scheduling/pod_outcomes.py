@@ -340,7 +340,7 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     amounts = [(1, node.pods - usage.pods), (requests.cpu, node.cpu - usage.cpu)]
     amounts.append((requests.memory, node.memory - usage.memory))
     for name, amount in requests.other_resources:
-        # Else unknown (ephemeral storage).
+        # Other resources (ephemeral storage) are unknown.
         if name in node.other_resources:
             amounts.append(
                 (amount, node.other_resources[name] - usage.other_resources.get(name, 0))
@@ -446,7 +446,7 @@ def _compute_affinity_range(
     counter = counts.affinity[0]
     # Their domains reject the pods.
     exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
-    # Of the nodes.
+    # Capacity of the nodes.
     capacity_by_domain: dict[int, dict[int, int]] = {}
     for node, pods in capacity.items():
         has_all_keys = all(item.domain_by_node[node] >= 0 for item in counts.affinity)

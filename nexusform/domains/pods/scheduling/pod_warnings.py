@@ -470,7 +470,7 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
         if node is not None:
             causes = list(map(taints.format_taint, taints.list_evicting_taints(outcome.spec, node)))
             seconds = taints.compute_toleration_seconds(outcome.spec, node)
-            # Else at once.
+            # With 0 seconds it is at once.
             if seconds:
                 causes.append(f"after {seconds} s")
             text += f" ({', '.join(causes)})"

@@ -236,7 +236,7 @@ class _PodReplacement(Struct, frozen=True):
         # then spare ones.
         next_numbers = [*old_numbers, *state.spare_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
-            # Of this round.
+            # Limit of changes of this round.
             most_changes = self._choose_step_size()
             added_count = 0
             # These are tried again, as old pods were deleted.
@@ -453,7 +453,7 @@ class TemplateRollout:
         counted_numbers = set(
             list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods])
         )
-        # Of former templates, by number.
+        # Specs of former templates, by number.
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
         # New pods deleted at once do not count. Their numbers are spare: a pod created with
@@ -493,7 +493,7 @@ class TemplateRollout:
         deletable_count = 0
         # Else it may delete all pods beyond the minimum of available ones.
         if not workload.is_paused:
-            # Of the current template.
+            # Available pods of the current template.
             available = len(progress.kept_pods) - len(progress.list_stuck_pods())
             total = available + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(
@@ -513,7 +513,7 @@ class TemplateRollout:
         removed_numbers = [*older_numbers, *list_numbers(pending_pods), *newer_numbers][
             :deletable_count
         ]
-        # Of deleted new pods.
+        # Numbers of deleted new pods.
         self._spare_numbers = []
         for number in removed_numbers:
             if new_specs.pop(number, None) is not None:

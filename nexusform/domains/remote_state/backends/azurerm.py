@@ -54,7 +54,7 @@ _WORKSPACE: Final = "env:"
 _JOURNAL: Final = ":journal:"
 # An append blob ends at 50,000.
 _MAX_BLOCKS: Final = 40_000
-# Of one block.
+# Maximum bytes of one block.
 _MAX_BLOCK_BYTES: Final = 4 << 20
 # Number of bytes that come with the size of a blob.
 _FIRST_READ_BYTES: Final = 1 << 20
@@ -535,7 +535,7 @@ class _BlobJournal:
             self._position = properties.size
             self._blocks = properties.append_blob_committed_block_count or 0
             return
-        # Of the last deleted blob.
+        # Number of the last deleted blob.
         last_number = int(names[-1].removeprefix(self._prefix)) if names else self._number
         self._number = last_number + 1
         self._blob = self._get_blob(f"{self._prefix}{self._number:08}")

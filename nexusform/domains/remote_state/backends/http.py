@@ -165,7 +165,7 @@ class HttpBackend:
         self._check_unchanged(current)
         self._journal.mark_base(document)
         address = self._workspace_service.address
-        # As Terraform sends it.
+        # Terraform sends it in this form.
         if self._lock_id:
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
@@ -379,7 +379,7 @@ class HttpBackend:
     def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_monotonic_clock() - self._checked_at < seconds:
-            # Not locked, or checked recently.
+            # The state is not locked, or was checked recently.
             return
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:

@@ -609,7 +609,7 @@ class _BucketJournal:
 
         The next one follows from it.
         """
-        # In order of their numbers.
+        # Entries in order of their numbers.
         entries = self._objects.list_entries(self._prefix)
         if not entries:
             return

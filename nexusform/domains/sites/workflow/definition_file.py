@@ -232,7 +232,7 @@ def read_definition(
     names = NameScope(functions, {"path": path_names})
     reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
     sites, waves = _read_sites_and_waves(body, reading)
-    # Also in `reading`.
+    # The list in `reading` changes, too.
     problems[:] = _merge_equal_problems(problems, {site.name for site in sites})
     if has_errors(problems):
         return None, problems, sources

@@ -201,7 +201,7 @@ class FleetTaskWorker:
 
         Keep lock and plan if the plan is the approved one and changes anything.
         """
-        # Of an earlier attempt.
+        # The lock of an earlier attempt is released.
         self._release_lock(task)
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
@@ -464,7 +464,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     failed_step = next((event for event in applied.end_events if event.error), None)
     if failed_step is not None:
         return replace(result, reason=f"{failed_step.address}: {failed_step.error}")
-    # Of the first error.
+    # The reason is that of the first error.
     return replace(result, reason=build_rejected_result(task.site, problems).reason)
 
 

@@ -117,7 +117,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
         gate.reverse()
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
-            # In an earlier run.
+            # The wave was done in an earlier run.
             continue
         steps = (_check_rejected_sites, *gate, _apply_wave)
         stop = next(filter(None, (step(fleet_apply, wave) for step in steps)), None)

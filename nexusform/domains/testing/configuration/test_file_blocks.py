@@ -463,7 +463,7 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     for inner in parts.blocks:
         inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)
         inner_phase = inner_content.attributes.get("override_during")
-        # Else the provider's.
+        # Without one, that of the provider counts.
         own_phase = _decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase
         if own_phase == "plan" and inner.type == "mock_resource":
             planned_types.add(inner.labels[0].value)

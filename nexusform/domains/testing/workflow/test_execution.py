@@ -239,7 +239,7 @@ class _TestFileRunner:
         )
         problems += new_problems
         if has_errors(new_problems):
-            # Also without a directory.
+            # Files count without a directory, too.
             self.result.sources.update(configuration.files)
             detail = f'The module "{hide_server_parameters(block.source)}" cannot be run.'
             raise RunBlockError(

@@ -219,7 +219,7 @@ class RunBlockExecutor(Struct):
         values = {
             name: value
             for name, (value, origin) in variables.items()
-            # Else it has no value.
+            # Otherwise it has no value.
             if origin.text != "default" or declared_variables[name].default is not None
         }
         # Each run checks.
@@ -255,7 +255,7 @@ class RunBlockExecutor(Struct):
             if origin.span is not None or name in file_variables
             else evaluate_text(value)
             for name, (value, origin) in found.items()
-            # Else it has no value.
+            # Otherwise it has no value.
             if not origin.is_default or variables[name].default is not None
         }
         # A value that only other files use has no declaration here.

@@ -422,7 +422,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
         )
     # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
-    # Of the initial number.
+    # Node of the initial number.
     node = min_node if desired_node.is_absent else desired_node
     return _ScalingGroupSizes(minimum, maximum, initial, is_explicit, node)
 

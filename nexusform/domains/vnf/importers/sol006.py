@@ -148,7 +148,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
             body,
             descriptor,
             profiles.get(name),
-            # Of VMs, by level.
+            # Numbers of VMs by level.
             {level.name: level.sizes[name] for level in levels if name in level.sizes},
             default_level,
             notes,
@@ -307,7 +307,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
         storage = storages[storage_name]
         kind = _strip_yang_prefix(storage.get_node("type-of-storage").text)
         if "persistent" not in kind and kind not in _REMOTE_STORAGE:
-            # In block-storage-data since v2.8.1.
+            # The size is in block-storage-data since v2.8.1.
             size = storage.get_node("block-storage-data", "size-of-storage")
             disks.append(storage.get_node("size-of-storage") if size.is_absent else size)
     disk_gib = sum(ceil(_parse_positive_number(size, notes)) for size in disks)

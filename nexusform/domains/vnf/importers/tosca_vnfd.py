@@ -302,7 +302,7 @@ def _list_placement_rules(
         # The target of a rule is a VDU, or all VDUs of a placement group.
         target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
         targets = tuple(dict.fromkeys(target_vdus))
-        # Of the older policy.
+        # Scope of the older policy.
         scope = MACHINE
         label = "tacker.Placement"
         if kind in _RULES:

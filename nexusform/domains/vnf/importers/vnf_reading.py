@@ -141,7 +141,7 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, Documen
 
     Add contradictions to `notes`.
     """
-    # Of VMs by VDU.
+    # Numbers of VMs by VDU.
     vnfd_numbers = compute_vdu_counts(descriptor).numbers
     vdus = [
         _add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes)

@@ -77,7 +77,7 @@ class TackerClient:
         self.timing = timing
         self._credentials = credentials
         self.project = credentials.project
-        # Not logged in yet.
+        # The client has not logged in yet.
         self._token = ""
         self.verifies_server = credentials.verification is not False
         self._client = ApiClient(endpoint, verify=credentials.verification)

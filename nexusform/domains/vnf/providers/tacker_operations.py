@@ -203,7 +203,7 @@ class OperationRunner(Struct, frozen=True):
             if state == _FAILED_TEMP:
                 failures += 1
                 self._resolve_failed_operation(operation_id, operation, failures)
-                # As for a new operation.
+                # The pause is that for a new operation.
                 pause = _FIRST_PAUSE
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")

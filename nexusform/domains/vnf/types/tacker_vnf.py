@@ -355,7 +355,7 @@ def compute_demand(
     name = str(attributes["name"])
     blocks = get_mapping(attributes, "vdu")
     levels = compute_target_levels(attributes)
-    # Of VMs by VDU.
+    # Numbers of VMs by VDU.
     numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
     site_id = str(attributes["site_id"])
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))

@@ -97,7 +97,7 @@ def _read_instantiate_request(
         requested = body.get(field)
         configured = attributes.get(name)
         if requested is None:
-            # Not in the request.
+            # The VDU is not in the request.
             continue
         kind, noun = (dict, "an object") if name == PARAMETERS else (str, "a text")
         if not isinstance(requested, kind):

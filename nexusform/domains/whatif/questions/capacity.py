@@ -127,7 +127,7 @@ class CapacityAnswer(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether a requested SKU or mix does not fit."""
-        # Not even one complete set.
+        # Not even one complete set fits.
         if self.mix is not None and self.mix.sets.maximum == 0:
             return True
         return self.has_requested_skus and any(

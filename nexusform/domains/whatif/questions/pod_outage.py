@@ -236,7 +236,7 @@ def simulate_nodes_down(
             continue
         outcomes = prediction.list_outcomes(workload.key)
         outcome_by_number = {outcome.number: outcome for outcome in outcomes}
-        # Of each affected pod.
+        # Moves of each affected pod.
         moves: list[PodMove] = []
         lost_pods: list[ExistingPod] = []
         for pod in affected_pods[workload.key]:

@@ -274,7 +274,7 @@ def _subtract_vm_share(
     the VM does not fit in one of the layouts, or lacks disk.
     """
     remaining_disk = None if disk is None else disk - share.disk
-    # Not enough disk.
+    # The disk is not enough.
     if remaining_disk is not None and remaining_disk < 0:
         return None
     results = []

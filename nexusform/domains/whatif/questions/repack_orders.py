@@ -576,7 +576,7 @@ class _OrderSearch:
 
         The bounds are for 0, 1, 2 and more VMs of the demand, while they fit.
         """
-        # Of VMs not re-created yet.
+        # SKUs of VMs not re-created yet.
         skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]
         for handle in state.vms:
             for cell in self._locations[handle].cells:

@@ -181,7 +181,7 @@ class RepackProgram:
         self._single_machines = single_machines
         self._is_fine = is_fine
         self._catalogue = CellCatalogue(context.vm_classes, request.sku)
-        # Of movable VMs by handle.
+        # Groups of movable VMs by handle.
         self._groups = assign_groups(context, tracked_pools)
         self._program = LinearProgram()
         # Number of cells by current capacity.
@@ -231,7 +231,7 @@ class RepackProgram:
         known_groups: dict[Hashable, list[RepackMachine]] = {}
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
-            # Of equal machines.
+            # Groups of equal machines.
             groups = unknown_groups if host.has_unknown_cells else known_groups
             groups.setdefault(self._build_machine_key(host), []).append(host)
         # A multi-cell VM links cells of one machine.
@@ -277,7 +277,7 @@ class RepackProgram:
         Numbers of pods are 0 unless they are minimized, too.
         """
         sources = host.movable_vms_by_cell[cell]
-        # Of single-cell VMs by group.
+        # Numbers of single-cell VMs by group.
         pod_counts: dict[Group, list[int]] = {}
         for source in sources:
             if self._get_sku(source).numa_cells == 1:
@@ -662,7 +662,7 @@ class RepackProgram:
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
         for column, value in zip(self._program.columns, values, strict=False):
-            # Not used by the solution.
+            # The solution does not use it.
             if not value:
                 continue
             # Other subjects only count in the program.

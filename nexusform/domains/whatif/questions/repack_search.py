@@ -398,7 +398,7 @@ class _PodSimulation:
             return frozenset()
         vm_locations: list[VmLocation] = []
         for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
-            # Of pods by node.
+            # Specs of pods by node.
             specs: dict[str, list[PodSpec]] = {}
             for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)

@@ -109,7 +109,7 @@ def find_window_sequence(
         if not context.scheduler.is_sampled:
             return sequence
         windows = verify_sequence(context, sequence, time_budget)
-        # Of samples on the target.
+        # Shares of samples on the target.
         shares = [step.hits / step.runs for window in windows for step in window.steps]
         certainty = min(shares, default=1.0)
         # No other order is better.
@@ -703,7 +703,7 @@ def _count_target_hits(
             answer = scheduler.try_place(
                 build_pool_demand(context.pools[step.source.pool], step.source.vm)
             )
-            # Of (handle, placement).
+            # The answer is a handle and a placement.
             if answer is not None and answer[1].machine == step.target.machine:
                 hits[step.source.handle] += 1
         if time_budget.is_exhausted:

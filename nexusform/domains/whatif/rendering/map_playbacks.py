@@ -107,7 +107,7 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
         site, {(upgrade.cluster_id, move.vm.name): move.placement for move in moves}
     )
     cluster = upgrade.course.cluster
-    # In the map.
+    # Numbers in the map.
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
@@ -142,7 +142,7 @@ def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
         for step in window.steps:
             placements_after[clusters[step.source.pool].id, step.source.vm.name] = step.target
     site_map = _build_site_map(site, placements_after)
-    # Of VMs in the map.
+    # Numbers of VMs in the map.
     numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
     steps = [PlaybackStep("Before the repacking")]
     for window_number, window in enumerate(repack.windows, 1):
@@ -211,7 +211,7 @@ def _build_map_vms(
         if existing.handle in pool_handles:
             continue  # yielded above
         location = existing.placement
-        # Not re-created elsewhere.
+        # The VM is not re-created elsewhere.
         placement_after = None if location.machine in lost else location
         yield MapVm(
             name=existing.vm.cluster,

@@ -73,7 +73,7 @@ from nexusform.workflow.runs.state_locking import LockOptions
 
 _PLACEMENT_TYPE: Final = "fleet_cluster_resource_placement"
 _MAX_NAMES: Final = 4
-# Of the trials, never written.
+# File of the trials, which is never written.
 _MEMBERS_FILE: Final = "simulated-fleet.nf.hcl"
 _EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"
 _TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"

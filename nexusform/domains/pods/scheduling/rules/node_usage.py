@@ -36,7 +36,7 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
         shortages.append("Insufficient memory")
     for name, amount in requests.other_resources:
         if name == "ephemeral-storage" and name not in node.other_resources:
-            # Not known, rather than none.
+            # The capacity is not known, rather than none.
             continue
         if amount > max(0, node.other_resources.get(name, 0) - usage.other_resources.get(name, 0)):
             shortages.append(f"Insufficient {name}")
@@ -70,7 +70,7 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
         # Else the resource does not count.
         if capacity:
             resource_count += 1
-            # Else 0 %.
+            # Above the capacity, the score is 0.
             if requested <= capacity:
                 total += (capacity - requested) * 100 // capacity
     return total // resource_count if resource_count else 0

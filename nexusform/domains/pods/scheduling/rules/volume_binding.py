@@ -94,7 +94,7 @@ def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
         return None
     for volume in pod.volumes:
         for zone in volume.zones:
-            # Else by the current label.
+            # Without the older label, the current one counts.
             node_zone = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))
             if node_zone not in zone.values:
                 return OTHER_ZONE
