@@ -182,19 +182,24 @@ def describe_stopped_vms(actions: Iterable[PlannedMachineAction]) -> list[str]:
     )
 
 
-class ClusterDrains(Struct, frozen=True):
-    """Drains of one cluster, one after another.
+class EqualDrains(Struct, frozen=True):
+    """Drains with one timeout in seconds; `noun` is what drains at a time, "node" or "batch"."""
 
-    `drains` has their number by timeout in seconds and by what drains at a time, "node" or "batch".
-    """
+    timeout: int
+    noun: str
+    count: int
+
+
+class ClusterDrains(Struct, frozen=True):
+    """Drains of one cluster, one after another, those with the longest timeout first."""
 
     cluster: str
-    drains: Mapping[tuple[int, str], int]
+    drains: tuple[EqualDrains, ...]
 
     @property
     def seconds(self) -> int:
         """Maximum seconds of all drains."""
-        return sum(timeout * drains for (timeout, _), drains in self.drains.items())
+        return sum(equal.timeout * equal.count for equal in self.drains)
 
 
 class DrainSchedule(Struct, frozen=True):

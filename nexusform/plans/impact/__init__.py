@@ -3,26 +3,28 @@
 # Public names of the package, by module.
 PUBLIC = {
     "decision_figures": (
-        "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary "
-        "ImpactSummary SurgeVerdict SUFFICIENT INSUFFICIENT"
+        "build_decision PlanDecisionSummary SpareCapacitySummary "
+        "PlacementConfidenceSummary ImpactSummary SurgeVerdict SUFFICIENT INSUFFICIENT "
+        "sum_decisions"
     ),
     "consequence_views": (
         "list_assessed_risks list_destroyed_objects list_plan_risks "
         "list_replaced_objects list_reported_consequences list_unnamed_risks"
     ),
     "object_effects": (
-        "build_cluster_formatter select_rows_outside_upgrades Effect format_effect_clauses "
-        "count_effects count_content_effects count_plan_effects compute_effect EffectCount "
-        "LOSS_EFFECTS count_objects_with_effects describe_lost_vms describe_state "
-        "format_effect_verb format_kind_counts"
+        "build_cluster_formatter select_rows_outside_upgrades Effect "
+        "format_effect_clauses count_effects count_content_effects count_plan_effects "
+        "compute_effect EffectCount LOSS_EFFECTS count_objects_with_effects "
+        "describe_lost_vms describe_state format_effect_verb format_kind_counts "
+        "sum_effects"
     ),
     "overridden_values": "list_overridden_values",
     "risk_assessment": "compute_consequences",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "
-        "get_limit_text list_limits parse_guard_rail_limits NOT_PREDICTED NOTHING_TO_PREDICT "
-        "STRANDED count_unpredicted_resources format_limit has_enough_samples "
-        "has_default_of_fewer_samples"
+        "get_limit_text list_limits parse_guard_rail_limits NOT_PREDICTED "
+        "NOTHING_TO_PREDICT STRANDED count_unpredicted_resources format_limit "
+        "GuardRailMeasurement check_limit is_summed measure_limit"
     ),
     "previous_plan": "compare_plans compare_with_previous warn_about_previous",
 }

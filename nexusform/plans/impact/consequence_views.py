@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -11,14 +11,23 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequence_record import Consequence, ConsequenceKind
 from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.impact.object_effects import format_kind_counts
-from nexusform.plans.plan import Plan
+
+
+class ConsequenceHolder(Protocol):
+    """Plan, or the record of its decision."""
+
+    @property
+    def consequences(self) -> Sequence[Consequence]:
+        """Consequences of the plan."""
+        ...
+
 
 _OBJECT_KINDS: Final = (ConsequenceKind.ENDS, ConsequenceKind.REPLACED)
 # Names of clusters in a title.
 _MAX_CLUSTERS: Final = 3
 
 
-def list_destroyed_objects(plan: Plan) -> list[Consequence]:
+def list_destroyed_objects(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the objects that a plan destroys, those on clusters too.
 
     Objects with the most VMs come first, then workloads and placements with the most pods.
@@ -26,22 +35,22 @@ def list_destroyed_objects(plan: Plan) -> list[Consequence]:
     return _sort_by_size(_select_objects(plan, ConsequenceKind.ENDS))
 
 
-def list_replaced_objects(plan: Plan) -> list[Consequence]:
+def list_replaced_objects(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the objects that a plan replaces, those with the most VMs first."""
     return _sort_by_size(_select_objects(plan, ConsequenceKind.REPLACED))
 
 
-def list_plan_risks(plan: Plan) -> list[Consequence]:
+def list_plan_risks(plan: ConsequenceHolder) -> list[Consequence]:
     """Return what the plan hurts, and another placement does not: lasting or temporary."""
     return [consequence for consequence in plan.consequences if consequence.is_risk]
 
 
-def list_unnamed_risks(plan: Plan) -> list[Consequence]:
+def list_unnamed_risks(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the risks that are not named as destroyed or replaced objects."""
     return [risk for risk in list_plan_risks(plan) if not _is_object(risk)]
 
 
-def list_assessed_risks(plan: Plan) -> list[Consequence]:
+def list_assessed_risks(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the risks of a plan, and those that the state had before it."""
     return [
         consequence
@@ -50,7 +59,7 @@ def list_assessed_risks(plan: Plan) -> list[Consequence]:
     ]
 
 
-def list_reported_consequences(plan: Plan) -> list[Consequence]:
+def list_reported_consequences(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the destroyed objects, the replaced ones, then the other risks of a plan."""
     return [*list_destroyed_objects(plan), *list_replaced_objects(plan), *list_unnamed_risks(plan)]
 
@@ -60,7 +69,7 @@ def _is_object(consequence: Consequence) -> bool:
     return bool(consequence.title) and consequence.kind in _OBJECT_KINDS
 
 
-def _select_objects(plan: Plan, kind: ConsequenceKind) -> Iterable[Consequence]:
+def _select_objects(plan: ConsequenceHolder, kind: ConsequenceKind) -> Iterable[Consequence]:
     """Yield the objects of a kind; equal ones on several clusters as one."""
     objects = [item for item in plan.consequences if item.kind is kind and _is_object(item)]
     groups = group_by(objects, lambda item: (item.risk, item.address, item.subject, item.data))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
+from nexusform.plans.impact.guard_rails import has_default_of_fewer_samples, has_enough_samples
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -21,7 +23,7 @@ from nexusform.plans.impact.object_effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.maintenance import DrainSchedule, PlannedMachineAction, select_stopped_vms
-from nexusform.plans.plan import PlacementChange, Plan
+from nexusform.plans.plan import PlacementChange, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.vms import Interval
@@ -69,11 +71,28 @@ class SpareCapacitySummary(Struct, frozen=True):
         return (self.before, self.rack_down_before) != (self.after, self.rack_down_after)
 
 
+class RuleVerification(Struct, frozen=True):
+    """Replay of a site's history by the placement rule: `hits` of the VMs that were verified.
+
+    Without verified VMs, the rule was not compared with the site.
+    """
+
+    site: str
+    date: str = ""
+    hits: int = 0
+    verified_count: int = 0
+
+
 class PlacementConfidenceSummary(Struct, frozen=True):
     """Numbers of placed VMs and pods, and of those with a certain location.
 
     `doubts` counts the other pods by the assumption behind their location, most frequent first.
-    `uncertain_rollouts` are the causes of rollouts with uncertain content.
+    `uncertain_rollouts` are the causes of rollouts with uncertain content. `platforms` place the
+    VMs, unless nexusform decides every location (`is_decided`). `samples` is the number of
+    tie-break samples: `has_enough_samples` for a statement about certainty,
+    `has_fewer_samples_by_default` for the size of the plan. `lacks_data` means that data on the
+    sites of the VMs is missing. `verifications` are those of the sites that depend on the rule.
+    `order_doubts` are clauses on orders of arrival that were not tried.
     """
 
     vms: int = 0
@@ -83,6 +102,14 @@ class PlacementConfidenceSummary(Struct, frozen=True):
     certain_pods: int = 0
     doubts: Mapping[str, int] = field(default_factory=dict)
     uncertain_rollouts: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    is_decided: bool = False
+    samples: int = 0
+    has_enough_samples: bool = False
+    has_fewer_samples_by_default: bool = False
+    lacks_data: bool = False
+    verifications: tuple[RuleVerification, ...] = ()
+    order_doubts: tuple[str, ...] = ()
 
 
 class SurgeVerdict(Struct, frozen=True):
@@ -94,13 +121,17 @@ class SurgeVerdict(Struct, frozen=True):
 
 
 class PlanDecisionSummary(Struct, frozen=True):
-    """All figures for the decision about a plan."""
+    """All figures for the decision about a plan.
 
-    impact: ImpactSummary
-    capacity: tuple[SpareCapacitySummary, ...]
-    upgrades: tuple[SurgeVerdict, ...]
-    confidence: PlacementConfidenceSummary
-    guard_rails: tuple[GuardRailResult, ...]
+    With `has_chosen_removals`, the platform chooses VMs to remove from pools.
+    """
+
+    impact: ImpactSummary = ImpactSummary()
+    capacity: tuple[SpareCapacitySummary, ...] = ()
+    upgrades: tuple[SurgeVerdict, ...] = ()
+    confidence: PlacementConfidenceSummary = PlacementConfidenceSummary()
+    guard_rails: tuple[GuardRailResult, ...] = ()
+    has_chosen_removals: bool = False
 
 
 def build_decision(plan: Plan) -> PlanDecisionSummary:
@@ -126,6 +157,60 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
         upgrades=_build_surge_verdicts(plan, incomplete_sites),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
+        has_chosen_removals=bool(plan.shrunk_pools),
+    )
+
+
+def sum_decisions(decisions: Sequence[PlanDecisionSummary]) -> PlanDecisionSummary:
+    """Return the figures of several plans of different sites, without guard rails.
+
+    Numbers of objects are sums; `max_down` and `max_stopped` are those of the worst plan, because
+    the plans are applied one by one. Drains have no sum.
+    """
+    impacts = [decision.impact for decision in decisions]
+    return PlanDecisionSummary(
+        impact=ImpactSummary(
+            recreated=sum(impact.recreated for impact in impacts),
+            moved=sum(impact.moved for impact in impacts),
+            removed=sum(impact.removed for impact in impacts),
+            host_lost=sum(impact.host_lost for impact in impacts),
+            max_down=max((impact.max_down for impact in impacts), default=0),
+            stopped=sum(impact.stopped for impact in impacts),
+            max_stopped=max((impact.max_stopped for impact in impacts), default=0),
+        ),
+        capacity=tuple(chain.from_iterable(decision.capacity for decision in decisions)),
+        upgrades=tuple(chain.from_iterable(decision.upgrades for decision in decisions)),
+        confidence=_sum_confidence([decision.confidence for decision in decisions]),
+        has_chosen_removals=any(decision.has_chosen_removals for decision in decisions),
+    )
+
+
+def _sum_confidence(summaries: Sequence[PlacementConfidenceSummary]) -> PlacementConfidenceSummary:
+    """Return the sums of several plans; what a plan without placed VMs says does not count."""
+    doubts: Counter[str] = Counter()
+    for summary in summaries:
+        doubts.update(summary.doubts)
+    placing = [summary for summary in summaries if summary.vms]
+    platforms = chain.from_iterable(summary.platforms for summary in placing)
+    return PlacementConfidenceSummary(
+        vms=sum(summary.vms for summary in placing),
+        exact_rack_counts=sum(summary.exact_rack_counts for summary in placing),
+        exact_machines=sum(summary.exact_machines for summary in placing),
+        pods=sum(summary.pods for summary in summaries),
+        certain_pods=sum(summary.certain_pods for summary in summaries),
+        doubts=dict(doubts.most_common()),
+        platforms=tuple(sorted(set(platforms))),
+        is_decided=bool(placing) and all(summary.is_decided for summary in placing),
+        samples=min((summary.samples for summary in placing), default=0),
+        has_enough_samples=all(summary.has_enough_samples for summary in placing),
+        has_fewer_samples_by_default=any(
+            summary.has_fewer_samples_by_default for summary in placing
+        ),
+        lacks_data=any(summary.lacks_data for summary in placing),
+        verifications=tuple(chain.from_iterable(summary.verifications for summary in placing)),
+        order_doubts=tuple(
+            dict.fromkeys(chain.from_iterable(summary.order_doubts for summary in placing))
+        ),
     )
 
 
@@ -265,6 +350,8 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
             pod_count += 1
             if not row.scores["certain"]:
                 causes[str(row.scores.get("depends_on") or "ties")] += 1
+    tables = [table for table in plan.placement_tables if table.placed]
+    placed_sites = {table.site_id for table in tables}
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
         exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
@@ -275,4 +362,33 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
         uncertain_rollouts=tuple(
             rollout.cause for rollout in plan.rollouts if rollout.previous_snapshot is not None
         ),
+        platforms=tuple(sorted({table.platform or "Azure" for table in tables})),
+        is_decided=is_fully_decided(tables),
+        samples=plan.samples,
+        has_enough_samples=has_enough_samples(plan),
+        has_fewer_samples_by_default=has_default_of_fewer_samples(plan),
+        lacks_data=plan.ledger.select_sites(placed_sites).lacks_capacity_data,
+        verifications=tuple(_list_verifications(plan)),
+        order_doubts=tuple(dict.fromkeys(table.doubt for table in tables if table.doubt)),
     )
+
+
+def _list_verifications(plan: Plan) -> Iterable[RuleVerification]:
+    """Yield the verification of the placement rule for each site of placed VMs that it places.
+
+    VMs of other platforms, and decided ones, do not depend on the rule.
+    """
+    # A site's id is its name.
+    sites = dict.fromkeys(
+        table.site_id
+        for table in plan.placement_tables
+        if table.placed and not table.platform and table.provenance != "decided"
+    )
+    scores = {score.site: score for score in plan.prediction_scores if score.verified_count}
+    for site in sites:
+        score = scores.get(site)
+        yield (
+            RuleVerification(site)
+            if score is None
+            else RuleVerification(site, score.date, score.hits, score.verified_count)
+        )

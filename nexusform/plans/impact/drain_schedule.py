@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from nexusform.diagnostics.phrases import group_by
 from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.plans.impact.object_effects import Effect, compute_effect
-from nexusform.plans.maintenance import ClusterDrains, DrainSchedule
+from nexusform.plans.maintenance import ClusterDrains, DrainSchedule, EqualDrains
 from nexusform.plans.plan import PlacementChange, Plan, StepKind
 from nexusform.resources.address import Address
 from nexusform.resources.graph import DEFAULT_PARALLELISM, sort_topologically
@@ -57,12 +57,20 @@ def build_drain_schedule(
                 addresses.setdefault(key, upgrade.address)
     if not drains:
         return None
-    clusters = {key: ClusterDrains(key[1], dict(counts)) for key, counts in drains.items()}
+    clusters = {key: ClusterDrains(key[1], _list_drains(counts)) for key, counts in drains.items()}
     seconds_by_address: Counter[Address] = Counter()
     for key, cluster_drains in clusters.items():
         seconds_by_address[addresses[key]] += cluster_drains.seconds
     concurrent, seconds = _run_steps(plan, seconds_by_address)
     return DrainSchedule(tuple(clusters.values()), concurrent, seconds)
+
+
+def _list_drains(counts: Mapping[tuple[int, str], int]) -> tuple[EqualDrains, ...]:
+    """Return the drains by timeout and noun, those with the longest timeout first."""
+    return tuple(
+        EqualDrains(timeout, noun, count)
+        for (timeout, noun), count in sorted(counts.items(), reverse=True)
+    )
 
 
 def _run_steps(plan: Plan, seconds_by_address: Mapping[Address, int]) -> tuple[int, int]:

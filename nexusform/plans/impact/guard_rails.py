@@ -67,13 +67,15 @@ class GuardRail(Struct, frozen=True):
     """Meaning of a limit: `measure` returns the figures of a plan.
 
     `allowed` formats the limit, a minimum or a maximum. The limit is between 0 and 1 if it
-    `is_fraction`, else a whole number.
+    `is_fraction`, else a whole number. `is_sum`: the figures of the plans of several sites add up;
+    else the limit holds for each of them.
     """
 
     measure: Callable[[Plan], Iterable[GuardRailMeasurement]]
     allowed: str
     is_minimum: bool = False
     is_fraction: bool = False
+    is_sum: bool = False
 
     def is_broken(self, value: float, limit: float) -> bool:
         """Return whether a figure is above the limit, or below a minimum."""
@@ -156,28 +158,44 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         return _add_unchecked_limits(plan, limits)
     results = []
     diagnostics: list[Diagnostic] = []
+    for limit in limits:
+        result, breaches = check_limit(limit, measure_limit(plan, limit.name))
+        results.append(result)
+        diagnostics += breaches
+    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
+
+
+def measure_limit(plan: Plan, name: str) -> tuple[GuardRailMeasurement, ...]:
+    """Return the figures of a plan for a limit, with what makes them unknown."""
+    if plan.errored and {problem.id for problem in plan.errors} != {STRANDED}:
+        return (GuardRailMeasurement(value=None, text=_PLAN_FAILED),)
+    measurements = list(GUARD_RAILS[name].measure(plan))
     # Resources without a prediction make every figure unknown.
     missing = count_unpredicted_resources(plan)
-    unpredicted = GuardRailMeasurement(
-        value=None, text=f"{format_count(missing, 'resource')} could not be predicted"
-    )
-    for limit in limits:
-        measurements = list(GUARD_RAILS[limit.name].measure(plan))
-        if missing:
-            measurements.append(unpredicted)
-        if plan.is_from_state and limit.name in _LIMITS_OF_WHAT_EXISTS:
-            text = "a hub or site was not read, so changes made there are unknown"
-            measurements.append(GuardRailMeasurement(value=None, text=text))
-        is_broken = GUARD_RAILS[limit.name].is_broken
-        # An unknown figure (None) breaks every limit.
-        breaches = [
-            entry
-            for entry in measurements
-            if entry.value is None or is_broken(entry.value, limit.value)
-        ]
-        diagnostics += [_build_breach(limit, breach) for breach in breaches]
-        results.append(_summarize_breaches(limit, measurements, breaches))
-    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
+    if missing:
+        text = f"{format_count(missing, 'resource')} could not be predicted"
+        measurements.append(GuardRailMeasurement(value=None, text=text))
+    if plan.is_from_state and name in _LIMITS_OF_WHAT_EXISTS:
+        text = "a hub or site was not read, so changes made there are unknown"
+        measurements.append(GuardRailMeasurement(value=None, text=text))
+    return tuple(measurements)
+
+
+def check_limit(
+    limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement]
+) -> tuple[GuardRailResult, list[Diagnostic]]:
+    """Return the result of a limit, and a diagnostic for each figure that breaks it.
+
+    An unknown figure (None) breaks every limit.
+    """
+    is_broken = GUARD_RAILS[limit.name].is_broken
+    breaches = [
+        entry
+        for entry in measurements
+        if entry.value is None or is_broken(entry.value, limit.value)
+    ]
+    result = _summarize_breaches(limit, measurements, breaches)
+    return result, [_build_breach(limit, breach) for breach in breaches]
 
 
 def _build_breach(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
@@ -249,6 +267,11 @@ def _build_result(
     if not limit.blocks and result is not GuardRailOutcome.PASSED:
         shown_result = GuardRailOutcome.REVIEW
     return GuardRailResult(limit.name, limit.value, value, shown_result, reason, limit.blocks)
+
+
+def is_summed(name: str) -> bool:
+    """Return whether the figures of several sites add up for a limit; else it holds for each."""
+    return GUARD_RAILS[name].is_sum
 
 
 def list_limits(plan: Plan) -> list[GuardRailLimit]:
@@ -477,16 +500,16 @@ def _count_risks(plan: Plan, severity: ConsequenceSeverity) -> GuardRailMeasurem
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
-    "moved": GuardRail(_measure_moved_objects, "at most {}"),
-    "removed": GuardRail(_measure_removed_objects, "at most {}"),
+    "moved": GuardRail(_measure_moved_objects, "at most {}", is_sum=True),
+    "removed": GuardRail(_measure_removed_objects, "at most {}", is_sum=True),
     "capacity": GuardRail(_measure_spare_capacity, "at least {}", is_minimum=True),
     "certainty": GuardRail(
         _measure_certain_fraction, "at least {}", is_minimum=True, is_fraction=True
     ),
-    "empty": GuardRail(_measure_empty_plan, "{} such plans"),
-    "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}"),
-    "risk": GuardRail(_measure_lasting_risks, "at most {}"),
-    "temporary_risk": GuardRail(_measure_temporary_risks, "at most {}"),
+    "empty": GuardRail(_measure_empty_plan, "{} such plans", is_sum=True),
+    "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}", is_sum=True),
+    "risk": GuardRail(_measure_lasting_risks, "at most {}", is_sum=True),
+    "temporary_risk": GuardRail(_measure_temporary_risks, "at most {}", is_sum=True),
 }
 # Unknown without the current state.
 _LIMITS_OF_WHAT_EXISTS: Final = {

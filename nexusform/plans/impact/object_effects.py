@@ -159,6 +159,14 @@ def count_content_effects(
     return _sort_effects(totals)
 
 
+def sum_effects(counts: Iterable[EffectCount]) -> tuple[EffectCount, ...]:
+    """Return the sums of counts of several plans per effect, kind and state."""
+    totals: Counter[tuple[str, Effect, str]] = Counter()
+    for row in counts:
+        totals[row.kind, row.effect, row.state] += row.count
+    return _sort_effects(totals)
+
+
 def _sort_effects(counts: Mapping[tuple[str, Effect, str], int]) -> tuple[EffectCount, ...]:
     effects = [
         EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()

@@ -6,8 +6,9 @@ PUBLIC = {
     "json_document": "encode_document build_plan_document build_state_document write_json",
     "json_diagnostics": "TERRAFORM_VERSION build_diagnostic_documents build_validation_document",
     "json_placements": (
-        "build_rejection_document build_other_capacity_document build_feasibility_document "
-        "build_listed_site_document build_consequence_document build_inventory_documents"
+        "build_rejection_document build_other_capacity_document "
+        "build_feasibility_document build_listed_site_document build_consequence_document "
+        "build_inventory_documents build_summed_decision_document"
     ),
     "json_stream": (
         "create_apply_end_event create_apply_progress_event create_apply_start_event "

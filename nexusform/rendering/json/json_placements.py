@@ -3,7 +3,7 @@
 The decision block has the key `decision`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import to_builtins
@@ -22,9 +22,11 @@ from nexusform.plans.impact.consequence_views import (
 from nexusform.plans.impact.decision_figures import (
     ImpactSummary,
     PlacementConfidenceSummary,
+    PlanDecisionSummary,
     SpareCapacitySummary,
     SurgeVerdict,
     build_decision,
+    sum_decisions,
 )
 from nexusform.plans.impact.overridden_values import list_overridden_values
 from nexusform.plans.maintenance import (
@@ -60,6 +62,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
 )
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.sample_text import build_interval_document, build_samples_document
+from nexusform.rendering.report.decision_record import DecisionRecord
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.listing.site_listing import ListedDifference, ListedSite
@@ -598,23 +601,58 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
     A capacity is a minimum of further VMs, null if unknown.
     """
-    decision = build_decision(plan)
     max_age = plan.basis.max_age if plan.basis.after_merge else 0
     return {
-        # A form converts a record to JSON.
-        "impact": _build_impact(decision.impact),
-        "capacity": list(map(_build_spare_capacity, decision.capacity)),
-        "upgrades": list(map(_build_surge_verdict, decision.upgrades)),
-        "confidence": _build_confidence(decision.confidence),
+        **_build_figures_document(build_decision(plan)),
         "destroys": list(map(_build_ended_object, list_destroyed_objects(plan))),
         "replaces": list(map(_build_ended_object, list_replaced_objects(plan))),
         **omit_empty({"overrides": list(map(asdict, list_overridden_values(plan)))}),
         "risks": list(map(build_consequence_document, list_assessed_risks(plan))),
         "consequences": list(map(build_consequence_document, plan.consequences)),
-        "guard_rails": list(map(_build_guard_rail, decision.guard_rails)),
+        "guard_rails": list(map(_build_guard_rail, plan.guard_rails)),
         "since": None if plan.since is None else _build_plan_differences(plan.since),
         **omit_empty({"inventories": build_inventory_documents(plan.inventories)}),
         **omit_empty({"after_merge": plan.basis.after_merge, "max_age_seconds": max_age}),
+    }
+
+
+def _build_figures_document(decision: PlanDecisionSummary) -> dict[str, Any]:
+    """Build the figures of one plan, or the sums of several."""
+    return {
+        "impact": _build_impact(decision.impact),
+        "capacity": list(map(_build_spare_capacity, decision.capacity)),
+        "upgrades": list(map(_build_surge_verdict, decision.upgrades)),
+        "confidence": _build_confidence(decision.confidence),
+    }
+
+
+def build_summed_decision_document(
+    records: Mapping[str, DecisionRecord], guard_rails: Sequence[GuardRailResult]
+) -> dict[str, Any]:
+    """Build the sums of the plans of several sites, with their objects and consequences.
+
+    Each of these has the name of its site. Drains of several sites have no sum.
+    """
+
+    def list_documents(
+        list_items: Callable[[DecisionRecord], Iterable[Consequence]],
+        build_document: Callable[[Consequence], dict[str, Any]],
+    ) -> list[dict[str, Any]]:
+        return [
+            {"site": site, **build_document(item)}
+            for site, record in records.items()
+            for item in list_items(record)
+        ]
+
+    return {
+        **_build_figures_document(sum_decisions([record.figures for record in records.values()])),
+        "destroys": list_documents(list_destroyed_objects, _build_ended_object),
+        "replaces": list_documents(list_replaced_objects, _build_ended_object),
+        "risks": list_documents(list_assessed_risks, build_consequence_document),
+        "consequences": list_documents(
+            lambda record: record.consequences, build_consequence_document
+        ),
+        "guard_rails": list(map(_build_guard_rail, guard_rails)),
     }
 
 

@@ -108,7 +108,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     if report.impact is not None and not report.is_finding:
         kind, label = IMPACT_STYLES[report.impact]
     facts = [build_element("li", render_inline_code(fact)) for fact in report.facts]
-    header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
+    header = build_decision([DecisionLine(label, (report.verdict,)), *report.decision], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
     for is_folded, group in groupby(numbered, key=lambda entry: entry[1].is_folded):

@@ -6,7 +6,7 @@ least important parts are cut first, with a note.
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose
+from nexusform.rendering.report.decision_lines import COUNT_LABEL, DecisionLine
 from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_lines
 
@@ -34,6 +35,7 @@ def escape_plain_text(text: str) -> str:
     return escape_markdown(escape_name(text))
 
 
+_MAX_LINE_LENGTH: Final = 700
 _CODE: Final = re.compile(r"(`[^`\n]+`)")
 
 
@@ -275,3 +277,29 @@ def format_line_link(location: str, origin: CodeOrigin) -> str:
         return format_code(location)
     address = f"{quote(origin.url.rstrip('/'), safe=_ADDRESS_CHARACTERS)}/{quote(path)}#L{line}"
     return f"[{escape_plain_text(location)}]({address})"
+
+
+def render_decision_lines(lines: Iterable[DecisionLine]) -> Iterator[str]:
+    """Yield the quoted lines of a list with an item per decision line.
+
+    Several texts of a line are a list below its label. A list breaks its lines on a phone, unlike
+    a code block.
+    """
+    for line in lines:
+        # A text in parentheses has its own colon, as in the terminal.
+        colon = "" if line.texts[0].startswith("(") else ":"
+        # Atlantis and tfcmt search for the words of the last line.
+        name = line.label if line.label == COUNT_LABEL else f"**{line.label}**"
+        label = f"> - {name}{colon}"
+        texts = [escape_prose(_truncate_line(text)) for text in line.texts]
+        if len(texts) == 1:
+            yield f"{label} {texts[0]}"
+            continue
+        yield label
+        for text in texts:
+            yield f">   - {text}"
+
+
+def _truncate_line(line: str) -> str:
+    """Truncate a very long line."""
+    return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."

@@ -5,7 +5,7 @@ important parts are cut first, with a note. Tables have at most three columns an
 to fit on a phone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -19,16 +19,14 @@ from nexusform.rendering.notation.colours import PLAIN
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
-    escape_prose,
     format_code,
     join_parts_within_limit,
+    render_decision_lines,
 )
 from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings
 from nexusform.rendering.report import plan_sections
-from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import (
-    COUNT_LABEL,
     PlanReportData,
     build_count_lines,
     build_plan_report,
@@ -63,7 +61,6 @@ _COMMIT_LENGTH: Final = 12
 _NO_REGISTRIES = PluginRegistries()
 _MAX_BOXES: Final = 20
 _MAX_NAMES: Final = 5
-_MAX_LINE_LENGTH: Final = 700
 
 
 class _CommentSection(Struct, frozen=True):
@@ -96,7 +93,7 @@ def render_markdown(
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
     title = format_plan_title(plan, "nexusform", escape_plain_text(report.title))
     assumptions = [escape_plain_text(describe_assumptions(plan))] if plan.assumptions else []
-    decision = _render_decision([*report.decision, *build_count_lines(view)])
+    decision = render_decision_lines([*report.decision, *build_count_lines(view)])
     head = (f"### {title}", *assumptions, *report.facts, f"> [!{alert}]", *decision)
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # A failed plan shows no changes, as in the terminal: they would hide the error.
@@ -127,32 +124,6 @@ def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
     return ReportPart(
         "The last line", importance=99, lines=(line,) if line else (), is_atomic=True
     )  # cut last
-
-
-def _render_decision(lines: Iterable[DecisionLine]) -> Iterator[str]:
-    """Yield the quoted lines of a list with an item per decision line.
-
-    Several texts of a line are a list below its label. A list breaks its lines on a phone, unlike
-    a code block.
-    """
-    for line in lines:
-        # A text in parentheses has its own colon, as in the terminal.
-        colon = "" if line.texts[0].startswith("(") else ":"
-        # Atlantis and tfcmt search for the words of the last line.
-        name = line.label if line.label == COUNT_LABEL else f"**{line.label}**"
-        label = f"> - {name}{colon}"
-        texts = [escape_prose(_truncate_line(text)) for text in line.texts]
-        if len(texts) == 1:
-            yield f"{label} {texts[0]}"
-            continue
-        yield label
-        for text in texts:
-            yield f">   - {text}"
-
-
-def _truncate_line(line: str) -> str:
-    """Truncate a very long line."""
-    return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."
 
 
 def _build_notes(view: PlanReportData) -> Section:

@@ -19,6 +19,7 @@ from nexusform.rendering.pull_request.markdown_parts import (
     format_code,
     format_code_block,
     format_line_link,
+    render_decision_lines,
     render_diff,
     render_table,
 )
@@ -55,6 +56,8 @@ def render_report_markdown(report: Report) -> str:
     """Render the whole report with a final newline."""
     if report.alert_level is not None:
         verdict = f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
+        if report.decision:
+            verdict = "\n".join((verdict, ">", *render_decision_lines(report.decision)))
     else:
         # A cross or a check mark.
         mark = "\u274c" if report.is_finding else "\u2705"
@@ -85,7 +88,8 @@ def _render_section(section: Section) -> Iterable[str]:
     if section.commands:
         yield "\n".join(("```sh", *map(escape_name, section.commands), "```"))
     for table in section.all_tables:
-        yield "\n".join(_render_table(table, UNKNOWN_ORIGIN))
+        lines = [f"- {render_text(line)}" for line in table.compact]
+        yield "\n".join(lines or _render_table(table, UNKNOWN_ORIGIN))
     if section.is_folded:
         yield "</details>"
 

@@ -2,10 +2,15 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "decision_lines": "describe_expiry",
+    "summed_decision": (
+        "build_summed_lines check_summed_limits describe_interruptions has_lasting_risks "
+        "list_record_risks"
+    ),
+    "decision_record": "DecisionRecord build_decision_record",
+    "decision_lines": "describe_expiry DecisionLine",
     "domain_sections": "ACTION_SIGNS limit_rows",
     "finding_entries": "Finding collect_findings",
-    "folding": "format_instances format_names",
+    "folding": "format_instances format_names SITE replace_site",
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
     "upgrade_sentences": "build_upgrade_runbook",
@@ -16,8 +21,9 @@ PUBLIC = {
         "format_prediction_accuracy format_uncertainty_mark HYPOTHETICAL_PLAN"
     ),
     "report_tree": (
-        "ActionText CodeBlock CodeOrigin Item ItemGroup Section Style Table Report Row"
+        "ActionText CodeBlock CodeOrigin Item ItemGroup Section Style StyledText Table Text "
+        "Report Row"
     ),
-    "plan_verdict": "compute_impact format_current_verdict",
+    "plan_verdict": "format_current_verdict",
     "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",
 }

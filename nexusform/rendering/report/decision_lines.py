@@ -41,13 +41,7 @@ from nexusform.plans.impact.decision_figures import (
     SurgeVerdict,
     build_decision,
 )
-from nexusform.plans.impact.guard_rails import (
-    GUARD_RAIL,
-    count_unpredicted_resources,
-    format_limit,
-    has_default_of_fewer_samples,
-    has_enough_samples,
-)
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, count_unpredicted_resources, format_limit
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
@@ -59,12 +53,14 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan, is_fully_decided
+from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
 from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
 
+# Of the line that Atlantis and tfcmt search for.
+COUNT_LABEL: Final = "Plan"
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
 # Limit of destroyed or replaced objects.
@@ -90,7 +86,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
-        guard_rails = tuple(_describe_guard_rails(plan.guard_rails)) if plan.guard_rails else ()
+        guard_rails = tuple(describe_guard_rails(plan.guard_rails)) if plan.guard_rails else ()
         further_lines = (
             DecisionLine("Guard rails", guard_rails),
             DecisionLine("Next", (describe_merge(plan),)),
@@ -107,27 +103,24 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         partial_text = f"({option}): {changed}; others were not planned"
     lines = (
         DecisionLine("Partial plan", (partial_text,)),
-        DecisionLine("Destroys", tuple(_limit_objects(list_destroyed_objects(plan)))),
-        DecisionLine("Replaces", tuple(_limit_objects(list_replaced_objects(plan)))),
+        DecisionLine("Destroys", tuple(_describe_objects(list_destroyed_objects(plan)))),
+        DecisionLine("Replaces", tuple(_describe_objects(list_replaced_objects(plan)))),
         DecisionLine(
             "Impact",
             (
-                _describe_impact(plan, decision.impact),
+                describe_impact(collect_impact(plan), decision.impact),
                 *_describe_drains(decision.impact),
                 *_describe_changed_clusters(plan),
             ),
         ),
         DecisionLine("Overrides", tuple(_describe_overrides(plan))),
-        DecisionLine("Risk", tuple(_shorten_risks(risks))),
+        DecisionLine("Risk", tuple(limit_risks(describe_risks(risks)))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
-        DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
-        DecisionLine(
-            "Upgrades",
-            (_describe_upgrade_capacity(decision, has_chosen_removals=bool(plan.shrunk_pools)),),
-        ),
+        DecisionLine("Capacity", tuple(describe_spare_capacity(decision.capacity))),
+        DecisionLine("Upgrades", (describe_upgrade_capacity(decision),)),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Not read", (plan.ledger.describe(),)),
-        DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
+        DecisionLine("Guard rails", tuple(describe_guard_rails(decision.guard_rails))),
         *_build_previous_plan_line(plan),
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
         DecisionLine("Next", (describe_merge(plan),)),
@@ -135,21 +128,48 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     return tuple(line for line in lines if any(line.texts))
 
 
-def _shorten_risks(risks: Sequence[Consequence]) -> Iterator[str]:
-    """Yield the first risks, equal ones together, and the number of the others."""
+def list_named_lines(plan: Plan) -> tuple[DecisionLine, ...]:
+    """Return the texts of the block that do not add up over plans, but name what they concern.
+
+    Destroyed and replaced objects and risks are not among them: they are consequences.
+    """
+    if plan.errored:
+        return ()
+    decision = build_decision(plan)
+    impact = collect_impact(plan)
+    lines = (
+        DecisionLine(
+            "Impact", (*impact.upgrades, *impact.losses, *_describe_drains(decision.impact))
+        ),
+        DecisionLine("Overrides", tuple(_describe_overrides(plan))),
+        DecisionLine(
+            "Confidence",
+            (
+                *_describe_further_confidence(plan),
+                *_describe_binding_confidence(plan, decision.confidence),
+            ),
+        ),
+        DecisionLine("Not read", (plan.ledger.describe(),)),
+        DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
+    )
+    return tuple(line for line in lines if any(line.texts))
+
+
+def describe_risks(risks: Sequence[Consequence]) -> Sequence[tuple[str, int]]:
+    """Return a sentence per group of equal risks, each with the number of its risks."""
     if not risks:
-        return
-    from nexusform.rendering.report.risk_lines import describe_risks
+        return ()
+    from nexusform.rendering.report import risk_lines
 
-    sentences = describe_risks(risks)
-    for sentence, _ in sentences[:_MAX_RISKS]:
-        yield sentence
-    hidden_count = sum(count for _, count in sentences[_MAX_RISKS:])
-    if hidden_count:
-        yield format_count(hidden_count, "more risk")
+    return risk_lines.describe_risks(risks)
 
 
-def _limit_objects(objects: Sequence[Consequence]) -> Iterator[str]:
+def limit_risks(sentences: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Yield the first sentences, and the number of the risks of the others."""
+    return _limit_texts(sentences, _MAX_RISKS, "more risk")
+
+
+def _describe_objects(objects: Sequence[Consequence]) -> Iterator[str]:
     """Yield the first objects with what runs on them, and the number of the others.
 
     Equal objects share a text if there are many.
@@ -159,11 +179,20 @@ def _limit_objects(objects: Sequence[Consequence]) -> Iterator[str]:
         from nexusform.rendering.report.risk_lines import describe_objects
 
         titles = describe_objects(objects)
-    for title, _ in titles[:_MAX_OBJECTS]:
-        yield title
-    hidden_count = sum(count for _, count in titles[_MAX_OBJECTS:])
-    if hidden_count > 0:
-        yield format_count(hidden_count, "more object")
+    return limit_objects(titles)
+
+
+def limit_objects(titles: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Yield the first titles, and the number of the objects of the others."""
+    return _limit_texts(titles, _MAX_OBJECTS, "more object")
+
+
+def _limit_texts(texts: Sequence[tuple[str, int]], maximum: int, noun: str) -> Iterator[str]:
+    for text, _ in texts[:maximum]:
+        yield text
+    hidden_count = sum(count for _, count in texts[maximum:])
+    if hidden_count:
+        yield format_count(hidden_count, noun)
 
 
 def _describe_content_losses(plan: Plan) -> list[str]:
@@ -214,23 +243,48 @@ _VERBS: Final[Mapping[Effect, str]] = {
 }
 
 
-def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
+class ImpactParts(Struct, frozen=True):
+    """Parts of the line on the impact of a plan.
+
+    `counts` are objects outside of upgrades, `waiting` those without a place. `upgrades` and
+    `losses` are clauses with names, before and after the numbers. `clusters` is the number of
+    clusters with changed VMs.
+    """
+
+    counts: tuple[EffectCount, ...] = ()
+    waiting: tuple[EffectCount, ...] = ()
+    upgrades: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    unpredicted: int = 0
+    clusters: int = 0
+    has_upgrades: bool = False
+
+
+def collect_impact(plan: Plan) -> ImpactParts:
+    """Return the numbers and clauses of the line on the impact of a plan."""
+    counts = count_content_effects(count_effects(select_unnamed_rows(plan)), plan.content_changes)
+    clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
+    return ImpactParts(
+        counts=counts,
+        waiting=tuple(
+            row for row in count_effects(plan.placements) if row.effect is Effect.WAITING
+        ),
+        upgrades=(*_describe_upgraded(plan), *describe_left_clusters(plan)),
+        losses=(*describe_lost_vms(plan), *_describe_content_losses(plan)),
+        unpredicted=count_unpredicted_resources(plan),
+        clusters=len(clusters),
+        has_upgrades=bool(plan.upgrades),
+    )
+
+
+def describe_impact(parts: ImpactParts, figures: ImpactSummary) -> str:
     """Return the impact of a plan in one line.
 
     An example is `3 VMs to move (re-created), at most 1 down at a time; 2 pods wait`. Clauses about
     running objects share a part. Stopped and waiting objects follow, each after a semicolon. Other
     lines name destroyed and replaced objects.
     """
-    outside_upgrades = count_content_effects(
-        count_effects(select_unnamed_rows(plan)), plan.content_changes
-    )
-    clauses = [
-        *_describe_upgraded(plan),
-        *describe_left_clusters(plan),
-        *describe_effects(outside_upgrades, LOSS_EFFECTS),
-        *describe_lost_vms(plan),
-        *_describe_content_losses(plan),
-    ]
+    clauses = [*parts.upgrades, *describe_effects(parts.counts, LOSS_EFFECTS), *parts.losses]
     # One at most.
     stop_clauses: list[str] = []
     if figures.stopped:
@@ -238,25 +292,20 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         stop_clauses.append(
             f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time"
         )
-    unpredicted = count_unpredicted_resources(plan)
     # No other running object is affected: move the clause on stopped VMs, if any, to the front.
     if not clauses:
-        scope = " by the predicted changes" if unpredicted else ""
+        scope = " by the predicted changes" if parts.unpredicted else ""
         clauses = stop_clauses or [f"no running workload affected{scope}"]
         stop_clauses = []
     elif figures.max_down:
-        clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
-        scope = " per cluster" if len(clusters) > 1 else ""
+        scope = " per cluster" if parts.clusters > 1 else ""
         clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
-    elif plan.upgrades:
+    elif parts.has_upgrades:
         # Each pool creates new VMs before it drains old ones.
         clauses.append("capacity never drops")
-    further_clauses = [
-        *stop_clauses,
-        *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING]),
-    ]
-    if unpredicted:
-        further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
+    further_clauses = [*stop_clauses, *format_effect_clauses(parts.waiting, [Effect.WAITING])]
+    if parts.unpredicted:
+        further_clauses.append(f"{format_count(parts.unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
 
 
@@ -307,8 +356,9 @@ def _describe_drains(impact: ImpactSummary) -> Iterator[str]:
         return
     longest = schedule.longest
     timeouts = ", ".join(
-        f"{_format_minutes(timeout)} x {format_count(drains, noun, _PLURALS[noun])}"
-        for (timeout, noun), drains in sorted(longest.drains.items(), reverse=True)
+        f"{_format_minutes(equal.timeout)} x {format_count(equal.count, equal.noun, plural)}"
+        for equal in longest.drains
+        for plural in (_PLURALS[equal.noun],)
     )
     total = _format_minutes(schedule.seconds)
     durations = {cluster.seconds for cluster in schedule.clusters}
@@ -410,7 +460,7 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
     return f"{subjects} {_VERBS[effect]}{note}"
 
 
-def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
+def describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site.
 
     Equal sites share a line. Further lines count the sites beyond _MAX_SITES lines and the
@@ -459,7 +509,7 @@ def _format_amount(count: Interval) -> str:
     )
 
 
-def _describe_upgrade_capacity(decision: PlanDecisionSummary, *, has_chosen_removals: bool) -> str:
+def describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
     """Return `surge capacity for every cluster`, or the clusters without it.
 
     An example is `no surge capacity for cluster-d; ...`. Next are clusters with unknown capacity,
@@ -486,7 +536,7 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary, *, has_chosen_remo
             continue
         if upgrade.site in incomplete_sites:
             cause = "data is missing"
-        elif has_chosen_removals:
+        elif decision.has_chosen_removals:
             cause = "it depends on the VMs that Azure removes"
         else:
             cause = "NUMA use unknown"
@@ -509,10 +559,21 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
     lab: ...)`. Then yield what Azure chooses of removed VMs, the missing data, and the number of
     certain pods with the assumptions others depend on.
     """
-    yield from _describe_vm_confidence(plan, figures)
+    yield from describe_vm_confidence(figures)
+    yield from _describe_further_confidence(plan)
+    yield from describe_pod_confidence(figures)
+    yield from _describe_binding_confidence(plan, figures)
+
+
+def _describe_further_confidence(plan: Plan) -> Iterator[str]:
+    """Yield clauses on removed VMs that Azure chooses, and on missing data."""
     yield from _describe_removal_confidence(plan)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
+
+
+def describe_pod_confidence(figures: PlacementConfidenceSummary) -> Iterator[str]:
+    """Yield a clause on the certain pods, and the assumptions that the others depend on."""
     if figures.pods:
         text = (
             f"{figures.certain_pods:,} of {figures.pods:,} "
@@ -524,6 +585,10 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
             verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
             doubts.append(f"{count:,}{verb} on {assumption}")
         yield join_texts((text, ", ".join(doubts)), "; ")
+
+
+def _describe_binding_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
+    """Yield clauses on the certainty of changed bindings, and of the content of rollouts."""
     # Of rollouts that may distribute the previous content.
     uncertain_bindings = {
         (rollout.address, cluster)
@@ -560,7 +625,7 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
         )
 
 
-def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
+def describe_vm_confidence(figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield a clause on the certainty of the predicted locations of placed VMs.
 
     Yield nothing without such VMs. A rack count is exact if the pool has the same number of VMs on
@@ -572,72 +637,54 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     machine_known = figures.exact_machines
     if not placed:
         return
-    platforms = sorted(
-        {table.platform or "Azure" for table in plan.placement_tables if table.placed}
-    )
+    platforms = figures.platforms
     chooser = f"{' and '.join(platforms)} {select_word_form(len(platforms), 'picks', 'pick')}"
-    if is_fully_decided(plan.placement_tables):
+    if figures.is_decided:
         share = "" if machine_known == placed else f" for {machine_known:,} of {placed:,} VMs"
         yield f"exact{share}; nexusform decides every location"
         return
-    if not has_enough_samples(plan):
-        is_default = not plan.samples and has_default_of_fewer_samples(plan)
+    if not figures.has_enough_samples:
+        is_default = not figures.samples and figures.has_fewer_samples_by_default
         yield (
             "not computed for so many VMs; -samples=100 computes it"
             if is_default
-            else f"not computed (-samples={plan.samples})"
+            else f"not computed (-samples={figures.samples})"
         )
         return
     # Fewer samples may miss a rack or machine.
-    drawn = f"; {plan.samples:,} samples" if has_default_of_fewer_samples(plan) else ""
+    drawn = f"; {figures.samples:,} samples" if figures.has_fewer_samples_by_default else ""
+    untried = "".join(f"; {doubt}" for doubt in figures.order_doubts)
     if not rack_known:
-        placed_sites = {table.site_id for table in plan.placement_tables if table.placed}
-        lacks_data = plan.ledger.select_sites(placed_sites).lacks_capacity_data
-        missing = "; data is missing" if lacks_data else ""
-        yield f"low; {chooser} rack and machine{missing}{_describe_doubts(plan)}{drawn}"
+        missing = "; data is missing" if figures.lacks_data else ""
+        yield f"low; {chooser} rack and machine{missing}{untried}{drawn}"
     else:
         # Never `all 1` or `all 2`.
         is_all = rack_known == placed and placed > 2
         share = f"all {placed:,}" if is_all else f"{rack_known:,} of {placed:,}"
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
-        rule = _describe_rule_verification(plan)
+        rule = _describe_rule_verification(figures)
         if not machine_known:
-            yield f"{counts}{rule}; {chooser} the machines{_describe_doubts(plan)}{drawn}"
+            yield f"{counts}{rule}; {chooser} the machines{untried}{drawn}"
         elif machine_known == placed:
             yield f"{counts}, machines too{rule}{drawn}"
         else:
             yield f"{counts}, machines for {machine_known:,}{rule}; {chooser} the others{drawn}"
 
 
-def _describe_doubts(plan: Plan) -> str:
-    """Return the clauses on orders of arrival that were not tried, each once."""
-    doubts = dict.fromkeys(table.doubt for table in plan.placement_tables if table.placed)
-    return "".join(f"; {doubt}" for doubt in doubts if doubt)
-
-
-def _describe_rule_verification(plan: Plan) -> str:
+def _describe_rule_verification(figures: PlacementConfidenceSummary) -> str:
     """Return whether the placement rule was compared with the sites of placed VMs.
 
     Examples are ` if the placement rule holds (not verified on lab: nexusform reconcile
-    -replay)` and ` (rule verified on lab 2026-11-20: 209 of 215 VMs)`. Return "" for VMs of other
-    platforms, and for decided ones: they do not depend on the rule.
+    -replay)` and ` (rule verified on lab 2026-11-20: 209 of 215 VMs)`. Return "" without sites that
+    depend on the rule.
     """
-    # A site's id is its name.
-    sites = dict.fromkeys(
-        table.site_id
-        for table in plan.placement_tables
-        if table.placed and not table.platform and table.provenance != "decided"
-    )
-    scores = {score.site: score for score in plan.prediction_scores if score.verified_count}
-    unverified = [site for site in sites if site not in scores]
-    clauses: list[str] = []
-    for site in sites:
-        if site in scores and len(clauses) < _MAX_NAMES:
-            score = scores[site]
-            clauses.append(
-                f"rule verified on {join_texts((site, score.date), ' ')}: {score.hits:,} of "
-                f"{format_count(score.verified_count, 'VM')}"
-            )
+    unverified = [row.site for row in figures.verifications if not row.verified_count]
+    verified = [row for row in figures.verifications if row.verified_count]
+    clauses = [
+        f"rule verified on {join_texts((row.site, row.date), ' ')}: {row.hits:,} of "
+        f"{format_count(row.verified_count, 'VM')}"
+        for row in verified[:_MAX_NAMES]
+    ]
     if unverified:
         names = format_first_items(unverified, _MAX_NAMES)
         clauses.append(f"not verified on {names}: nexusform reconcile -replay")
@@ -682,11 +729,13 @@ _GUARD_RAIL_VERBS: Final = {
 }
 
 
-def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
+def describe_guard_rails(
+    results: Sequence[GuardRailResult], command: str = "nexusform plan -details"
+) -> Iterator[str]:
     """Yield a clause for each limit that blocks the plan or asks for a review.
 
     A limit with an unknown result blocks it, too. Then yield one clause for the others: `passed
-    moved:5, capacity:5`. Without limits yield `none set`.
+    moved:5, capacity:5`. Without limits yield `none set`. `command` lists the objects.
     """
     if not results:
         yield "none set"
@@ -701,10 +750,7 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
         yield f"passed {', '.join(passed)}"
     blocking = (GuardRailOutcome.BLOCKED, GuardRailOutcome.UNKNOWN)
     if any(result.result in blocking for result in results):
-        yield (
-            "to go on: nexusform plan -details lists the objects; whoever sets -fail-on may raise "
-            "the limit"
-        )
+        yield (f"to go on: {command} lists the objects; whoever sets -fail-on may raise the limit")
 
 
 def _describe_program_check(check: ProgramCheck) -> str:

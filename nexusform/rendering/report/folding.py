@@ -43,7 +43,7 @@ _MAX_LISTED_NUMBERS: Final = 2
 Key: TypeAlias = int | str | None
 _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 # Text that replaces the name of each site.
-_SITE: Final = "SITE"
+SITE: Final = "SITE"
 # Rows of a site.
 MAX_ROWS: Final = 40
 # Beyond that, pools that differ in their cluster only share a row.
@@ -277,10 +277,10 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     lines = []
     for line in group.lines:
         texts = (line.label, line.origin, line.target)
-        label, origin, target = (_replace_site(text, group.table.site_id) for text in texts)
+        label, origin, target = (replace_site(text, group.table.site_id) for text in texts)
         lines.append(
             replace(
-                line, label=label.removeprefix(f"{_SITE}/"), origin=origin, target=target, rows=()
+                line, label=label.removeprefix(f"{SITE}/"), origin=origin, target=target, rows=()
             )
         )
     return tuple(lines)
@@ -538,7 +538,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
             continue
         # The clusters of a row have several prefixes, so fold only sites with equal clusters.
         similar = group_by(
-            members, lambda site: tuple(_replace_site(row.cluster, site.site) for row in site.rows)
+            members, lambda site: tuple(replace_site(row.cluster, site.site) for row in site.rows)
         )
         for similar_sites in similar.values():
             rows = _restore_site_names(general_site.rows, similar_sites)
@@ -563,9 +563,9 @@ def _remove_site_names(site: SitePools) -> SitePools:
         general_row = replace(
             row,
             cluster=str(clusters.index(row.cluster)),
-            pool=_replace_site(row.pool, site.site),
+            pool=replace_site(row.pool, site.site),
             racks=racks,
-            note=_replace_site(row.note, site.site),
+            note=replace_site(row.note, site.site),
             spread="",
         )
         rows.append(general_row)
@@ -594,9 +594,9 @@ def _restore_site_names(
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
         # One text if equal on all.
-        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}
+        racks = {replace_site(site.rows[number].racks, site.site) for site in sites}
         clusters = dict.fromkeys(
-            _replace_site(site.rows[number].cluster, site.site) for site in sites
+            replace_site(site.rows[number].cluster, site.site) for site in sites
         )
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
@@ -606,10 +606,10 @@ def _restore_site_names(
     return tuple(named_rows)
 
 
-def _replace_site(text: str, site: str) -> str:
+def replace_site(text: str, site: str) -> str:
     """Replace the name of a site, as a whole word, by a placeholder."""
     return (
-        re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text)
+        re.sub(rf"(?<![A-Za-z0-9_]){re.escape(site)}(?![A-Za-z0-9_])", SITE, text)
         if site in text
         else text
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.phrases import format_list
@@ -16,7 +16,11 @@ from nexusform.placement_kinds.registry import (
     get_kind_title,
 )
 from nexusform.plans.plan import Action, Mode, PlacementTable, Plan
-from nexusform.rendering.report.decision_lines import DecisionLine, build_decision_lines
+from nexusform.rendering.report.decision_lines import (
+    COUNT_LABEL,
+    DecisionLine,
+    build_decision_lines,
+)
 from nexusform.rendering.report.finding_entries import (
     Finding,
     FindingEntries,
@@ -57,7 +61,6 @@ _NO_REGISTRIES = PluginRegistries()
 _NO_SOURCES: Mapping[str, SourceFile] = {}
 
 # Label of the line with the numbers of objects to add, change and destroy.
-COUNT_LABEL: Final = "Plan"
 
 
 class PlanReportData:

@@ -175,10 +175,23 @@ def format_plan_line(plan: Plan) -> str:
 
     Tools parse this line, so its format is fixed.
     """
-    imports, add, change, destroy, forget = count_resource_changes(plan)
+    return f"Plan: {_join_resource_counts(count_resource_changes(plan))}"
+
+
+def _join_resource_counts(counts: Iterable[int]) -> str:
+    imports, add, change, destroy, forget = counts
     front = enclose("", imports, " to import, ")
     back = enclose(", ", forget, " to forget")
-    return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
+    return f"{front}{add} to add, {change} to change, {destroy} to destroy{back}."
+
+
+def format_resource_counts(counts: Iterable[int]) -> str:
+    """Return the numbers of imports, adds, changes, destroys and forgets for readers."""
+    return _separate_thousands(_join_resource_counts(counts))
+
+
+def _separate_thousands(text: str) -> str:
+    return re.sub(r"[0-9]{4,}", lambda number: f"{int(number[0]):,}", text)
 
 
 _NO_CHANGES: Final = {
@@ -401,7 +414,7 @@ def describe_object_counts(plan: Plan) -> str:
     if not plan.has_changes:
         sentence, _ = describe_no_changes(plan)
         return sentence
-    return re.sub(r"[0-9]{4,}", lambda number: f"{int(number[0]):,}", format_plan_line(plan))
+    return _separate_thousands(format_plan_line(plan))
 
 
 ONLY_DRIFT: Final = (

@@ -92,6 +92,8 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
                 "lists all."
             ),
         ]
+    if report.decision:
+        lines += ["", *render_decision(report.decision, width, paint)]
     return "\n".join(lines) + "\n"
 
 

@@ -34,7 +34,7 @@ def test_example_runs_as_in_its_readme(
     ]
     assert [words[0] for words in commands] == ["plan", "apply", "apply", "status"]
     code, out, _ = command(*commands[0])
-    assert (code, out.splitlines()[1]) == (0, "9 sites: the same 5 rows; 3 change in 3 other ways.")
+    assert (code, out.splitlines()[1]) == (0, "12 sites change.")
     for words in commands[1:]:
         assert command(*words)[0] == 0
     sites = json.loads(Path("sites.json").read_text())
@@ -43,7 +43,7 @@ def test_example_runs_as_in_its_readme(
     code, out, _ = command("plan")
     assert (code, out.splitlines()[1]) == (
         0,
-        "1 site: 2 rows; 2 VMs are removed on 1 site; 11 unchanged.",
+        "1 of 12 sites changes; 2 VMs are removed on 1 site; 11 unchanged.",
     )
 
 
@@ -73,7 +73,7 @@ def test_comment_fits_summary_of_thousands_of_sites() -> None:
     text = build_fleet_markdown(plan)
     assert len(text.encode()) <= MAX_BYTES
     assert "more such rows: -report=html:FILE and -json show all." in text
-    assert text.rstrip().splitlines()[-1].startswith("| all | 3,000 |")
+    assert text.rstrip().splitlines()[-1].startswith("- all: 3,000 sites, 3,000 change")
 
 
 def test_comment_is_cut_by_bytes_at_a_character(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.domains.sites.rendering.fleet_impact import compute_fleet_impact, compute_site_level
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
+from nexusform.rendering.report.decision_record import DecisionRecord
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -62,8 +63,12 @@ def test_removals_are_reported_in_every_format(
     [
         (SiteResult("s", SiteStatus.UNCHANGED), Level.NOTE),
         (SiteResult("s", SiteStatus.REJECTED), Level.ERROR),
-        (SiteResult("s", SiteStatus.PLANNED, impact=PlacementImpact.LOSES), Level.WARNING),
-        (SiteResult("s", SiteStatus.PLANNED, redundancy_lost=("p",)), Level.WARNING),
+        (
+            SiteResult(
+                "s", SiteStatus.PLANNED, decision=DecisionRecord(impact=PlacementImpact.LOSES)
+            ),
+            Level.WARNING,
+        ),
         (
             SiteResult(
                 "s",
@@ -91,7 +96,8 @@ def test_level_of_site_follows_from_its_impact(answer: SiteResult, level: Level)
 def test_fleet_impact_equals_impact_of_worst_site() -> None:
     def build_fleet(*stakes: PlacementImpact) -> FleetPlan:
         answers = [
-            SiteResult(f"s{n}", SiteStatus.PLANNED, impact=stake) for n, stake in enumerate(stakes)
+            SiteResult(f"s{n}", SiteStatus.PLANNED, decision=DecisionRecord(impact=stake))
+            for n, stake in enumerate(stakes)
         ]
         return FleetPlan(tuple(PlannedSite("w", answer) for answer in answers), (), "", "")
 
@@ -106,3 +112,81 @@ def test_fleet_impact_equals_impact_of_worst_site() -> None:
     )
     standing = FleetPlan((), (), "", "", undeclared=(UndeclaredSite("old", "s"),))
     assert compute_fleet_impact(standing) is PlacementImpact.MOVES
+
+
+def test_block_of_many_sites_names_equal_consequences_once(fleet: Fleet, command: Command) -> None:
+    names = [f"par{number}" for number in range(1, 13)]
+    fleet({name: {"racks": 3} for name in names})
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    fleet({name: {"racks": 2} for name in names})
+    code, out, err = command("plan", "-report=json:p.json", "-report=markdown:p.md")
+    assert code == 0, err
+    text = " ".join(out.split())
+    assert "Destroys: par1..12: each rack rack3" in text
+    assert text.count("loses etcd quorum: 1 of 1 control-plane VMs down at once") == 1
+    assert "12 VMs to move (re-created), at most 1 down at a time per cluster" in text
+    decision = json.loads(Path("p.json").read_text())["decision"]
+    assert decision["impact"]["moved"] == 12
+    assert [row["site"] for row in decision["destroys"]] == sorted(names)
+    assert {row["site"] for row in decision["consequences"]} == set(names)
+    comment = Path("p.md").read_text()
+    # Neither a minus that Markdown turns into a list, nor a table wider than a phone.
+    assert "- `-` nexus\\_rack" in comment
+    assert "| --- |" not in comment
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "sentence"),
+    [
+        (["-fail-on=removed:4"], 0, "passed removed:4"),
+        (["-fail-on=removed:3"], 1, "BLOCKED by removed:3: 4 in all: par2,4: each 2 VMs"),
+        (["-fail-on=risk:0"], 1, "BLOCKED by risk:0: par1: 1 lasting risk: par1 loses"),
+        (["-warn-on=moved:0"], 0, "REVIEW needed by moved:0: par1: 1 VM is re-created"),
+        (["-fail-on=capacity:13"], 0, "passed capacity:13"),
+        (["-fail-on=capacity:14"], 1, "BLOCKED by capacity:14: "),
+    ],
+)
+def test_limits_hold_for_the_sums_of_all_sites(
+    fleet: Fleet, command: Command, flags: list[str], code: int, sentence: str
+) -> None:
+    fleet(START)
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    fleet(THEN)
+    result, out, err = command(
+        "plan", "-out=g.nfsites", "-report=json:p.json", "-report=sarif:p.sarif", *flags
+    )
+    assert result == code, err
+    assert sentence in " ".join(out.split())
+    document = json.loads(Path("p.json").read_text())
+    assert [limit["result"] for limit in document["decision"]["guard_rails"]] == [
+        "blocked" if code else "review" if "-warn" in flags[0] else "passed"
+    ]
+    findings = json.loads(Path("p.sarif").read_text())["runs"][0]["results"]
+    found = {finding["ruleId"] for finding in findings}
+    assert ("guard-rail" in found, "guard-rail-review" in found) == (
+        code == 1,
+        flags[0].startswith("-warn"),
+    )
+    if code:
+        # No blocked plan can be applied.
+        assert command("apply", "g.nfsites")[0] == 1
+        assert "- ends" not in out
+        assert out.splitlines()[1].startswith("Blocked: ")
+
+
+def test_limits_of_sites_without_a_plan_are_unknown(fleet: Fleet, command: Command) -> None:
+    fleet({"par1": {"workers": 900}})
+    code, out, _ = command("plan", "-fail-on=removed:0")
+    assert code == 1
+    assert "BLOCKED, unknown: removed:0: par1: planning failed" in " ".join(out.split())
+    Path("nexusform.sites.hcl").write_text("site {")
+    code, _, _ = command("plan", "-fail-on=removed:0", "-report=markdown:p.md")
+    comment = Path("p.md").read_text()
+    assert code == 1
+    assert "[!CAUTION]" in comment
+    assert "BLOCKED, unknown: removed:0: planning failed" in comment
+    code, _, err = command("plan", "-fail-on=removd:0")
+    assert code != 0
+    assert 'there is no limit "removd"' in " ".join(err.split())

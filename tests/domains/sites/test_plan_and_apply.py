@@ -49,9 +49,9 @@ def test_sites_with_equal_changes_share_a_row(
 
 
 NEXT_STEPS = {
-    "apply": "a merge applies this plan; it expires 2026-01-01 12:00 UTC.",
-    "wave:canary": "a merge applies wave canary of this plan; it expires 2026-01-01 12:00 UTC.",
-    "none": "a merge applies nothing.",
+    "apply": "a merge applies this plan; it expires 2026-01-01 12:00 UTC",
+    "wave:canary": "a merge applies wave canary of this plan; it expires 2026-01-01 12:00 UTC",
+    "none": "a merge applies nothing",
 }
 
 
@@ -71,9 +71,9 @@ def test_every_report_says_what_a_merge_does(fleet: Fleet, command: Command, ste
 def test_merge_does_not_apply_a_blocked_or_unknown_wave(fleet: Fleet, command: Command) -> None:
     fleet({"par1": {"workers": 99}})
     _, out, _ = command("plan", "-next=apply")
-    assert "a merge applies wave canary of this plan; it does not expire." in " ".join(out.split())
+    assert "a merge applies wave canary of this plan; it does not expire" in " ".join(out.split())
     _, out, _ = command("plan", "-next=wave:rest")
-    assert "a merge applies nothing: wave rest cannot start." in " ".join(out.split())
+    assert "a merge applies nothing: wave rest cannot start" in " ".join(out.split())
     code, _, err = command("plan", "-next=wave:north")
     assert code != 0
     assert 'there is no wave "north". The waves are canary' in " ".join(err.split())

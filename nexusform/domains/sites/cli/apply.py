@@ -367,12 +367,6 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
         planned = site.result
         result = replace(result, rows=result.rows or planned.rows)
         if result.status is SiteStatus.APPLIED:
-            result = replace(
-                result,
-                impact=planned.impact,
-                disruptions=planned.disruptions,
-                availability_losses=planned.availability_losses,
-                redundancy_lost=planned.redundancy_lost,
-            )
+            result = replace(result, decision=planned.decision)
         sites.append(replace(site, result=result))
     return replace(job.plan, sites=tuple(sites))

@@ -1,7 +1,7 @@
 """`nexusform sites plan` and `nexusform sites sign`."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ import nexusform
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_optional_positional,
+    declare_repeatable_text,
     declare_report_flags,
     declare_switch_flag,
     declare_text_flag,
@@ -20,6 +21,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.export import Withdrawal, withdraw_and_report
 from nexusform.cli.interrupts import handle_interrupts
+from nexusform.cli.plan import parse_limit_flags
 from nexusform.cli.report_flag import (
     ReportFlag,
     has_stdout_report,
@@ -43,6 +45,7 @@ from nexusform.domains.sites.cli.site_flags import (
     SiteSelectionFlags,
     TaskEngineFlags,
 )
+from nexusform.domains.sites.rendering.fleet_decision import check_fleet_limits
 from nexusform.domains.sites.rendering.fleet_document import (
     build_fleet_document,
     list_fleet_findings,
@@ -70,6 +73,7 @@ from nexusform.domains.sites.workflow.undeclared_states import (
     record_state_locations,
 )
 from nexusform.files.external_files import AllowedWriter, ArgumentFile
+from nexusform.plans.impact.guard_rails import GuardRailLimit
 from nexusform.plans.plan import NOT_READ_IDS
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
@@ -100,6 +104,12 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_report_flags()
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if a site changes")
+    fail_on: tuple[str, ...] = declare_repeatable_text(
+        "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
+    warn_on: tuple[str, ...] = declare_repeatable_text(
+        "Ask for a review if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
     after_review: AfterReviewFlags = declare_flag_group(AfterReviewFlags)
     selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
     sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
@@ -135,14 +145,16 @@ def plan(arguments: PlanArguments) -> int:
     """Plan every site of nexusform.sites.hcl and show one summary.
 
     Sites with equal changes share a row. A failed site is a row with its reason and blocks no
-    other. Exit code 0, or 1 if a site is rejected. With -detailed-exitcode, 2 if sites change, or 1
-    if one was not read.
+    other. -fail-on=NAME:LIMIT sets guard rails as in `plan`: numbers of objects and risks are sums
+    over all sites, other limits hold for each site. Exit code 0, or 1 if a site is rejected or a
+    guard rail blocks. With -detailed-exitcode, 2 if sites change, or 1 if one was not read.
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
     max_age = arguments.after_review.choose_max_age(create_context())
     after_merge = arguments.after_review.parse_step()
+    limits = parse_limit_flags(arguments.fail_on, arguments.warn_on)
     # Diagnostics go to stderr.
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     if problems := _replace_older_plan_file(arguments):
@@ -170,11 +182,12 @@ def plan(arguments: PlanArguments) -> int:
     if sites is None or has_errors(problems):
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
         failed_plan = replace(build_failed_plan(problems), after_merge=after_merge)
+        failed_plan, _ = check_fleet_limits(failed_plan, limits)
         write_plan_reports(failed_plan, reports, as_json=arguments.as_json)
         screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
         return 1
     screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
-    result = _plan_sites_on_engine(sites, arguments, signer, screen, max_age)
+    result = _plan_sites_on_engine(sites, arguments, signer, screen, max_age, limits)
     write_plan_reports(result.plan, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
         _print_next_steps(result, screen, arguments.out)
@@ -247,6 +260,7 @@ def _plan_sites_on_engine(
     signer: Signer | None,
     screen: Screen,
     max_age: float,
+    limits: Sequence[GuardRailLimit],
 ) -> FleetPlanningResult:
     """Plan on the requested engine, with a progress line on a terminal.
 
@@ -290,6 +304,7 @@ def _plan_sites_on_engine(
             undeclared=sites.undeclared,
             max_age=max_age,
             after_merge=arguments.after_review.next,
+            limits=limits,
             on_result=count_result,
             on_plan=print_plan,
             is_stopping=interrupts.is_stopping,

@@ -1,11 +1,19 @@
 """Plan of a fleet as JSON data, and its findings at lines of its definition."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Position, Severity, Span, build_diagnostic
+from nexusform.diagnostics.diagnostic import (
+    Position,
+    Severity,
+    Span,
+    build_diagnostic,
+    build_error,
+    build_warning,
+)
 from nexusform.diagnostics.levels import (
     Level,
     PlacementImpact,
@@ -13,6 +21,7 @@ from nexusform.diagnostics.levels import (
     get_warning_level,
 )
 from nexusform.diagnostics.summaries import get_summary
+from nexusform.domains.sites.rendering.fleet_decision import get_records
 from nexusform.domains.sites.rendering.fleet_impact import (
     UNDECLARED,
     build_undeclared_document,
@@ -20,13 +29,16 @@ from nexusform.domains.sites.rendering.fleet_impact import (
     compute_fleet_impact,
     compute_site_impact,
     compute_site_level,
-    list_site_losses,
 )
 from nexusform.domains.sites.rendering.fleet_summary import group_sites
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, GUARD_RAIL_REVIEW, format_limit
+from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult
+from nexusform.rendering.json.json_placements import build_summed_decision_document
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.finding_entries import Finding
+from nexusform.rendering.report.summed_decision import list_record_risks
 
 FORMAT_VERSION: Final = "1.0"
 
@@ -50,6 +62,7 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "digest": plan.digest,
         "level": worst_level.value,
         "impact": compute_fleet_impact(plan).value,
+        "decision": build_summed_decision_document(get_records(plan), plan.guard_rails),
         "waves": [wave.name for wave in plan.waves],
         "blocked_wave": blocked.name if blocked is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
@@ -89,9 +102,8 @@ def _build_site_document(site: PlannedSite) -> dict[str, Any]:
         "removed": site.result.removed,
         "host_lost": site.result.lost,
         "forgotten": site.result.forgotten,
-        "losses": list(list_site_losses(site.result)),
+        "risks": list_record_risks(site.result.decision),
         "labels": dict(site.labels),
-        "redundancy_lost": list(site.result.redundancy_lost),
         "after": list(site.dependencies),
         "diagnostics": [
             _build_diagnostic_document(diagnostic) for diagnostic in site.result.diagnostics
@@ -133,9 +145,7 @@ def list_fleet_findings(plan: FleetPlan) -> list[Finding]:
             compute_site_impact(site.result) is PlacementImpact.LOSES
             and site.result.status is SiteStatus.PLANNED
         ):
-            loss_text = (
-                "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost)) + "."
-            )
+            loss_text = "; ".join(list_record_risks(site.result.decision)) + "."
             loss_diagnostic = SiteDiagnostic(
                 severity="warning",
                 id="site-loses-workloads",
@@ -144,9 +154,23 @@ def list_fleet_findings(plan: FleetPlan) -> list[Finding]:
                 level=Level.WARNING.value,
             )
             findings.append(_build_site_finding(site, loss_diagnostic))
+    findings += _build_limit_findings(plan.guard_rails)
     undeclared = build_undeclared_findings(plan.undeclared)
     findings += [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in undeclared]
     return sorted(findings, key=lambda finding: (finding.level.order, finding.is_preexisting))
+
+
+def _build_limit_findings(results: Iterable[GuardRailResult]) -> Iterator[Finding]:
+    """Yield a finding for each limit that blocks the plan, or asks for a review."""
+    position = Position(1, 1, 0)
+    for result in results:
+        if result.result is not GuardRailOutcome.PASSED:
+            build, finding_id, flag = build_warning, GUARD_RAIL_REVIEW, "-warn-on"
+            if result.blocks:
+                build, finding_id, flag = build_error, GUARD_RAIL, "-fail-on"
+            detail = f"{flag}={format_limit(result.name, result.limit)}: {result.reason}."
+            diagnostic = build(finding_id, detail, Span(FILE_NAME, position, position))
+            yield Finding(diagnostic, get_diagnostic_level(diagnostic))
 
 
 def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:

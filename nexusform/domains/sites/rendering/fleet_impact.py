@@ -3,14 +3,13 @@
 The findings include sites that are no longer declared.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_warning
 from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
+from nexusform.domains.sites.rendering.site_change_rows import format_names
 from nexusform.domains.sites.types.fleet_plan import (
     FILE_NAME,
     FleetPlan,
@@ -19,15 +18,10 @@ from nexusform.domains.sites.types.fleet_plan import (
 )
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.placement_kinds.registry import get_kind_noun, get_kind_order
-from nexusform.plans.impact.object_effects import (
-    LOSS_EFFECTS,
-    Effect,
-    EffectCount,
-    format_effect_clauses,
-)
+from nexusform.plans.plan_checks import GuardRailOutcome
+from nexusform.rendering.report.folding import replace_site
 from nexusform.rendering.report.report_tree import Section
 
-_LOSS_EFFECTS: Final = (Effect.LOST, Effect.UNPLACED, Effect.REMOVED, Effect.FORGOTTEN)
 _LEVEL_MARKS: Final = {Level.WARNING: "!", Level.ADVICE: "i"}
 _UNPLANNED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
 UNDECLARED: Final = "site-no-longer-declared"
@@ -40,22 +34,18 @@ _ADVICE: Final = (
 def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
     """Compute the impact of the whole plan: the worst impact of a site."""
     impacts = [compute_site_impact(site.result) for site in plan.sites]
+    is_reviewed = any(limit.result is GuardRailOutcome.REVIEW for limit in plan.guard_rails)
     # A warning, so as serious as moved objects.
-    if plan.undeclared:
+    if plan.undeclared or is_reviewed:
         impacts.append(PlacementImpact.MOVES)
     return max(impacts, key=lambda impact: impact.order, default=PlacementImpact.NONE)
 
 
 def compute_site_impact(result: SiteResult) -> PlacementImpact:
-    """Compute the impact on one site.
-
-    Lost rack redundancy, or a missing plan, counts as a loss.
-    """
-    return (
-        PlacementImpact.LOSES
-        if result.redundancy_lost or result.status in _UNPLANNED_STATUSES
-        else result.impact
-    )
+    """Compute the impact on one site: a missing plan counts as a loss."""
+    if result.status in _UNPLANNED_STATUSES:
+        return PlacementImpact.LOSES
+    return result.decision.impact if result.decision is not None else PlacementImpact.NONE
 
 
 def compute_site_level(result: SiteResult) -> Level:
@@ -70,56 +60,6 @@ def compute_site_level(result: SiteResult) -> Level:
     if compute_site_impact(result) is PlacementImpact.LOSES:
         levels.append(Level.WARNING)
     return min(levels, key=lambda level: level.order, default=Level.NOTE)
-
-
-def list_site_losses(result: SiteResult) -> tuple[str, ...]:
-    """List the losses of one site, one clause each."""
-    return (*format_effect_clauses(result.disruptions, _LOSS_EFFECTS), *result.availability_losses)
-
-
-def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
-    """Build a clause for each effect of a loss (LOSS_EFFECTS) over all sites.
-
-    An example is `4 VMs are removed on 2 sites`.
-    """
-    # Objects by kind, effect and state.
-    totals: Counter[tuple[str, Effect, str]] = Counter()
-    site_counts: Counter[Effect] = Counter()
-    for site in sites:
-        for effect_count in site.result.disruptions:
-            totals[effect_count.kind, effect_count.effect, effect_count.state] += effect_count.count
-        site_counts.update({effect_count.effect for effect_count in site.result.disruptions})
-    counts = [EffectCount(*key, count) for key, count in totals.items()]
-    clauses: list[str] = []
-    for effect in LOSS_EFFECTS:
-        if site_counts[effect]:
-            # One per kind and state.
-            totals_text = " and ".join(format_effect_clauses(counts, [effect]))
-            clauses.append(f"{totals_text} on {format_count(site_counts[effect], 'site')}")
-    return clauses
-
-
-def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of losses that last.
-
-    A smaller count without a risk is no loss. Sites share a line if their texts differ only in the
-    name of the site.
-    """
-    by_loss: dict[str, list[str]] = {}
-    for site in sites:
-        text = "; ".join(list_site_losses(site.result))
-        is_lasting = site.result.impact is PlacementImpact.LOSES
-        if text and is_lasting and site.result.status not in _UNPLANNED_STATUSES:
-            by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
-    if by_loss:
-        count = sum(map(len, by_loss.values()))
-        title = (
-            f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} "
-            "running workload"
-        )
-        ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
-        lines = [f"{format_names(names)}: {text}" for text, names in ranked]
-        yield Section(title, limit_lines(lines, max_rows, "more such row"))
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -141,7 +81,7 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
             elif level in _LEVEL_MARKS:
                 # Other levels are not listed.
                 summary = problem.summary.removeprefix(f"{problem.id}: ")
-                text = replace_site_name(f"{summary} ({problem.id})", site.name)
+                text = replace_site(f"{summary} ({problem.id})", site.name)
                 sites_by_finding.setdefault((level.order, f"{_LEVEL_MARKS[level]} {text}"), {})[
                     site.name
                 ] = None

@@ -9,13 +9,14 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_site_losses
+from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteStatus
 from nexusform.rendering.notation.markup import Markup, build_element, build_svg_element
 from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.report_page import render_report_page
+from nexusform.rendering.report.summed_decision import list_record_risks
 
 # Of a square, including the gap.
 _SQUARE_SIZE: Final = 14
@@ -64,7 +65,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
         verb = select_word_form(losing, "loses", "lose")
         legend += [
             _render_swatch(_LOSS_COLOR),
-            f" {losing:,} of them {verb} what runs, or rack redundancy",
+            f" {losing:,} of them {verb} what runs, or its protection",
         ]
     return render_report_page(
         report, build_section("fleet-map", "Sites by wave", [build_element("p", legend), *maps])
@@ -91,8 +92,7 @@ def _render_square(site: PlannedSite, number: int) -> Markup:
     texts = [
         f"{site.name}: {result.status.value}",
         result.reason,
-        *list_site_losses(result),
-        *result.redundancy_lost,
+        *list_record_risks(result.decision),
     ]
     if site.labels:
         texts.append(format_list(f"{name} {value}" for name, value in site.labels.items()))

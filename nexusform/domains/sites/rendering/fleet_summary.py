@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import (
     format_count,
     format_first_items,
@@ -14,19 +15,14 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
+from nexusform.domains.sites.rendering.fleet_decision import build_fleet_decision_lines, get_records
 from nexusform.domains.sites.rendering.fleet_impact import (
-    build_disruption_clauses,
     build_finding_sections,
     build_undeclared_sections,
-    build_workload_loss_sections,
     compute_fleet_impact,
     limit_lines,
 )
-from nexusform.domains.sites.rendering.site_change_rows import (
-    SITE_PLACEHOLDER,
-    format_names,
-    replace_site_name,
-)
+from nexusform.domains.sites.rendering.site_change_rows import format_names
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import (
     SiteResult,
@@ -36,13 +32,24 @@ from nexusform.domains.sites.types.site_tasks import (
 )
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.decision_lines import describe_expiry
-from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.rendering.report.folding import SITE, replace_site
+from nexusform.rendering.report.report_tree import (
+    Report,
+    Row,
+    Section,
+    Style,
+    StyledText,
+    Table,
+    Text,
+)
+from nexusform.rendering.report.summed_decision import describe_interruptions, has_lasting_risks
 
 # Number of rows of a table on a terminal.
 _MAX_DIFFERENCES: Final = 12
 _MAX_ROWS: Final = 4
+_SYMBOLS: Final = frozenset(("+", "-", "~", "-/+", "+/-", ">", "."))
 _COMPLETE_TEXT: Final = "-report=html:FILE and -json show all"
-_DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), line \d+\.')
+_DATA_LOCATION: Final = re.compile(rf'("{SITE}" is set in [^\n]+), line \d+\.')
 # Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000
 
@@ -81,8 +88,7 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
     """
     # The group 1 of the pattern is the text before the line number.
     grouped = group_by(
-        sites,
-        lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)),
+        sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site(site.result.reason, site.name))
     )
     reasons: list[tuple[str, list[str]]] = []
     for general_reason, same_reason in grouped.items():
@@ -95,16 +101,24 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
 
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
     """Build the summary of a plan, with at most `max_rows` rows of differences by site."""
+    merge = describe_fleet_merge(plan) if plan.after_merge else ""
     if plan.errors:
         section = Section("Errors", tuple(map(describe_diagnostic, plan.errors)), is_finding=True)
         verdict = f"Planning failed: {format_count(len(plan.errors), 'error')}."
-        sections = (section, *_build_next_section(plan))
-        return Report("Plan of sites", verdict, is_finding=True, sections=sections)
+        return Report(
+            "Plan of sites",
+            verdict,
+            is_finding=True,
+            sections=(section,),
+            impact=PlacementImpact.LOSES,
+            decision=build_fleet_decision_lines(plan, merge),
+        )
     groups = group_sites(site.result for site in plan.sites)
     rejected_statuses = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     rejected = plan.select_by_status(*rejected_statuses)
     heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
     rows = []
+    compact_rows = []
     for wave in plan.waves:
         results = [site.result for site in plan.select_wave(wave.name)]
         statuses = [result.status for result in results]
@@ -118,19 +132,23 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
+        # A comment has no space for a table with so many columns.
+        clauses = [
+            f"{count:,} {head}" for head, count in zip(heads[2:], counts[1:], strict=True) if count
+        ]
+        compact_rows.append(
+            f"{wave.name}: {join_texts((format_count(counts[0], 'site'), *clauses), ', ')}"
+        )
     # All but the wave.
     number_columns = frozenset(range(1, len(heads)))
-    table = Table(heads, tuple(rows), number_columns=number_columns)
+    table = Table(heads, tuple(rows), number_columns=number_columns, compact=tuple(compact_rows))
     rejected_title = (
         f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} "
         "rejected"
     )
     sections = (
-        *_build_next_section(plan),
         *_build_blocked_section(plan),
         *build_reason_sections(rejected_title, rejected, max_rows),
-        *build_workload_loss_sections(plan.sites, max_rows),
-        *_build_redundancy_section(plan.sites, max_rows),
         *build_undeclared_sections(plan.undeclared, max_rows),
         *build_finding_sections(plan.sites, max_rows),
         *_build_group_sections(groups, max_rows),
@@ -138,15 +156,14 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         Section("Waves, in order", table=table),
     )
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
-    verdict = build_verdict(plan, groups)
-    impact = compute_fleet_impact(plan)
-    return Report(title, verdict, is_finding=bool(rejected), sections=sections, impact=impact)
-
-
-def _build_next_section(plan: FleetPlan) -> Iterator[Section]:
-    """Yield the section on what a merge does, if the pipeline says so."""
-    if plan.after_merge:
-        yield Section("Next", (f"{describe_fleet_merge(plan)}.",))
+    return Report(
+        title,
+        build_verdict(plan),
+        is_finding=bool(rejected) or plan.is_blocked,
+        sections=sections,
+        impact=compute_fleet_impact(plan),
+        decision=build_fleet_decision_lines(plan, merge),
+    )
 
 
 def describe_fleet_merge(plan: FleetPlan) -> str:
@@ -154,7 +171,7 @@ def describe_fleet_merge(plan: FleetPlan) -> str:
 
     A wave with too many rejected sites, and those after it, do not start.
     """
-    if plan.errors:
+    if plan.errors or plan.is_blocked:
         return "a merge applies nothing: this plan cannot be applied"
     if plan.after_merge == "none":
         return "a merge applies nothing"
@@ -177,20 +194,21 @@ def describe_fleet_merge(plan: FleetPlan) -> str:
     return f"a merge applies {subject}; {describe_expiry(plan.now, plan.max_age)}"
 
 
-def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
+def build_verdict(plan: FleetPlan) -> str:
     """Build one sentence.
 
-    An example is `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`.
+    An example is `412 of 1,000 sites change; lasting risks on lon1; 5 rejected: State is locked`.
     """
-    clauses = [group.title for group in groups[:1]]
-    other_count = sum(len(group.sites) for group in groups[1:])
-    if other_count:
-        variants_text = format_count(len(groups) - 1, "other way")
-        clauses.append(
-            f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in "
-            f"{variants_text}"
-        )
-    clauses += build_disruption_clauses(plan.sites)
+    changed_count = len(plan.select_by_status(SiteStatus.PLANNED, SiteStatus.APPLIED))
+    share = f"{changed_count:,} of {format_count(len(plan.sites), 'site')}"
+    if changed_count == len(plan.sites):
+        share = format_count(changed_count, "site")
+    verb = select_word_form(changed_count, "changes", "change")
+    clauses = [f"{share} {verb}"] if changed_count else []
+    records = get_records(plan)
+    losing = [name for name, record in records.items() if has_lasting_risks(record)]
+    clauses += [f"lasting risks on {format_names(losing)}"] if losing else []
+    clauses += describe_interruptions(records)
     rejected = plan.select_by_status(SiteStatus.REJECTED)
     if rejected:
         # The most frequent reason.
@@ -200,10 +218,8 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
         parts = reason.split(": ", 2)
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
-    losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
     counts = (
         (len(plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)), "not planned"),
-        (losing_count, f"{select_word_form(losing_count, 'loses', 'lose')} rack redundancy"),
         (
             len(plan.undeclared),
             f"{select_word_form(len(plan.undeclared), 'is', 'are')} no longer declared",
@@ -211,7 +227,8 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
         (len(plan.select_by_status(SiteStatus.UNCHANGED)), "unchanged"),
     )
     clauses += [f"{count:,} {text}" for count, text in counts if count]
-    return f"{'; '.join(clauses)}."
+    verdict = f"{'; '.join(clauses)}."
+    return f"Blocked: {verdict}" if plan.is_blocked else verdict
 
 
 def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
@@ -254,17 +271,6 @@ def build_reason_sections(title: str, sites: Sequence[PlannedSite], max_rows: in
     ]
 
 
-def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of sites with a pool reduced to one rack."""
-    losing = [site for site in sites if site.result.redundancy_lost]
-    if not losing:
-        return
-    lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing]
-    verb = select_word_form(len(losing), "loses", "lose")
-    title = f"Warning: {format_count(len(losing), 'site')} {verb} rack redundancy"
-    yield Section(title, limit_lines(lines, max_rows, "more site", _COMPLETE_TEXT))
-
-
 def _build_group_sections(
     groups: Sequence[SitesWithEqualChanges], max_rows: int
 ) -> Iterable[Section]:
@@ -275,7 +281,8 @@ def _build_group_sections(
     if not groups:
         return
     first, *other_groups = groups
-    yield Section(first.title, (*first.rows, f"Sites: {format_names(first.sites)}."))
+    rows = map(_highlight_symbol, first.rows)
+    yield Section(first.title, (*rows, f"Sites: {format_names(first.sites)}."))
     if not other_groups:
         return
     lines = []
@@ -293,6 +300,12 @@ def _build_group_sections(
         "own"
     )
     yield Section(title, limit_lines(lines, max_rows, "more such row", _COMPLETE_TEXT))
+
+
+def _highlight_symbol(row: str) -> Text:
+    """Return a row with its symbol as code: in Markdown, a minus or plus would be a list."""
+    symbol, _, rest = row.partition(" ")
+    return (StyledText(symbol, Style.CODE), f" {rest}") if symbol in _SYMBOLS else row
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:

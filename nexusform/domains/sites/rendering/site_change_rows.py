@@ -1,9 +1,7 @@
 """Rows of a plan's changes on one site, equal for sites with equal changes."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.names import escape_name
@@ -18,10 +16,9 @@ from nexusform.placement_kinds.registry import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
+from nexusform.rendering.report.folding import replace_site
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 
-# Placeholder for the site's name.
-SITE_PLACEHOLDER: Final = "SITE"
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
 _MAX_NAMES: Final = 8
 
@@ -49,12 +46,7 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
             verb = format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)
             rows.append(f"{noun} {verb}")
     rows += describe_stopped_vms(plan.machine_actions)
-    return tuple(replace_site_name(escape_name(row), site) for row in rows)
-
-
-def replace_site_name(text: str, site: str) -> str:
-    """Replace the site's name as a whole word by SITE."""
-    return re.sub(rf"(?<![A-Za-z0-9_]){re.escape(site)}(?![A-Za-z0-9_])", SITE_PLACEHOLDER, text)
+    return tuple(replace_site(escape_name(row), site) for row in rows)
 
 
 def count_placements(plan: Plan) -> dict[str, int]:
@@ -74,25 +66,6 @@ def count_placements(plan: Plan) -> dict[str, int]:
         "lost": lost_count,
         "forgotten": forgotten_count,
     }
-
-
-def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
-    """Describe the pools without rack redundancy after the plan.
-
-    Such a pool is on several racks before the plan, and after it all of its VMs, at least two, are
-    on one rack.
-    """
-    descriptions: list[str] = []
-    for pool in chain.from_iterable(site.pools for site in plan.sites):
-        racks_before = {vm.placement.rack for vm in pool.before}
-        racks_after = [vm.placement.rack for vm in pool.after]
-        is_on_one_rack = len(racks_after) > 1 and len(set(racks_after)) == 1
-        if len(racks_before) > 1 and is_on_one_rack:
-            vms = format_count(len(racks_after), "VM")
-            descriptions.append(
-                f"{pool.cluster}/{pool.pool}: all {vms} of it are on {racks_after[0]}"
-            )
-    return tuple(descriptions)
 
 
 def format_names(names: Sequence[str], max_names: int = _MAX_NAMES) -> str:

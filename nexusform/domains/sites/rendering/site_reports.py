@@ -19,7 +19,7 @@ from nexusform.domains.sites.rendering.fleet_impact import (
     build_undeclared_sections,
 )
 from nexusform.domains.sites.rendering.fleet_summary import build_reason_sections
-from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
+from nexusform.domains.sites.rendering.site_change_rows import format_names
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import (
     QuestionKind,
@@ -30,6 +30,7 @@ from nexusform.domains.sites.types.site_tasks import (
     select_results,
 )
 from nexusform.rendering.notation.json_values import omit_empty
+from nexusform.rendering.report.folding import replace_site
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _STATUS_TEXTS = {
@@ -242,7 +243,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
         lines = []
         # Reasons that differ only in the name of the site are one reason.
-        by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
+        by_reason = group_by(failed, lambda result: replace_site(result.reason, result.site))
         for reason, same_reason in by_reason.items():
             names = format_names([result.site for result in same_reason])
             # Of a single site: with its name.
@@ -264,7 +265,7 @@ def _list_warning_facts(results: Iterable[SiteResult]) -> Iterator[str]:
     sites_by_text: dict[str, list[str]] = {}
     for result in results:
         for warning in result.warnings:
-            text = replace_site_name(warning, result.site)
+            text = replace_site(warning, result.site)
             sites_by_text.setdefault(text, []).append(result.site)
     for text, sites in sites_by_text.items():
         yield f"{format_names(sites, max_names=4)}: {text}"
@@ -279,7 +280,7 @@ def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteRes
     sites_by_line: dict[TableLine, list[str]] = {}
     for result in results:
         for cells, is_problem in build_rows(result):
-            line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
+            line = (tuple(replace_site(cell, result.site) for cell in cells), is_problem)
             sites_by_line.setdefault(line, []).append(result.site)
     rows = [
         Row((format_names(sites, max_names=4), *cells), is_finding=is_problem)

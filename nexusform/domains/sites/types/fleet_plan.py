@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
-from nexusform.plans.plan_checks import PlanOrigin
+from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, PlanOrigin
 
 FILE_NAME: Final = "nexusform.sites.hcl"
 SITE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -132,7 +132,7 @@ class FleetPlan(Struct, frozen=True):
     diagnostics of a failed run. `origin` is the place of nexusform.sites.hcl, without a backend
     (None: an earlier version made the plan), `max_age` the maximum age at apply in seconds, 0 for
     none. `after_merge` is what a merge does: `apply`, `wave:N`, `none`, or "" if the pipeline
-    does not say.
+    does not say. `guard_rails` are the results of limits on the whole plan.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -148,6 +148,13 @@ class FleetPlan(Struct, frozen=True):
     origin: PlanOrigin | None = None
     max_age: float = 0
     after_merge: str = ""
+    guard_rails: tuple[GuardRailResult, ...] = ()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a limit blocks the plan."""
+        blocking = (GuardRailOutcome.BLOCKED, GuardRailOutcome.UNKNOWN)
+        return any(limit.result in blocking for limit in self.guard_rails)
 
     @property
     def identity(self) -> str:

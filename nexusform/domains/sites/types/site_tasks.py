@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.levels import PlacementImpact
-from nexusform.plans.impact.object_effects import EffectCount
+from nexusform.rendering.report.decision_record import DecisionRecord
 
 
 class SiteTaskKind(StrEnum):
@@ -48,7 +47,7 @@ class FleetContext(Struct, frozen=True):
 
     `root` is the directory of its file, `definition_digest` the digest of the files read, and `now`
     the current time of all plans. `spool` is the directory for plan files ("": none), and `session`
-    the id of the command run.
+    the id of the command run. `guard_rails` are the names of the limits to measure.
     """
 
     root: str
@@ -61,6 +60,7 @@ class FleetContext(Struct, frozen=True):
     allow_remote: tuple[str, ...] = ()
     allowed_sources: tuple[str, ...] = ()
     limits: dict[str, int] = {}
+    guard_rails: tuple[str, ...] = ()
     has_lock: bool = True
     lock_timeout: float = 0.0
 
@@ -169,13 +169,12 @@ class SiteResult(Struct, frozen=True):
     """Result of a task.
 
     `reason` explains a rejected, failed or skipped site. `rows` are the changes of its plan with
-    SITE as name, equal for equal changes. `redundancy_lost` are pools on several racks before and
-    one after. `disruptions` are counts of interrupted objects, and `impact` is their severity.
-    `availability_losses` are lost quorums, last replicas and ended separation rules. `lost` and
-    `forgotten` are included in `moved` and `removed`. `state_location` is the place of its state,
-    and `read_states` are the states of other sites read. `plan_digest` is the digest of the plan
-    file. With `is_locked`, the lock is kept. `wrong_certain` are wrong predictions reported as
-    certain. `findings` are the answers of a question. `lock` is the lock of its state.
+    SITE as name, equal for equal changes. `decision` is the record of its decision block, None
+    without a plan. `lost` and `forgotten` are included in `moved` and `removed`. `state_location`
+    is the place of its state, and `read_states` are the states of other sites read. `plan_digest`
+    is the digest of the plan file. With `is_locked`, the lock is kept. `wrong_certain` are wrong
+    predictions reported as certain. `findings` are the answers of a question. `lock` is the lock of
+    its state.
     """
 
     site: str
@@ -189,10 +188,7 @@ class SiteResult(Struct, frozen=True):
     removed: int = 0
     lost: int = 0
     forgotten: int = 0
-    impact: PlacementImpact = PlacementImpact.NONE
-    disruptions: tuple[EffectCount, ...] = ()
-    availability_losses: tuple[str, ...] = ()
-    redundancy_lost: tuple[str, ...] = ()
+    decision: DecisionRecord | None = None
     diagnostics: tuple[SiteDiagnostic, ...] = ()
     state_location: str = ""
     read_states: tuple[str, ...] = ()

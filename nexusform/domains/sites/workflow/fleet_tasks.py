@@ -25,6 +25,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.phrases import format_list
+from nexusform.domains.sites.rendering.fleet_decision import check_fleet_limits
 from nexusform.domains.sites.types.fleet_plan import (
     FleetDefinition,
     FleetPlan,
@@ -51,6 +52,7 @@ from nexusform.domains.sites.workflow.fleet_plan_file import (
     write_fleet_statement,
 )
 from nexusform.files.directories import make_directories, remove_tree
+from nexusform.plans.impact.guard_rails import GuardRailLimit
 from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.plan_statement import Signer
@@ -179,6 +181,7 @@ def plan_fleet(
     undeclared: tuple[UndeclaredSite, ...] = (),
     max_age: float = 0,
     after_merge: str = "",
+    limits: Sequence[GuardRailLimit] = (),
     on_result: Callable[[SiteResult], None] = lambda _: None,
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
@@ -186,11 +189,12 @@ def plan_fleet(
     """Plan the sites of `names`.
 
     Write the plan to `out` (if not ""), signed if a signer is given; after an error, write only the
-    errors. `max_age` is its maximum age at apply in seconds, `after_merge` what a merge does.
+    errors. `max_age` is its maximum age at apply in seconds, `after_merge` what a merge does. A
+    broken limit of `limits` is an error, or a warning if it does not block.
     `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
     definition = fleet.definition
-    context = fleet.context
+    context = replace(fleet.context, guard_rails=tuple(limit.name for limit in limits))
     spool = Path(location.data_directory, f"sites-{context.session}").absolute()
     # Workers write the plans of sites to the spool directory, until they are in the one file `out`.
     if out:
@@ -231,10 +235,12 @@ def plan_fleet(
             max_age=max_age,
             after_merge=after_merge,
         )
+        fleet_plan, breaches = check_fleet_limits(fleet_plan, limits)
         on_plan(fleet_plan)
         problems = check_site_order(
             definition, {site.name: site.dependencies for site in fleet_plan.sites}
         )
+        problems += breaches
         if remaining:
             problems.append(build_error("planning-interrupted", "Not all sites were planned."))
         if out and has_errors(problems):

@@ -10,20 +10,14 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
-from nexusform.domains.sites.rendering.site_change_rows import (
-    build_site_rows,
-    count_placements,
-    find_lost_redundancy,
-)
+from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
-from nexusform.plans.impact.consequence_views import list_plan_risks
-from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
+from nexusform.rendering.report.decision_record import build_decision_record
 from nexusform.rendering.report.finding_entries import Finding, collect_findings
-from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.state import json_codec
 from nexusform.values.typed_value import Unknown
 from nexusform.workflow.runs.run import Run
@@ -33,11 +27,16 @@ _LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 
 
 def build_plan_result(
-    run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]
+    run: Run,
+    plan: Plan,
+    site: SiteEntry,
+    problems: Iterable[Diagnostic],
+    guard_rails: Iterable[str] = (),
 ) -> SiteResult:
     """Build the result of a plan.
 
-    Its errors if it is rejected, else its digest, changes, losses and findings.
+    Its errors if it is rejected, else its digest, changes, decision and findings. `guard_rails` are
+    the names of the limits to measure.
     """
     problems = list(problems)
     state_location = describe_state_location(run, site)
@@ -56,12 +55,7 @@ def build_plan_result(
         status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
-        impact=compute_impact(plan),
-        disruptions=tuple(
-            count for count in count_effects(plan.placements) if count.effect in LOSS_EFFECTS
-        ),
-        availability_losses=tuple(risk.text for risk in list_plan_risks(plan)),
-        redundancy_lost=find_lost_redundancy(plan),
+        decision=build_decision_record(plan, guard_rails),
         diagnostics=(
             *build_site_diagnostics(problems),
             *map(_convert_finding, collect_findings(plan)),

@@ -305,7 +305,7 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
                 "" if has_errors(problems) else plan_file.compute_digest(path.read_bytes())
             )
         result = build_plan_result(
-            run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems]
+            run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems], fleet.guard_rails
         )
     return replace(result, plan_digest=file_digest)
 
