@@ -2,10 +2,13 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "consequence_record": "Consequence ConsequenceCause ConsequenceKind QUORUM_ON_ONE_RACK",
+    "consequence_record": (
+        "CONTENT_RISKS Consequence ConsequenceCause ConsequenceKind DESTROYED_CONTENT "
+        "QUORUM_ON_ONE_RACK STOPPED_WORKLOAD"
+    ),
     "consequences": (
         "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "
-        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES Outcome"
+        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES ObjectTitles Outcome combine_fates"
     ),
     "prediction_scores": (
         "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain "

@@ -12,6 +12,12 @@ from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 QUORUM_ON_ONE_RACK: Final = "control-plane-on-one-rack"
 
 
+# Ends of objects, and of all pods of workloads, on clusters whose placement stays.
+DESTROYED_CONTENT: Final = "destroyed-content"
+STOPPED_WORKLOAD: Final = "stopped-workload"
+CONTENT_RISKS: Final = frozenset({DESTROYED_CONTENT, STOPPED_WORKLOAD})
+
+
 class ConsequenceKind(StrEnum):
     """What happens to the subject of a consequence.
 

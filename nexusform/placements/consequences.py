@@ -1,6 +1,6 @@
 """Consequences that a resource type declares for what a plan does to its objects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -20,11 +20,17 @@ class ConsequenceSeverity(StrEnum):
 
 
 class DataFate(StrEnum):
-    """Fate of the data of an object that ends or leaves."""
+    """Fate of the data of an object that ends or leaves, the worst one first."""
 
     LOST = "lost"
-    KEPT = "kept"
     UNKNOWN = "unknown"
+    KEPT = "kept"
+
+
+def combine_fates(fates: Iterable[DataFate | None]) -> DataFate | None:
+    """Return the worst of some fates; None without any."""
+    present = set(fates)
+    return next((fate for fate in DataFate if fate in present), None)
 
 
 class Outcome(Struct, frozen=True):
@@ -45,16 +51,36 @@ def find_no_weakening(_before: Mapping[str, Any], _after: Mapping[str, Any]) -> 
     return ""
 
 
+class ObjectTitles(Struct, frozen=True):
+    """Titles of the objects of a resource without a name: `Deployment web/api`.
+
+    `place` is where they are: `the hub`; "" if what runs on them says so.
+    """
+
+    titles: Sequence[str] = ()
+    place: str = ""
+
+
+def list_no_titles(_values: Mapping[str, Any]) -> ObjectTitles:
+    """Return no titles: an object of the type has a name."""
+    return ObjectTitles()
+
+
 class ConsequenceTable(Struct, frozen=True, kw_only=True):
     """Consequences of the actions of a plan on an object of a type.
 
     `noun` precedes the name of the object in reports, "" for an object that its name explains.
-    `delete`: the object ends. `replace`: it is deleted and created again under its name. `leave`:
-    it stays, unmanaged. `find_weakening(before, after)` returns what a change of its arguments
-    weakens, as the end of a sentence with its name: `changes from deny to warn`; "" for nothing.
+    `list_titles` returns the titles of the objects of a resource without a name; how much their end
+    hurts is a matter of the objects. `delete`: the object ends. `departure` is the verb of a type
+    whose deletion ends no object: `leaves the fleet`. `replace`: it is deleted and created again
+    under its name. `leave`: it stays, unmanaged. `find_weakening(before, after)` returns what a
+    change of its arguments weakens, as the end of a sentence with its name: `changes from deny to
+    warn`; "" for nothing.
     """
 
     noun: str = ""
+    list_titles: Callable[[Mapping[str, Any]], ObjectTitles] = list_no_titles
+    departure: str = ""
     delete: Outcome = HARMLESS
     replace: Outcome = HARMLESS
     leave: Outcome = HARMLESS

@@ -187,7 +187,7 @@ class PlacementChange(Struct, frozen=True):
     condition. `platform_name` is the platform's own name of an existing VM, "" if unknown.
     `chosen_by` is the platform that chooses which VMs of a pool to remove, "" if the configuration
     names them: this VM is then one possibility. A VM that is kept has it, too, if the platform may
-    remove it instead.
+    remove it instead. A removed binding that `leaves_objects` deletes nothing on its cluster.
     """
 
     address: Address
@@ -212,6 +212,7 @@ class PlacementChange(Struct, frozen=True):
     waits_for: str = ""
     platform_name: str = ""
     chosen_by: str = ""
+    leaves_objects: bool = False
 
     @property
     def origin(self) -> ObjectLocation | None:
@@ -399,10 +400,10 @@ class ContentChange(Struct, frozen=True):
     `object` is its title: `Deployment web/api`. `pods` counts the affected pods, of the placement
     kind `pod_kind`; "" for an object without pods. A DaemonSet has 0, because its nodes may be
     unknown. `has_rows` means that its pods have placement rows, too. Their pool is `workload`, the
-    cluster and the workload: `a/web/Deployment/api`. `severity` and `data` are those of the
-    object's end, by its kind and by what uses it. An overridden value has the key of its override,
-    the JSON pointer in the object ("": the object itself), and the value before and after (None:
-    absent).
+    cluster and the workload: `a/web/Deployment/api`; their site is `site_id`. `severity` and `data`
+    are those of the object's end, by its kind and by what uses it. `extent` is what ends with it:
+    `everything in it`. An overridden value has the key of its override, the JSON pointer in the
+    object ("": the object itself), and the value before and after (None: absent).
     """
 
     address: Address
@@ -417,8 +418,10 @@ class ContentChange(Struct, frozen=True):
     before: Any = None
     after: Any = None
     workload: str = ""
+    site_id: str = ""
     severity: ConsequenceSeverity = ConsequenceSeverity.LASTING
     data: DataFate | None = None
+    extent: str = ""
 
     @property
     def is_loss(self) -> bool:

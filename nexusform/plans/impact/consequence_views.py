@@ -1,15 +1,15 @@
 """Views of the consequences of a plan: objects that end, that are replaced, and risks."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import enclose, format_list, group_by
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placements.consequence_record import Consequence, ConsequenceKind
-from nexusform.placements.consequences import ConsequenceSeverity
+from nexusform.placements.consequence_record import CONTENT_RISKS, Consequence, ConsequenceKind
+from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 from nexusform.plans.impact.object_effects import format_kind_counts
 
 
@@ -74,7 +74,22 @@ def _select_objects(plan: ConsequenceHolder, kind: ConsequenceKind) -> Iterable[
     objects = [item for item in plan.consequences if item.kind is kind and _is_object(item)]
     groups = group_by(objects, lambda item: (item.risk, item.address, item.subject, item.data))
     for group in groups.values():
-        yield group[0] if len(group) == 1 else _merge_clusters(group)
+        yield _add_data(group[0] if len(group) == 1 else _merge_clusters(group))
+
+
+# Of content; other objects say in their title whose data it is.
+_DATA_REMARKS: Final[Mapping[DataFate | None, str]] = {
+    DataFate.LOST: "its data is lost",
+    DataFate.UNKNOWN: "its data may be lost",
+}
+
+
+def _add_data(consequence: Consequence) -> Consequence:
+    """Return the record of an object of a cluster with the fate of its data in the title."""
+    remark = _DATA_REMARKS.get(consequence.data, "")
+    if consequence.risk not in CONTENT_RISKS or not remark:
+        return consequence
+    return replace(consequence, title=f"{consequence.title}; {remark}")
 
 
 def _merge_clusters(group: Sequence[Consequence]) -> Consequence:

@@ -19,12 +19,20 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
-from nexusform.placements.consequence_record import Consequence, ConsequenceKind
+from nexusform.placements.consequence_record import (
+    DESTROYED_CONTENT,
+    STOPPED_WORKLOAD,
+    Consequence,
+    ConsequenceKind,
+)
 from nexusform.placements.consequences import (
     NO_CONSEQUENCES,
     ConsequenceSeverity,
+    ConsequenceTable,
     DataFate,
+    ObjectTitles,
     Outcome,
+    combine_fates,
 )
 from nexusform.plans.impact.object_effects import (
     Effect,
@@ -66,6 +74,14 @@ class _PoolKey(NamedTuple):
     effect: Effect
 
 
+class _WorkloadKey(NamedTuple):
+    """Workload that loses pods: the object that applies it, its site, and its pool in rows."""
+
+    address: Address
+    site_id: str
+    workload: str
+
+
 class _LostRows:
     """The rows of lost objects, by what explains them: each row is in one group."""
 
@@ -79,25 +95,32 @@ class _LostRows:
         self.by_object: dict[Address, list[PlacementChange]] = {}
         # By placement and cluster.
         self.by_binding: dict[tuple[Address, str], list[PlacementChange]] = {}
-        # By address and workload: `a/web/Deployment/api`.
-        self.by_workload: dict[tuple[Address, str], list[PlacementChange]] = {}
+        # By address, site and workload: `a/web/Deployment/api`.
+        self.by_workload: dict[_WorkloadKey, list[PlacementChange]] = {}
         self.by_pool: dict[_PoolKey, list[PlacementChange]] = {}
         rows = [row for row in plan.placements if compute_effect(row) in _LOSSES]
         for row in rows:
             if row.address not in ended and KINDS[row.kind].by_resource:
                 self.by_binding[row.address, row.object] = [row]
+        # The names of clusters in rows of pods may differ from those of members.
+        members: dict[tuple[Address, str, str], str] = {}
         for change in plan.content_changes:
             if change.leaves_cluster and change.address not in ended:
                 self.by_binding.setdefault((change.address, change.cluster), [])
+                cluster = change.workload.partition("/")[0]
+                members[change.address, change.site_id, cluster] = change.cluster
         for row in rows:
             if row.address in ended:
                 self.by_object.setdefault(row.address, []).append(row)
             elif KINDS[row.kind].by_resource:
                 continue
             elif KINDS[row.kind].runs_on_vms:
-                binding = self.by_binding.get((row.address, row.cluster))
+                cluster = row.pool.partition("/")[0]
+                member = members.get((row.address, row.site_id, cluster), cluster)
+                binding = self.by_binding.get((row.address, member))
                 if binding is None:
-                    binding = self.by_workload.setdefault((row.address, row.pool), [])
+                    workload = _WorkloadKey(row.address, row.site_id, row.pool)
+                    binding = self.by_workload.setdefault(workload, [])
                 binding.append(row)
             else:
                 key = _PoolKey(row.address, row.site_id, row.cluster, row.pool, compute_effect(row))
@@ -114,7 +137,7 @@ def find_object_consequences(plan: Plan, types: Types) -> Iterator[Consequence]:
         lambda change: change.address,
     )
     yield from _find_ended_resources(plan, types, rows, names, content)
-    yield from _find_left_clusters(rows, names, content)
+    yield from _find_left_clusters(plan, rows, names)
     yield from _find_content_changes(plan, rows)
     yield from _find_smaller_workloads(rows)
     yield from _find_smaller_pools(plan, rows, names)
@@ -143,11 +166,18 @@ class _ObjectNames:
         change = self._changes.get(address)
         return str(address) if change is None else self.format_change(change)
 
+    def list_titles(self, change: Change) -> ObjectTitles:
+        """Return the titles of the objects of a change that has no name."""
+        table = _find_table(self._types.get(change.address.type))
+        return table.list_titles(change.before or change.after or {})
+
     def format_change(self, change: Change, rows: Sequence[PlacementChange] = ()) -> str:
         """Return the name of a changed object with its noun: `rack r1`; of a pool `a/p`."""
-        resource_type = self._types.get(change.address.type)
-        noun = resource_type.consequences.noun if resource_type is not None else ""
+        noun = _find_table(self._types.get(change.address.type)).noun
         values = change.before or change.after or {}
+        objects = self.list_titles(change)
+        if objects.titles:
+            return f"{_summarize_titles(objects.titles)}{enclose(' on ', objects.place)}"
         name = get_text(values, "name")
         namespace = get_text(values, "namespace")
         if rows and rows[0].kind == VM and not noun:
@@ -160,6 +190,11 @@ class _ObjectNames:
         if not name:
             return str(change.address)
         return join_texts((noun, f"{enclose('', namespace, '/')}{name}"), " ")
+
+
+def _find_table(resource_type: ResourceType | None) -> ConsequenceTable:
+    """Return the consequences of a type; a state may have a type that no domain has."""
+    return resource_type.consequences if resource_type is not None else NO_CONSEQUENCES
 
 
 def _find_ended_resources(
@@ -189,34 +224,58 @@ def _find_ended_resources(
         # Racks of several sites may share a name.
         if subjects[names.format_change(change)] > 1:
             name = str(change.address)
+        title_count = 0 if name == str(change.address) else len(names.list_titles(change).titles)
         yield _build_resource_consequence(
-            change, resource_type, name, rows, removed, changes_of_content
+            change, resource_type, _ObjectName(name, title_count), rows, removed, changes_of_content
         )
+
+
+class _ObjectName(NamedTuple):
+    """Name of a resource; `titles` is the number of its objects if it is their name."""
+
+    text: str
+    titles: int
+
+
+class _Ending(NamedTuple):
+    """What becomes of a resource: its verbs for one and for many, and the declared outcome."""
+
+    kind: ConsequenceKind
+    risk: str
+    verbs: tuple[str, str]
+    outcome: Outcome
+
+
+def _find_ending(change: Change, table: ConsequenceTable) -> _Ending:
+    """Return what becomes of a resource that is deleted, replaced or forgotten."""
+    is_renamed = get_text(change.after, "name") != get_text(change.before, "name")
+    if change.action is Action.FORGET:
+        verbs = ("stays, unmanaged", "stay, unmanaged")
+        return _Ending(ConsequenceKind.LEAVES, "left-object", verbs, table.leave)
+    if change.action in _REPLACEMENTS and not is_renamed:
+        verbs = ("is deleted and created again", "are deleted and created again")
+        return _Ending(ConsequenceKind.REPLACED, "replaced-object", verbs, table.replace)
+    if table.departure:
+        verbs = (table.departure, table.departure)
+        return _Ending(ConsequenceKind.LEAVES, "left-object", verbs, table.delete)
+    verbs = ("is deleted", "are deleted")
+    return _Ending(ConsequenceKind.ENDS, "destroyed-object", verbs, table.delete)
 
 
 def _build_resource_consequence(
     change: Change,
     resource_type: ResourceType | None,
-    name: str,
+    object_name: _ObjectName,
     rows: Sequence[PlacementChange],
     removed: Sequence[PlacementChange],
     content: Sequence[ContentChange],
 ) -> Consequence:
     """Build the consequence of one resource; `rows` ran on it, `removed` ones end."""
-    # A state may have a type that no domain has.
-    table = resource_type.consequences if resource_type is not None else NO_CONSEQUENCES
-    new_name = get_text(change.after, "name")
-    old_name = get_text(change.before, "name")
-    if change.action is Action.FORGET:
-        kind, risk, outcome = ConsequenceKind.LEAVES, "left-object", table.leave
-        verb = "stays, unmanaged"
-    elif change.action in _REPLACEMENTS and new_name == old_name:
-        kind, risk, outcome = ConsequenceKind.REPLACED, "replaced-object", table.replace
-        verb = "is deleted and created again"
-    else:
-        kind, risk, outcome = ConsequenceKind.ENDS, "destroyed-object", table.delete
-        verb = "is deleted"
-    counts = Counter(row.kind for row in rows if KINDS[row.kind].is_running(row.source))
+    ending = _find_ending(change, _find_table(resource_type))
+    is_replaced = ending.kind is ConsequenceKind.REPLACED
+    outcome = ending.outcome
+    unlisted = _count_unlisted_pods(content)
+    counts = unlisted + Counter(row.kind for row in rows if KINDS[row.kind].is_running(row.source))
     clusters = _list_clusters(rows, content)
     # A type that places objects hurts nothing without them.
     places_objects = resource_type is not None and bool(
@@ -225,35 +284,69 @@ def _build_resource_consequence(
     is_empty = places_objects and not counts and not content
     if is_empty or change.deposed:
         outcome = Outcome()
+    name, title_count = object_name
+    if title_count:
+        outcome = Outcome(_get_worst_severity(content))
     if change.deposed:
         name = f"{name} (deposed object)"
     location = format_list(clusters, _MAX_NAMES)
     vms_and_pods = format_kind_counts(_drop_bindings(counts))
     renaming = ""
-    if change.action in _REPLACEMENTS and kind is ConsequenceKind.ENDS:
-        renaming = f", because its name changes to {new_name}"
+    if change.action in _REPLACEMENTS and ending.kind is ConsequenceKind.ENDS:
+        renaming = f", because its name changes to {get_text(change.after, 'name')}"
+    verb = select_word_form(max(title_count, 1), *ending.verbs)
     text = join_texts(
         (
             f"{name} {verb}{enclose(' on ', location)}{enclose(' with ', vms_and_pods)}{renaming}",
-            _describe_content(content),
+            describe_lost_data(content) if title_count else _describe_content(content),
         ),
         "; ",
     )
+    removed_counts = unlisted + Counter(row.kind for row in removed)
     return Consequence(
-        kind=kind,
-        risk=risk,
+        kind=ending.kind,
+        risk=ending.risk,
         severity=outcome.severity,
         subject=name,
         address=str(change.address),
-        title=f"{name}{enclose(' on ', location) or enclose(' (', vms_and_pods, ')')}",
+        title=join_texts(
+            (
+                f"{name}{enclose(' on ', location) or enclose(' (', vms_and_pods, ')')}",
+                describe_lost_data(content),
+            ),
+            "; ",
+        ),
         text=text,
         runs=counts,
         where=clusters,
         data=_combine_data(outcome, content) if not is_empty else None,
         before=counts.total(),
-        after=counts.total() - len(removed),
-        removed=Counter(row.kind for row in removed),
-        objects=len(content),
+        after=counts.total() - removed_counts.total(),
+        removed=removed_counts,
+        # The objects of a replaced manifest are created again.
+        objects=0 if title_count and is_replaced else _count_ended_objects(content),
+    )
+
+
+def _count_unlisted_pods(content: Iterable[ContentChange]) -> Counter[str]:
+    """Return the pods of changed objects that have no rows, by kind."""
+    counts: Counter[str] = Counter()
+    for change in content:
+        if change.pods and not change.has_rows:
+            counts[change.pod_kind] += change.pods
+    return counts
+
+
+def _count_ended_objects(content: Iterable[ContentChange]) -> int:
+    """Return the number of objects that are deleted on clusters."""
+    return sum(change.effect in (ContentEffect.REMOVED, ContentEffect.LEFT) for change in content)
+
+
+def _get_worst_severity(content: Iterable[ContentChange]) -> ConsequenceSeverity:
+    """Return the worst severity of the ends of objects."""
+    severities = {change.severity for change in content}
+    return next(
+        (item for item in ConsequenceSeverity if item in severities), ConsequenceSeverity.NONE
     )
 
 
@@ -272,8 +365,7 @@ def _list_clusters(
 
 def _combine_data(outcome: Outcome, content: Iterable[ContentChange]) -> DataFate | None:
     """Return the worst fate of data: of the object, and of its content on clusters."""
-    fates = {outcome.data, *(change.data for change in content)}
-    return next((fate for fate in DataFate if fate in fates), None)
+    return combine_fates((outcome.data, *(change.data for change in content)))
 
 
 def _describe_content(content: Sequence[ContentChange]) -> str:
@@ -281,38 +373,59 @@ def _describe_content(content: Sequence[ContentChange]) -> str:
 
     `Namespace pcrf and 3 objects are deleted; the data of PersistentVolumeClaim pcrf/x is lost`.
     """
-    # A Namespace takes its objects along.
-    titles = sorted(
-        dict.fromkeys(change.object for change in content),
-        key=lambda title: not title.startswith("Namespace "),
-    )
+    titles = list(dict.fromkeys(change.object for change in content))
     if not titles:
         return ""
-    others = f" and {format_count(len(titles) - 1, 'object')}" if len(titles) > 1 else ""
     if all(change.effect is ContentEffect.STAYS for change in content):
         verb = select_word_form(len(titles), "stays, unmanaged", "stay, unmanaged")
     else:
         verb = f"{select_word_form(len(titles), 'is', 'are')} deleted"
-    return join_texts((f"{titles[0]}{others} {verb}", describe_lost_data(content)), "; ")
+    return join_texts((f"{_summarize_titles(titles)} {verb}", describe_lost_data(content)), "; ")
+
+
+def _summarize_titles(titles: Sequence[str]) -> str:
+    """Return the name of several objects: `Namespace web and 2 objects`."""
+    # A Namespace takes its objects along.
+    first = next((title for title in titles if title.startswith("Namespace ")), titles[0])
+    others = len(titles) - 1
+    return f"{first}{enclose(' and ', format_count(others, 'object') if others else '')}"
 
 
 def describe_lost_data(content: Iterable[ContentChange]) -> str:
-    """Describe whose data is lost: `the data of PersistentVolumeClaim web/db is lost`; or ""."""
-    lost = dict.fromkeys(change.object for change in content if change.data is DataFate.LOST)
-    return enclose("the data of ", format_list(lost, _MAX_NAMES), " is lost")
+    """Describe whose data is or may be lost; or "".
+
+    `the data of PersistentVolumeClaim web/db is lost; that of StatefulSet web/a may be lost`.
+    """
+    owners: dict[DataFate | None, dict[str, None]] = {}
+    for change in content:
+        owners.setdefault(change.data, {})[change.object] = None
+    lost = format_list(owners.get(DataFate.LOST, ()), _MAX_NAMES)
+    unknown = format_list(owners.get(DataFate.UNKNOWN, ()), _MAX_NAMES)
+    return join_texts(
+        (
+            enclose("the data of ", lost, " is lost"),
+            enclose("that of " if lost else "the data of ", unknown, " may be lost"),
+        ),
+        "; ",
+    )
 
 
-def _find_left_clusters(
-    lost: _LostRows, names: _ObjectNames, content: Mapping[Address, Sequence[ContentChange]]
-) -> Iterator[Consequence]:
+def _find_left_clusters(plan: Plan, lost: _LostRows, names: _ObjectNames) -> Iterator[Consequence]:
     """Yield the consequence of each cluster that a placement of the plan leaves."""
+    content = group_by(
+        (change for change in plan.content_changes if change.leaves_cluster),
+        lambda change: (change.address, change.cluster),
+    )
     for (address, cluster), rows in lost.by_binding.items():
-        changes = [change for change in content.get(address, ()) if change.cluster == cluster]
-        counts = Counter(row.kind for row in rows)
+        changes = content.get((address, cluster), [])
+        counts = Counter(row.kind for row in rows) + _count_unlisted_pods(changes)
         placement = names.format_address(address).removeprefix("placement ")
-        pods = format_kind_counts(_drop_bindings(counts))
-        what = join_texts((_describe_content(changes), enclose("", pods, " end")), "; ")
+        pods = _drop_bindings(counts)
         stays = bool(changes) and all(item.effect is ContentEffect.STAYS for item in changes)
+        verbs = ("keeps running", "keep running") if stays else ("ends", "end")
+        verb = select_word_form(sum(pods.values()), *verbs)
+        fate = enclose("", format_kind_counts(pods), f" {verb}")
+        what = join_texts((_describe_content(changes), fate), "; ")
         yield Consequence(
             kind=ConsequenceKind.LEAVES if stays else ConsequenceKind.SHRINKS,
             risk="placement-leaves-cluster",
@@ -326,13 +439,13 @@ def _find_left_clusters(
             data=_combine_data(Outcome(), changes),
             before=1,
             removed=counts,
-            objects=0 if stays else len(changes),
+            objects=_count_ended_objects(changes),
         )
 
 
 _CONTENT_VERBS: Final[Mapping[ContentEffect, tuple[str, str]]] = {
-    ContentEffect.REMOVED: ("destroyed-content", "is deleted"),
-    ContentEffect.STOPPED: ("stopped-workload", "is scaled to 0"),
+    ContentEffect.REMOVED: (DESTROYED_CONTENT, "is deleted"),
+    ContentEffect.STOPPED: (STOPPED_WORKLOAD, "is scaled to 0"),
     ContentEffect.SCALED_IN: ("smaller-workload", "is scaled in"),
 }
 
@@ -343,33 +456,33 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
         if change.effect not in _CONTENT_VERBS:
             continue
         risk, verb = _CONTENT_VERBS[change.effect]
-        rows = lost.by_workload.pop((change.address, change.workload), [])
+        key = _WorkloadKey(change.address, change.site_id, change.workload)
+        rows = lost.by_workload.pop(key, [])
         runs = {change.pod_kind: change.pods} if change.pods else {}
         pods = enclose(" (", format_kind_counts(runs), ")")
         is_shrinking = change.effect is ContentEffect.SCALED_IN
+        extent = enclose(" with ", change.extent)
+        sentence = f"{change.object} {verb} on {change.cluster}{extent}{pods}"
         yield Consequence(
             kind=ConsequenceKind.SHRINKS if is_shrinking else ConsequenceKind.ENDS,
             risk=risk,
-            severity=ConsequenceSeverity.NONE if is_shrinking else change.severity,
+            severity=change.severity,
             subject=change.object,
             address=str(change.address),
-            text=join_texts(
-                (f"{change.object} {verb} on {change.cluster}{pods}", describe_lost_data([change])),
-                "; ",
-            ),
+            text=join_texts((sentence, describe_lost_data([change])), "; "),
             title=f"{change.object} on {change.cluster}{pods}",
             runs=runs,
             where=(change.cluster,),
             data=change.data,
             before=change.pods,
-            removed=Counter(row.kind for row in rows) or runs,
+            removed=Counter(row.kind for row in rows) + _count_unlisted_pods([change]),
             objects=int(change.effect is ContentEffect.REMOVED),
         )
 
 
 def _find_smaller_workloads(lost: _LostRows) -> Iterator[Consequence]:
     """Yield the consequence of each workload with removed pods that no other record explains."""
-    for (address, workload), rows in lost.by_workload.items():
+    for (address, _, workload), rows in lost.by_workload.items():
         counts = Counter(row.kind for row in rows)
         forgotten = all(row.action is PlacementAction.FORGET for row in rows)
         verb = select_word_form(len(rows), "is removed", "are removed")

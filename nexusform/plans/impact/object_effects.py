@@ -153,8 +153,7 @@ def count_content_effects(
     totals = Counter({(row.kind, row.effect, row.state): row.count for row in counts})
     for change in changes:
         if change.pods and not change.has_rows:
-            is_rolled_out = change.effect is ContentEffect.ROLLED_OUT
-            effect = Effect.RECREATED if is_rolled_out else Effect.REMOVED
+            effect = _CONTENT_EFFECTS.get(change.effect, Effect.REMOVED)
             totals[change.pod_kind, effect, ""] += change.pods
     return _sort_effects(totals)
 
@@ -165,6 +164,13 @@ def sum_effects(counts: Iterable[EffectCount]) -> tuple[EffectCount, ...]:
     for row in counts:
         totals[row.kind, row.effect, row.state] += row.count
     return _sort_effects(totals)
+
+
+# Of others, the pods are removed.
+_CONTENT_EFFECTS: Final[Mapping[ContentEffect, Effect]] = {
+    ContentEffect.ROLLED_OUT: Effect.RECREATED,
+    ContentEffect.STAYS: Effect.FORGOTTEN,
+}
 
 
 def _sort_effects(counts: Mapping[tuple[str, Effect, str], int]) -> tuple[EffectCount, ...]:

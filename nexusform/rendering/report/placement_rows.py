@@ -454,6 +454,7 @@ def _collect_line_contents(
         describe_state(row),
         doubt,
         row.chosen_by,
+        row.leaves_objects,
     )
 
 

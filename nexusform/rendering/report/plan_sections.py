@@ -18,6 +18,7 @@ from nexusform.diagnostics.phrases import (
     format_first_items,
     group_by,
     join_texts,
+    select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import get_kind_order, get_kind_title
@@ -698,6 +699,9 @@ def describe_line(line: PlacementLine) -> Text:
     if line.is_left_cluster:
         # A folded label only counts the clusters.
         names = enclose(": ", format_names(row.object for row in line.rows[1:] and line.rows))
+        if line.rows[0].leaves_objects:
+            objects = select_word_form(len(line.rows), "its objects stay", "their objects stay")
+            return f"left{names}; {objects}, unmanaged{remark}"
         return f"deleted{names}{remark}"
     # "" if the object is not removed, lost or forgotten.
     leaving_verb = get_leaving_verb(line)

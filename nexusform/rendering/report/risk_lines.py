@@ -36,10 +36,17 @@ def describe_objects(objects: Sequence[Consequence]) -> list[tuple[str, int]]:
     `edge01..12 (7 VMs each)`. Equal objects differ in one part of their names.
     """
     titles: list[tuple[str, int]] = []
+    # Names with different numbers of parts do not fold.
     groups = group_by(
-        objects, lambda item: (item.risk, item.title.replace(item.subject, _SUBJECT), item.data)
+        objects,
+        lambda item: (
+            item.risk,
+            item.title.replace(item.subject, _SUBJECT),
+            item.data,
+            item.subject.count("/"),
+        ),
     )
-    for (_, pattern, _), equal in groups.items():
+    for (_, pattern, *_), equal in groups.items():
         for group in _split_names(equal) if equal[0].subject in equal[0].title else [equal]:
             if len(group) == 1:
                 titles.append((group[0].title, 1))

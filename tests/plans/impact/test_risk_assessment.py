@@ -270,7 +270,7 @@ def test_pods_of_re_created_manifest_are_down_meanwhile() -> None:
     )
     # A permanent removal is no outage but a loss. A new workload is neither.
     removed = require_success(plan(build_configuration(OLD, ""), state)).plan
-    assert find_texts(removed) == ["fleet_hub_manifest.shop is deleted with 3 pods"]
+    assert find_texts(removed) == ["Deployment default/shop is deleted on a with 3 pods"]
     assert list_losses(build_configuration(OLD, ""), build_configuration(OLD, build_shop(3))) == []
 
 

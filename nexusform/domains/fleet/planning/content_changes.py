@@ -1,13 +1,23 @@
-"""Objects and pods that end or are re-created on clusters because placements change their content.
+"""Objects and pods that end, stay unmanaged or are re-created on clusters, by their contents.
 
-Source: a running hub empties the Works of removed objects, and members delete the objects.
+The content of a placement or manifest on a cluster is compared before and after the plan. An object
+of a placement that ends or leaves the cluster is compared with none. Source: a running hub empties
+the Works of removed objects, and members delete the objects.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
+from nexusform.domains.fleet.planning.cluster_contents import (
+    ClusterContent,
+    join_recreated_contents,
+)
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     collect_namespace_names,
@@ -15,160 +25,219 @@ from nexusform.domains.fleet.planning.override_rendering import (
     expand_envelopes,
     get_object_identity,
 )
-from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, select_custom_definitions
+from nexusform.domains.pods.importers.object_outcomes import (
+    NeededObjects,
+    StorageObjects,
+    compute_end,
+    compute_scale_in,
+    describe_extent,
+    needs_pods_to_hurt,
+)
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.scheduling.cluster_records import Strategy, Workload
-from nexusform.json_data.plain_data import get_value_at_path
-from nexusform.plans.plan import ContentChange, ContentEffect, PlacementAction, PlacementChange
-from nexusform.resources.address import Address
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
+from nexusform.placements.consequences import ConsequenceSeverity, DataFate, Outcome
+from nexusform.plans.plan import ContentChange, ContentEffect
 
 
-class ClusterContent(NamedTuple):
-    """Objects of a placement on one of its clusters before and after the plan."""
+class ClusterRows(NamedTuple):
+    """Cluster of contents, and what the plan knows of it.
 
-    placement: PlacementPlan
-    cluster: str
-    before: tuple[Manifest, ...]
-    after: tuple[Manifest, ...]
+    `site_id` and `name` are those in the rows of its pods; `objects` are known on it after the
+    plan. `has_rows(address, workload)` returns whether the changes of a workload's pods are rows.
+    """
+
+    site_id: str
+    name: str
+    objects: Sequence[Manifest]
+    has_rows: Callable[[str, str], bool]
 
 
 class _ObjectEffect(NamedTuple):
     """Effect on one object, and its affected pods.
 
-    `is_workload` means that it runs pods, even if their number is unknown.
+    `is_workload` means that it runs pods, even if their number is unknown. An object that `returns`
+    is created again after its end.
     """
 
     manifest: Manifest
     effect: ContentEffect
     is_workload: bool
     pods: int
+    returns: bool = False
+
+
+class _Takers(Struct, frozen=True):
+    """Objects that take others along when they end: Namespaces, and definitions of kinds."""
+
+    namespaces: frozenset[str] = frozenset()
+    # Group and kind.
+    kinds: frozenset[tuple[str, str]] = frozenset()
+
+    def takes(self, manifest: Manifest) -> bool:
+        """Return whether an object ends with its Namespace or with the definition of its kind."""
+        in_namespace = manifest.namespace in self.namespaces
+        return in_namespace or (manifest.group, manifest.kind) in self.kinds
 
 
 def find_content_changes(
-    placements: Sequence[PlacementPlan],
-    recreated_workloads: Collection[str],
-    known_clusters: Collection[str],
+    contents: Iterable[ClusterContent], get_cluster: Callable[[str], ClusterRows]
 ) -> Iterator[ContentChange]:
-    """Yield the removed objects and the changed pods of each placement and cluster.
+    """Yield the objects that end or stay unmanaged, and the changed pods, by cluster and content.
 
-    Clusters that a placement leaves have binding rows instead. An object that another
-    placement keeps there is not removed; a removed Namespace takes all objects in it along.
-    `recreated_workloads` are keys of workloads re-created on the hub. Pods of
-    `known_clusters` have rows.
+    An object that another content keeps on the cluster is not removed, unless its Namespace or the
+    definition of its kind ends. An object of several contents ends once.
     """
-    contents = list(list_cluster_contents(placements))
-    changed_clusters = {
-        content.cluster
-        for content in contents
-        if content.before != content.after or recreated_workloads
-    }
-    contents_by_cluster = group_by(contents, lambda content: content.cluster)
-    comparison = _ContentComparison(recreated_workloads)
-    for cluster in sorted(changed_clusters):
-        cluster_contents = contents_by_cluster[cluster]
-        kept: set[ObjectIdentity] = set()
-        namespaces: set[str] = set()
-        for content in cluster_contents:
-            kept |= collect_object_identities(content.after)
-            namespaces |= collect_namespace_names(expand_envelopes(content.before))
-        removed_namespaces = namespaces - collect_namespace_names(kept)
-        for content in cluster_contents:
-            for effect in comparison.find_effects(content, removed_namespaces):
-                is_removed = effect.effect is ContentEffect.REMOVED
-                is_kept = get_object_identity(effect.manifest) in kept
-                in_removed_namespace = effect.manifest.namespace in removed_namespaces
-                if is_removed and is_kept and not in_removed_namespace:
-                    continue
-                yield ContentChange(
-                    address=content.placement.spec.instance.address,
-                    cluster=cluster,
-                    object=effect.manifest.title,
-                    effect=effect.effect,
-                    pod_kind=POD if effect.is_workload else "",
-                    pods=effect.pods,
-                    has_rows=cluster in known_clusters,
-                )
+    by_cluster = group_by(join_recreated_contents(contents), lambda content: content.cluster_id)
+    comparison = _ContentComparison()
+    for cluster_id in sorted(by_cluster):
+        cluster_contents = by_cluster[cluster_id]
+        if any(content.is_changed for content in cluster_contents):
+            cluster = get_cluster(cluster_id)
+            yield from _find_cluster_changes(cluster_contents, cluster, comparison)
 
 
-def find_left_objects(
-    placements: Mapping[Address, PlacementPlan],
-    rows: Iterable[PlacementChange],
-    forgotten_members: Collection[str],
+def _find_cluster_changes(
+    contents: Sequence[ClusterContent], cluster: ClusterRows, comparison: "_ContentComparison"
 ) -> Iterator[ContentChange]:
-    """Yield the objects that are deleted on the clusters that placements leave.
+    """Yield the changes of one cluster."""
+    owners = _collect_owners(contents)
+    takers = _find_takers(contents, owners.keys())
+    outcomes = _ClusterOutcomes(contents, cluster, takers)
+    reported: set[ObjectIdentity] = set()
+    for content in contents:
+        for effect in comparison.find_effects(content, takers):
+            identity = get_object_identity(effect.manifest)
+            ends = effect.effect in (ContentEffect.REMOVED, ContentEffect.LEFT)
+            if ends and (
+                owners.get(identity, set()) - {str(content.address)} or identity in reported
+            ):
+                # Another content keeps it, or ends it, too.
+                continue
+            if ends:
+                reported.add(identity)
+            outcome = outcomes.compute(effect)
+            key = effect.manifest.workload_key
+            yield ContentChange(
+                address=content.address,
+                cluster=content.cluster,
+                object=effect.manifest.title,
+                effect=effect.effect,
+                pod_kind=POD if effect.is_workload else "",
+                pods=effect.pods,
+                has_rows=cluster.has_rows(str(content.address), key),
+                site_id=cluster.site_id,
+                workload=f"{cluster.name}/{key}",
+                severity=outcome.severity,
+                data=outcome.data,
+                extent=describe_extent(effect.manifest) if ends else "",
+            )
 
-    `rows` are those of bindings. On `forgotten_members` (names), and on members that leave the
-    fleet, all objects stay; on others those that another placement keeps there.
-    """
-    departures: list[tuple[PlacementPlan, str]] = []
-    for row in rows:
-        placement = placements.get(row.address)
-        if placement is None or row.action is not PlacementAction.REMOVE:
+
+def _collect_owners(contents: Iterable[ClusterContent]) -> dict[ObjectIdentity, set[str]]:
+    """Return the contents that have each object on their cluster after the plan, by their owner."""
+    owners: dict[ObjectIdentity, set[str]] = {}
+    for content in contents:
+        stays = content.ending is ContentEffect.STAYS
+        for identity in collect_object_identities(content.before if stays else content.after):
+            owners.setdefault(identity, set()).add(content.owner)
+    return owners
+
+
+def _find_takers(contents: Iterable[ClusterContent], kept: Collection[ObjectIdentity]) -> _Takers:
+    """Return the ended objects that take others along."""
+    namespaces: set[str] = set()
+    kinds: set[tuple[str, str]] = set()
+    for content in contents:
+        if content.ending is ContentEffect.STAYS:
             continue
-        members = placement.selection.clusters
-        is_member = row.object in members.labels and row.object not in members.leaving
-        if is_member and row.object not in forgotten_members:
-            departures.append((placement, row.object))
-    if not departures:
-        return
-    kept: dict[str, set[ObjectIdentity]] = {}
-    for placement in placements.values():
-        for cluster, resources in placement.compute_final_resources().items():
-            identities = collect_object_identities(resources.manifests)
-            kept.setdefault(cluster, set()).update(identities)
-    for placement, cluster in departures:
-        applied = placement.current.applied.on_cluster.get(cluster)
-        for manifest in expand_envelopes(applied.manifests if applied is not None else ()):
-            if get_object_identity(manifest) not in kept.get(cluster, ()):
-                yield ContentChange(
-                    address=placement.spec.instance.address,
-                    cluster=cluster,
-                    object=manifest.title,
-                    effect=ContentEffect.LEFT,
-                )
+        before = [
+            manifest
+            for manifest in expand_envelopes(content.before)
+            if get_object_identity(manifest) not in kept
+        ]
+        namespaces |= collect_namespace_names(before)
+        for definition in select_custom_definitions(before):
+            spec = get_mapping(definition.body, "spec")
+            kinds.add((get_text(spec, "group"), get_text(spec, "names", "kind")))
+    return _Takers(frozenset(namespaces), frozenset(kinds))
 
 
-def list_cluster_contents(placements: Sequence[PlacementPlan]) -> Iterator[ClusterContent]:
-    """Yield the content of each cluster that a placement has before and after the plan."""
-    for placement in placements:
-        applied = placement.current.applied.on_cluster
-        if not applied:
-            continue
-        for cluster, resources in placement.compute_final_resources().items():
-            before = applied.get(cluster)
-            if before is not None and cluster not in placement.released_clusters:
-                yield ClusterContent(placement, cluster, before.manifests, resources.manifests)
+class _ClusterOutcomes:
+    """Outcomes of the ends of objects of a cluster."""
+
+    def __init__(
+        self, contents: Sequence[ClusterContent], cluster: ClusterRows, takers: _Takers
+    ) -> None:
+        self._contents = contents
+        self._cluster = cluster
+        self._takers = takers
+        self._needed: NeededObjects | None = None
+        self._storage: StorageObjects | None = None
+
+    def compute(self, effect: _ObjectEffect) -> Outcome:
+        """Return the severity of an effect, and the fate of the data."""
+        manifest = effect.manifest
+        if effect.effect in (ContentEffect.SCALED_IN, ContentEffect.STOPPED):
+            stops = effect.effect is ContentEffect.STOPPED
+            return compute_scale_in(manifest, self._get_storage(), stops=stops)
+        if effect.effect not in (ContentEffect.REMOVED, ContentEffect.LEFT):
+            return Outcome()
+        outcome = compute_end(
+            manifest,
+            self._get_storage(),
+            runs_pods=effect.is_workload,
+            is_needed=needs_pods_to_hurt(manifest) and self._get_needed().has_need(manifest),
+            ends_with_namespace=manifest.namespace in self._takers.namespaces,
+        )
+        if effect.returns and outcome.data not in (DataFate.LOST, DataFate.UNKNOWN):
+            return replace(outcome, severity=ConsequenceSeverity.NONE)
+        return outcome
+
+    def _get_storage(self) -> StorageObjects:
+        if self._storage is None:
+            before = chain.from_iterable(content.before for content in self._contents)
+            self._storage = StorageObjects((*expand_envelopes(before), *self._cluster.objects))
+        return self._storage
+
+    def _get_needed(self) -> NeededObjects:
+        """Return what the pods need that run on the cluster after the plan."""
+        if self._needed is None:
+            after = chain.from_iterable(
+                content.before if content.ending is ContentEffect.STAYS else content.after
+                for content in self._contents
+            )
+            remaining = {
+                get_object_identity(manifest): manifest
+                for manifest in (*expand_envelopes(after), *self._cluster.objects)
+                if not self._takers.takes(manifest)
+            }
+            self._needed = NeededObjects(tuple(remaining.values()))
+        return self._needed
 
 
 class _ContentComparison:
     """Comparison of contents; clusters with the same content share it."""
 
-    def __init__(self, recreated_workloads: Collection[str]) -> None:
-        self._recreated_workloads = recreated_workloads
-        # By the contents' ids and whether workloads may be re-created.
-        self._effects: dict[tuple[int, int, bool, frozenset[str]], list[_ObjectEffect]] = {}
+    def __init__(self) -> None:
+        # By the contents' ids, what becomes of them, and what takes objects along.
+        self._effects: dict[
+            tuple[int, int, ContentEffect, bool, frozenset[str], _Takers], list[_ObjectEffect]
+        ] = {}
 
-    def find_effects(
-        self, content: ClusterContent, removed_namespaces: Collection[str]
-    ) -> list[_ObjectEffect]:
+    def find_effects(self, content: ClusterContent, takers: _Takers) -> list[_ObjectEffect]:
         """Return the effects on the objects of a content."""
-        # With External, staged runs distribute changes.
-        is_recreating = bool(self._recreated_workloads) and not content.placement.spec.is_external
-        namespaces = frozenset(removed_namespaces)
-        key = (id(content.before), id(content.after), is_recreating, namespaces)
+        ids = (id(content.before), id(content.after))
+        fate = (content.ending, content.is_recreated)
+        key = (*ids, *fate, content.recreated_workloads, takers)
         if key not in self._effects:
-            recreated = self._recreated_workloads if is_recreating else ()
-            self._effects[key] = list(_compare_contents(content, recreated, namespaces))
+            self._effects[key] = list(_compare_contents(content, takers))
         return self._effects[key]
 
 
-def _compare_contents(
-    content: ClusterContent,
-    recreated_workloads: Collection[str],
-    removed_namespaces: Collection[str],
-) -> Iterator[_ObjectEffect]:
+def _compare_contents(content: ClusterContent, takers: _Takers) -> Iterator[_ObjectEffect]:
     """Yield the effects on the objects before the plan, in their order."""
     before = tuple(expand_envelopes(content.before))
     after = {
@@ -176,17 +245,22 @@ def _compare_contents(
     }
     workloads_before = collect_workloads(before).by_key
     workloads_after = collect_workloads(tuple(after.values())).by_key
+    stays = content.ending is ContentEffect.STAYS
     for manifest in before:
         workload = workloads_before.get(manifest.workload_key)
         new_manifest = after.get(get_object_identity(manifest))
-        if new_manifest is None or manifest.namespace in removed_namespaces:
+        if new_manifest is None or (takers.takes(manifest) and not stays):
             runs_pods = workload is not None and workload.replicas > 0
             pods = _count_known_pods(workload) if workload is not None else 0
-            yield _ObjectEffect(manifest, ContentEffect.REMOVED, runs_pods, pods)
+            yield _ObjectEffect(manifest, content.ending, runs_pods, pods)
             continue
+        if content.is_recreated:
+            yield _ObjectEffect(manifest, content.ending, is_workload=False, pods=0, returns=True)
         new_workload = workloads_after.get(manifest.workload_key)
         if workload is not None and new_workload is not None:
-            is_recreated = manifest.workload_key in recreated_workloads
+            is_recreated = (
+                content.is_recreated or manifest.workload_key in content.recreated_workloads
+            )
             has_new_template = new_manifest is not manifest and _has_new_template(
                 manifest, new_manifest, new_workload
             )

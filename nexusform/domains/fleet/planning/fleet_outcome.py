@@ -26,6 +26,11 @@ from nexusform.domains.fleet.planning.binding_rows import (
     explain_kept_bindings,
     find_unread_members,
 )
+from nexusform.domains.fleet.planning.cluster_contents import (
+    ClusterContent,
+    list_direct_contents,
+    list_unplanned_contents,
+)
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
     ObservedHub,
@@ -47,6 +52,7 @@ from nexusform.domains.fleet.planning.predicted_status import predict_placement_
 from nexusform.domains.fleet.planning.resource_selection import build_selected_object
 from nexusform.domains.fleet.planning.uncleared_members import (
     UNREACHABLE,
+    collect_member_clusters,
     find_unreachable_in_state,
     record_uncleared_placements,
 )
@@ -80,8 +86,9 @@ class FleetOutcome(Struct, frozen=True):
     """Result of a fleet's plan.
 
     It has `rows` of all bindings, placements by address, members after the last iteration,
-    rollouts, rejected clusters, objects and pods changed by new content, and observed bindings of
-    placements. `step_order` lists the addresses to complete before the step of an address.
+    rollouts, rejected clusters, the contents of clusters, values changed by overrides, and observed
+    bindings of placements. Changes of `unreachable_members` are pending. `step_order` lists the
+    addresses to complete before the step of an address.
     `clusters` are members with known nodes, by name. Removals from `members_in_doubt` are
     uncertain; it has the assumption by name.
     """
@@ -92,6 +99,8 @@ class FleetOutcome(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
+    contents: tuple[ClusterContent, ...] = ()
+    unreachable_members: frozenset[str] = frozenset()
     content_changes: tuple[ContentChange, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
@@ -140,7 +149,7 @@ def build_observed_bindings(
 
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
-    """Build the outcome of a destroy plan: the removed bindings, and warnings.
+    """Build the outcome of a destroy plan: the removed bindings and contents, and warnings.
 
     It reads no data blocks, so it knows only the members in state.
     """
@@ -158,8 +167,13 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
         *warn_abandon_policy(removed),
     )
     unread_members = find_unread_members(rows, known_members)
+    contents = (
+        *list_unplanned_contents(instances, (), collect_member_clusters(instances)),
+        *list_direct_contents(instances),
+    )
     return FleetOutcome(
         tuple(add_doubt_about_members(row, unread_members) for row in rows),
+        contents=contents,
         diagnostics=diagnostics,
         members_in_doubt={
             **dict.fromkeys(unread_members, UNREAD_MEMBERS),

@@ -3,7 +3,7 @@
 Hub objects have their pods. The findings are on the completed plan.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import group_by
+from nexusform.domains.fleet.planning.content_changes import ClusterRows, find_content_changes
 from nexusform.domains.fleet.planning.excluded_placements import (
     build_excluded_rows,
     find_lost_rows,
@@ -48,6 +49,7 @@ from nexusform.domains.pods.planning.manifest_blocks import (
     plan_fleet_objects,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase, list_unlocated_pods
+from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_text
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -56,7 +58,11 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.phases import DomainPhases, DomainPhasesResult, Instances, ScheduledPod
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import PlacementChange
+
+# Rows of pods that no longer run as a part of the state.
+_LOSSES: Final = (Effect.REMOVED, Effect.FORGOTTEN, Effect.LOST)
 
 
 class PlannedFleet(Struct, frozen=True):
@@ -172,6 +178,10 @@ def _build_fleet_contribution(
                     unlocated += list_unlocated_pods(binding.cluster, resources.manifests)
         return [*pods.list_scheduled_pods(), *unlocated]
 
+    content_changes = (
+        *find_content_changes(outcome.contents, _build_cluster_reader(fleet, all_rows)),
+        *outcome.content_changes,
+    )
     feasibility = tuple(
         list_binding_feasibility(
             outcome,
@@ -185,7 +195,7 @@ def _build_fleet_contribution(
         rows=all_rows,
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
-        content_changes=outcome.content_changes,
+        content_changes=content_changes,
         feasibility=feasibility,
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
@@ -199,6 +209,34 @@ def _build_fleet_contribution(
         ),
         detail=fleet,
     )
+
+
+def _build_cluster_reader(
+    fleet: PlannedFleet, rows: Iterable[PlacementChange]
+) -> Callable[[str], ClusterRows]:
+    """Return a function that returns what a plan knows of a cluster, by its id."""
+    outcome = fleet.outcome
+    lost = {
+        (str(row.address), row.site_id, row.pool)
+        for row in rows
+        if row.kind == POD and compute_effect(row) in _LOSSES
+    }
+    unreachable = {
+        _find_cluster_id(name, outcome, fleet.pods) for name in outcome.unreachable_members
+    }
+
+    def get_cluster(cluster_id: str) -> ClusterRows:
+        cluster = fleet.pods.clusters.get(cluster_id)
+        site_id = cluster.site_id if cluster is not None else ""
+        name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
+        has_nodes = cluster is not None and cluster_id not in unreachable
+
+        def has_rows(address: str, workload: str) -> bool:
+            return has_nodes or (address, site_id, f"{name}/{workload}") in lost
+
+        return ClusterRows(site_id, name, fleet.pods.list_objects(cluster_id), has_rows)
+
+    return get_cluster
 
 
 def _find_clusters_in_doubt(outcome: FleetOutcome, pods: PodPhase) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, OverrideRule
-from nexusform.domains.fleet.planning.content_changes import ClusterContent, list_cluster_contents
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     expand_envelopes,
@@ -47,9 +46,9 @@ def find_override_changes(
     sensitive_objects = _collect_sensitive_objects(hub)
     for placement in placements:
         overrides = _list_changed_overrides(placement, hub)
-        contents = list_cluster_contents([placement]) if overrides else ()
-        for content, override in product(contents, overrides):
-            for change in _compare_content(content, override):
+        clusters = _list_kept_clusters(placement) if overrides else ()
+        for cluster, override in product(clusters, overrides):
+            for change in _compare_cluster(placement, cluster, override):
                 is_secret = change.object.startswith("Secret ") and _is_secret_data(change.path)
                 is_hidden = is_secret or change.object in sensitive_objects
                 yield _hide_values(change) if is_hidden else change
@@ -112,13 +111,30 @@ def _list_changed_overrides(placement: PlacementPlan, hub: PlannedHub) -> list[_
     return changed
 
 
-def _compare_content(
-    content: ClusterContent, override: _ChangedOverride
+class _KeptCluster(NamedTuple):
+    """Objects of a placement on a cluster that it keeps, before and after the plan."""
+
+    name: str
+    before: tuple[Manifest, ...]
+    after: tuple[Manifest, ...]
+
+
+def _list_kept_clusters(placement: PlacementPlan) -> Iterator[_KeptCluster]:
+    """Yield the clusters that have the objects of a placement before and after the plan."""
+    applied = placement.current.applied.on_cluster
+    for cluster, resources in placement.compute_final_resources().items():
+        before = applied.get(cluster)
+        if before is not None and cluster not in placement.released_clusters:
+            yield _KeptCluster(cluster, before.manifests, resources.manifests)
+
+
+def _compare_cluster(
+    placement: PlacementPlan, cluster: _KeptCluster, override: _ChangedOverride
 ) -> Iterator[ContentChange]:
     """Yield the changed values of each object of a cluster that an override selects."""
-    labels = content.placement.selection.clusters.labels.get(content.cluster, {})
-    before = _index_objects(content.before)
-    after = _index_objects(content.after)
+    labels = placement.selection.clusters.labels.get(cluster.name, {})
+    before = _index_objects(cluster.before)
+    after = _index_objects(cluster.after)
     for identity in {**before, **after}:
         old = before.get(identity)
         new = after.get(identity)
@@ -131,8 +147,8 @@ def _compare_content(
         for path, old_value, new_value in _list_values(old, new, rules):
             if old_value != new_value:
                 yield ContentChange(
-                    address=content.placement.spec.instance.address,
-                    cluster=content.cluster,
+                    address=placement.spec.instance.address,
+                    cluster=cluster.name,
                     object=identity.title,
                     effect=ContentEffect.OVERRIDDEN,
                     override=override.key,

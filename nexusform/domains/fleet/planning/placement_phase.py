@@ -3,9 +3,8 @@
 Evictions, iterations over all placements, staged runs, rollouts, final attributes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 
 from msgspec.structs import replace
 
@@ -23,7 +22,13 @@ from nexusform.domains.fleet.planning.binding_rows import (
     build_rolling_timeline,
     find_unread_members,
 )
-from nexusform.domains.fleet.planning.content_changes import find_content_changes, find_left_objects
+from nexusform.domains.fleet.planning.cluster_contents import (
+    ClusterContent,
+    MemberEnds,
+    list_direct_contents,
+    list_placement_contents,
+    list_unplanned_contents,
+)
 from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
 from nexusform.domains.fleet.planning.fleet_outcome import (
     FleetOutcome,
@@ -71,6 +76,8 @@ from nexusform.domains.fleet.planning.selected_resources import (
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
 from nexusform.domains.fleet.planning.uncleared_members import (
+    collect_destroyed_clusters,
+    collect_member_clusters,
     find_unreachable_in_state,
     record_uncleared_placements,
 )
@@ -197,40 +204,35 @@ def plan_placements(
         )
     )
     unread_members = find_unread_members(rows, members.keys())
-    forgotten_members = _find_forgotten_members(blocks)
-    rows = tuple(_add_doubts(rows, observed, unread_members, forgotten_members))
+    ends = _find_member_ends(blocks)
+    rows = tuple(_add_doubts(rows, observed, unread_members, ends.forgotten))
+    rows = tuple(_mark_left_objects(rows, by_address, ends))
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
     if _has_incomplete_blocks(blocks):
         # Warnings compare placements with the whole fleet, so they could be wrong.
         diagnostics = [item for item in diagnostics if item.severity is Severity.ERROR]
-    known_clusters = {
-        name: state.cluster for name, state in members.items() if state.cluster is not None
-    }
-    # Rows of an unreachable member have the present pods, without the pending changes.
-    content_changes = find_content_changes(
-        placements, recreated_workloads, known_clusters.keys() - member_clusters.unreachable.keys()
-    )
     return FleetOutcome(
         rows=rows,
         placements=by_address,
         member_list=iterations.member_list,
         diagnostics=tuple(diagnostics),
-        rollouts=tuple(_list_rollouts(placements, forgotten_members)),
+        rollouts=tuple(_list_rollouts(placements, ends)),
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
-        clusters=known_clusters,
+        clusters={
+            name: state.cluster for name, state in members.items() if state.cluster is not None
+        },
         members_in_doubt={
             **dict.fromkeys(unread_members, UNREAD_MEMBERS),
             **dict.fromkeys(member_clusters.all_unreachable, UNREACHABLE_MEMBERS),
         },
-        content_changes=(
-            *content_changes,
-            *find_left_objects(by_address, rows, forgotten_members),
-            *find_override_changes(placements, hub),
-        ),
+        contents=tuple(_list_contents(blocks, placements, ends, recreated_workloads)),
+        # Rows of an unreachable member have the present pods, without the pending changes.
+        unreachable_members=frozenset(member_clusters.unreachable),
+        content_changes=tuple(find_override_changes(placements, hub)),
     )
 
 
@@ -244,20 +246,62 @@ def _find_forgotten_members(blocks: BlockPlanner) -> set[str]:
     }
 
 
-def _list_rollouts(
-    placements: Iterable[PlacementPlan], forgotten_members: Collection[str]
-) -> Iterator[Rollout]:
-    """Yield the rollouts; of those on `forgotten_members` (names), nothing is deleted."""
-    for rollout in chain.from_iterable(placement.rollout.timelines for placement in placements):
-        steps: list[RolloutStep] = []
-        for step in rollout.steps:
-            clusters = step.clusters
-            if step.kind == RunStepKind.DELETE:
-                clusters = tuple(name for name in clusters if name not in forgotten_members)
-            if clusters or not step.clusters:
-                steps.append(replace(step, clusters=clusters))
-        if steps:
-            yield replace(rollout, steps=tuple(steps))
+def _mark_left_objects(
+    rows: Iterable[PlacementChange], placements: Mapping[Address, PlacementPlan], ends: MemberEnds
+) -> Iterator[PlacementChange]:
+    """Yield the rows, with a mark on removed bindings whose objects stay on the cluster."""
+    for row in rows:
+        placement = placements.get(row.address)
+        # The rows of a replaced one are those of its predecessor.
+        if placement is not None and placement.spec.is_new:
+            placement = None
+        is_removed = row.action is PlacementAction.REMOVE
+        if placement is not None and is_removed and ends.keeps_objects(placement, row.object):
+            reason = f"{row.reason}; its objects stay, unmanaged".removeprefix("; ")
+            yield replace(row, leaves_objects=True, reason=reason)
+        else:
+            yield row
+
+
+def _list_contents(
+    blocks: BlockPlanner,
+    placements: Sequence[PlacementPlan],
+    ends: MemberEnds,
+    recreated_workloads: frozenset[str],
+) -> Iterator[ClusterContent]:
+    """Yield the contents of clusters: of placements, of those outside of the plan, of manifests."""
+    instances = blocks.instances.values()
+    cluster_ids = collect_member_clusters(instances)
+    for placement in placements:
+        yield from list_placement_contents(placement, cluster_ids, ends, recreated_workloads)
+    planned = {placement.spec.instance.address for placement in placements}
+    yield from list_unplanned_contents(instances, planned, cluster_ids)
+    yield from list_direct_contents(instances)
+
+
+def _find_member_ends(blocks: BlockPlanner) -> MemberEnds:
+    """Return the members that the state forgets, and those whose cluster is destroyed."""
+    cluster_ids = collect_member_clusters(blocks.instances.values())
+    destroyed_clusters = collect_destroyed_clusters(blocks.instances.values())
+    destroyed = {name for name, item in cluster_ids.items() if item in destroyed_clusters}
+    return MemberEnds(frozenset(_find_forgotten_members(blocks)), frozenset(destroyed))
+
+
+def _list_rollouts(placements: Iterable[PlacementPlan], ends: MemberEnds) -> Iterator[Rollout]:
+    """Yield the rollouts; where the objects of a placement stay, nothing is deleted."""
+    for placement in placements:
+        for rollout in placement.rollout.timelines:
+            steps: list[RolloutStep] = []
+            for step in rollout.steps:
+                clusters = step.clusters
+                if step.kind == RunStepKind.DELETE:
+                    clusters = tuple(
+                        name for name in clusters if not ends.keeps_objects(placement, name)
+                    )
+                if clusters or not step.clusters:
+                    steps.append(replace(step, clusters=clusters))
+            if steps:
+                yield replace(rollout, steps=tuple(steps))
 
 
 def _add_doubts(

@@ -34,6 +34,17 @@ def collect_destroyed_clusters(instances: Iterable[Instance]) -> set[str]:
     }
 
 
+def collect_member_clusters(instances: Iterable[Instance]) -> dict[str, str]:
+    """Return the ids of the clusters of members in state or after the plan, by member name."""
+    cluster_ids: dict[str, str] = {}
+    for instance in select_instances(instances, PlanningKind.MEMBER):
+        for attributes in (instance.planned, instance.before):
+            cluster_id = get_text(attributes, "kubernetes_cluster_id")
+            if cluster_id:
+                cluster_ids[get_text(attributes, "name")] = cluster_id
+    return cluster_ids
+
+
 def find_unreachable_in_state(instances: Iterable[Instance]) -> dict[str, str]:
     """Return why members in state are unreachable, by name.
 

@@ -36,7 +36,7 @@ from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
-from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
+from nexusform.placements.consequences import ConsequenceTable, ObjectTitles
 from nexusform.resource_types.shared_arguments import build_id_attribute
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
@@ -336,6 +336,12 @@ def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
     return HubObjects(manifests, read_text(attributes, "cluster_id"))
 
 
+def list_titles(attributes: Mapping[str, Any]) -> ObjectTitles:
+    """Return the titles of the objects, and that they are on the hub if no cluster has them."""
+    titles = [manifest.title for manifest in _read_manifests(attributes).manifests]
+    return ObjectTitles(titles, "" if read_text(attributes, "cluster_id") else "the hub")
+
+
 FLEET_HUB_MANIFEST: Final = FleetObjectType(
     name="fleet_hub_manifest",
     phase=5,
@@ -348,6 +354,5 @@ FLEET_HUB_MANIFEST: Final = FleetObjectType(
     placement_kinds=(POD,),
     list_secrets=find_secret_paths,
     split_write_only_body=split_write_only_body,
-    # Objects on a hub alone run nothing.
-    consequences=ConsequenceTable(delete=LASTING_LOSS),
+    consequences=ConsequenceTable(list_titles=list_titles),
 )

@@ -241,5 +241,5 @@ FLEET_MEMBER_CLUSTER: Final = FleetObjectType(
     check=check,
     build_fleet_object=build_member,
     kind=PlanningKind.MEMBER,
-    consequences=ConsequenceTable(noun="member"),
+    consequences=ConsequenceTable(noun="member", departure="leaves the fleet"),
 )

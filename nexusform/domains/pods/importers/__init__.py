@@ -18,4 +18,8 @@ PUBLIC = {
     "dump_fields": "list_wrong_server_values",
     "kubernetes_schemas": "list_schema_problems",
     "kubernetes_workloads": "collect_workloads",
+    "object_outcomes": (
+        "NeededObjects StorageObjects compute_end compute_scale_in describe_extent "
+        "needs_pods_to_hurt"
+    ),
 }

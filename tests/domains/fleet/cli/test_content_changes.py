@@ -110,7 +110,7 @@ ENDED = "6 pods to remove, 2 workloads to end"
     [
         (
             "",
-            f"{BOTH} Namespace web on a and b {CONFIG_MAP} fleet_hub_manifest.h",
+            f"{BOTH} Namespace web on a and b Namespace web and 2 objects on the hub {CONFIG_MAP}",
             f"{ENDED}, 4 other objects to remove from clusters",
         ),
         (build_content(NAMESPACE + SETTINGS), BOTH, ENDED),
@@ -204,7 +204,7 @@ def test_guard_rail_and_document_know_the_removed_content(run: Runner) -> None:
     Path("content.nf.hcl").write_text(build_content(CONTENT))
     code, printed = run("plan", "-fail-on=removed:0")
     assert code == 1
-    assert "2 workloads without known pods end" in join_lines(printed).lower(), printed
+    assert "2 objects on clusters are deleted" in join_lines(printed), printed
     Path("content.nf.hcl").write_text(build_content(NAMESPACE))
     code, printed = run("plan", "-fail-on=removed:5", "-out=p.nfplan")
     assert (code, "6 pods" in printed) == (1, True), printed
@@ -232,12 +232,13 @@ def test_left_cluster_names_what_is_deleted_there(run: Runner) -> None:
     code, printed = run("plan", "-no-color", "-report=json:p.json", "-report=markdown:p.md")
     assert code == 0, printed
     sentence = "p leaves b: Namespace web and 2 objects are deleted"
-    assert f"Impact: {sentence}" in join_lines(printed)
+    assert "Impact: p leaves b, 3 pods to remove" in join_lines(printed)
+    assert f"Risk: {sentence}; 3 pods end" in join_lines(printed)
     assert "- b deleted (" in join_lines(printed)
     assert "Confidence: 1 changed binding exact" in join_lines(printed)
     comment = Path("p.md").read_text(encoding="utf-8")
-    assert comment.startswith("### nexusform: p leaves b\n> [!CAUTION]\n")
-    assert f"**Impact**: {sentence}" in comment
+    assert comment.startswith("### nexusform: p leaves b, 3 pods are removed\n> [!CAUTION]\n")
+    assert f"**Risk**: {sentence}; 3 pods end" in comment
     rows = json.loads(Path("p.json").read_text(encoding="utf-8"))["content_changes"]
     assert {(row["cluster"], row["effect"]) for row in rows} == {("b", "left")}
 
@@ -261,8 +262,9 @@ def test_destroyed_placement_names_its_clusters(run: Runner) -> None:
     write_files({"main.nf.hcl": MEMBERS})
     code, printed = run("plan", "-no-color", "-report=markdown:p.md")
     assert code == 0, printed
-    name = "fleet_cluster_resource_placement.p on a and b"
+    name = "placement p on a and b"
     assert f"Destroys: {name} " in join_lines(printed)
     assert "- 2 clusters deleted: a, b (placement_removed)" in join_lines(printed)
     comment = Path("p.md").read_text(encoding="utf-8").replace("\\", "")
-    assert comment.startswith(f"### nexusform: destroys {name}\n> [!CAUTION]\n")
+    headline = f"### nexusform: destroys {name}, 6 pods are removed\n> [!CAUTION]\n"
+    assert comment.startswith(headline)

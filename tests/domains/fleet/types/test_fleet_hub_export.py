@@ -706,7 +706,9 @@ resource "fleet_cluster_resource_placement" "own" {
     run_command(capsys, "apply", "-auto-approve")
     write_hub([item for item in items if item["metadata"]["name"] != "west2"])
     _, out = run_command(capsys, "plan")
-    assert "west2 deleted (cluster_left; uncertain)" in " ".join(out.split()), out
+    assert "west2 left; its objects stay, unmanaged (cluster_left; uncertain)" in " ".join(
+        out.split()
+    ), out
     assert "1 changed binding depends on members that were not read" in " ".join(out.split())
     # Without a member in state, nothing records what is left on it.
     reachable = json.loads(json.dumps(items))
