@@ -68,6 +68,22 @@ FLAG_HINTS: Final = (
         "nexusform reads all *.nf.hcl files of a directory. For another directory: "
         "nexusform -chdir=DIR COMMAND",
     ),
+    FlagHint(
+        "minimal-refresh",
+        "A refresh reads whole sites and hubs: use -refresh=false to read nothing, or -target=ADDR "
+        "for a part.",
+        required_flag="refresh",
+    ),
+    FlagHint("policies", "Use -fail-on=NAME:LIMIT for guard rails.", required_flag="fail-on"),
+    FlagHint("invoke", "There are no actions: run the command after apply."),
+    FlagHint("scope", "Use nexusform -chdir=DIR console with the directory of the module."),
+    FlagHint(
+        "module",
+        "Use nexusform -chdir=DIR show -json -config with the directory of the module.",
+        commands=("show",),
+    ),
+    FlagHint("json", "Use nexusform show -json.", commands=("state list", "state show")),
+    FlagHint("json", "It prints one name per line.", commands=("workspace list",)),
     FlagHint("json-into", "Use -report=json:FILE.", required_flag="report"),
     FlagHint("o output json", "Use -json.", required_flag="json"),
     FlagHint("o output json", "Use -format=json.", required_flag="format"),

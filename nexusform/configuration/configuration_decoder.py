@@ -578,17 +578,21 @@ class _Decoder:
         if not child.has_syntax_errors:
             # Report unknown, deprecated and missing inputs of a call.
             from nexusform.configuration.module_blocks import MODULE_SCHEMA
-            from nexusform.configuration.value_blocks import build_deprecated_variable_warning
+            from nexusform.configuration.value_blocks import (
+                build_deprecated_variable_warning,
+                list_ignored_attributes,
+            )
 
-            for name, (_, span) in header.inputs.items():
+            for name, (expression, span) in header.inputs.items():
                 if name not in module.variables:
                     hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
                     detail = f'An argument named "{name}" is not expected here.{hint}'
                     self.problems.append(build_error("unsupported-argument", detail, span))
-                elif module.variables[name].deprecated:
-                    self.problems.append(
-                        build_deprecated_variable_warning(module.variables[name], span)
-                    )
+                    continue
+                variable = module.variables[name]
+                self.problems += list_ignored_attributes(expression, variable.type)
+                if variable.deprecated:
+                    self.problems.append(build_deprecated_variable_warning(variable, span))
             for name, variable in module.variables.items():
                 if variable.default is None and name not in header.inputs:
                     detail = f'The argument "{name}" is required, but no definition was found.'

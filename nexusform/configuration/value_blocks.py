@@ -1,6 +1,6 @@
 """`variable`, `locals` and `output` blocks, and `condition` with its `error_message`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import (
@@ -27,13 +27,31 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
+    suggest_name,
 )
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.references import list_traversals
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, JsonBody, Traversal
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Block,
+    Expression,
+    JsonBody,
+    ObjectCons,
+    Parentheses,
+    Traversal,
+    TupleCons,
+)
 from nexusform.language.type_conversion import convert_value, describe_problem
-from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
 from nexusform.values.typed_value import NULL, Value
 
 VARIABLE_SCHEMA = BodySchema(
@@ -224,7 +242,46 @@ def _decode_default(
             build_error("invalid-default-value-for-variable", reason, attribute.expression.span)
         )
         return NULL
+    problems.extend(list_ignored_attributes(attribute.expression, variable_type))
     return value
+
+
+def list_ignored_attributes(expression: Expression, target: Type) -> Iterator[Diagnostic]:
+    """Yield a warning for each attribute of an object constructor that its type does not have.
+
+    The conversion drops it: a misspelt optional attribute would silently get its default.
+    """
+    if isinstance(expression, ObjectCons) and isinstance(target, ObjectType):
+        for key, _ in expression.items:
+            name = key.literal_text
+            if name is not None and name not in target.names:
+                hint = suggest_name(name, target.names)
+                detail = f'The type of the variable has no attribute "{name}": it is ignored.{hint}'
+                yield build_warning("ignored-object-attribute", detail, key.span)
+    for part, part_type in _list_typed_parts(expression, target):
+        yield from list_ignored_attributes(part, part_type)
+
+
+def _list_typed_parts(expression: Expression, target: Type) -> Iterable[tuple[Expression, Type]]:
+    """Return the parts of a constructor with the types that they are converted to."""
+    if isinstance(expression, Parentheses):
+        return [(expression.inner, target)]
+    if isinstance(expression, TupleCons):
+        if isinstance(target, TupleType):
+            return zip(expression.items, target.elements, strict=False)
+        if isinstance(target, ListType | SetType):
+            return [(item, target.element) for item in expression.items]
+    if isinstance(expression, ObjectCons):
+        if isinstance(target, MapType):
+            return [(value, target.element) for _, value in expression.items]
+        if isinstance(target, ObjectType):
+            types = dict(target.attributes)
+            return [
+                (value, types[key.literal_text])
+                for key, value in expression.items
+                if key.literal_text in types
+            ]
+    return ()
 
 
 def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:

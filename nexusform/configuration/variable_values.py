@@ -319,6 +319,10 @@ def _convert_assigned_value_to_type(
         ]
     if has_errors(problems):
         return build_unknown(variable.type), problems
+    if not isinstance(assignment.value, str):
+        from nexusform.configuration.value_blocks import list_ignored_attributes
+
+        problems = [*problems, *list_ignored_attributes(assignment.value, variable.type)]
     try:
         return convert_value(value, variable.type), problems
     except ConversionProblem as problem:

@@ -178,6 +178,39 @@ def test_removed_block_of_a_data_source_is_an_error(run: Run) -> None:
     assert "Data source address not allowed" in printed
 
 
+IGNORED_TYPE = (
+    "variable NAME {\n  type = object({ count = optional(number, 3),"
+    " nested = optional(list(object({ a = optional(string) })), []) })\n  DEFAULT\n}\n"
+)
+IGNORED = {
+    "{ cuont = 1 }": 'The type of the variable has no attribute "cuont": it is ignored. '
+    'Did you mean "count"?',
+    '{ nested = [({ "b" = "x" })] }': 'no attribute "b": it is ignored.',
+}
+
+
+@pytest.mark.parametrize("value", IGNORED)
+@pytest.mark.parametrize("place", ["call", "default", "file"])
+def test_misspelt_attribute_of_an_object_is_a_warning(run: Run, value: str, place: str) -> None:
+    """As in OpenTofu 1.11."""
+    variable = IGNORED_TYPE.replace("NAME", '"o"')
+    files = {"main.nf.hcl": variable.replace("DEFAULT", "")}
+    if place == "call":
+        files["m/main.nf.hcl"] = variable.replace("DEFAULT", "")
+        files["main.nf.hcl"] = f'module "m" {{\n  source = "./m"\n  o = {value}\n}}\n'
+    elif place == "default":
+        files["main.nf.hcl"] = variable.replace("DEFAULT", f"default = {value}")
+    else:
+        files["nexusform.nfvars.hcl"] = f"o = {value}\n"
+    code, printed = run(files, "plan", "-no-color")
+    assert code == 0, printed
+    assert IGNORED[value] in " ".join(printed.replace("│", " ").split())
+    files = {
+        name: text.replace("cuont", "count").replace('"b"', "a") for name, text in files.items()
+    }
+    assert "Warning" not in run(files, "plan", "-no-color")[1]
+
+
 def test_variable_of_invalid_type_is_not_missing_too(run: Run) -> None:
     code, printed = run('variable "x" {\n  type = lst(number)\n}\n', "plan")
     assert code == 1
@@ -339,7 +372,7 @@ def test_wrong_argument_of_a_call_names_its_instance(run: Run, argument: str) ->
     ("argument", "kind", "words"),
     [
         ('n = "many"', "invalid-value-for-input-variable", "a number is required"),
-        ("o = { b = 1 }", "invalid-value-for-input-variable", 'attribute "a" is required'),
+        ("o = {}", "invalid-value-for-input-variable", 'attribute "a" is required'),
         ("o = { a = [] }", "invalid-value-for-input-variable", ".a: string required"),
         ("n = local.text", "invalid-value-for-input-variable", "a number is required"),
         ("required = null", "required-variable-not-set", "may not be null"),

@@ -249,8 +249,8 @@ def _advise_map_of_objects(collection: Type) -> str:
             if isinstance(element, ObjectType)
         ]
     )
-    preferred = [name for name in _KEY_ATTRIBUTES if name in shared_names]
-    key = (preferred or sorted(shared_names) or ["ATTRIBUTE"])[0]
+    names = [*(name for name in _KEY_ATTRIBUTES if name in shared_names), *sorted(shared_names)]
+    key = names[0] if names else "ATTRIBUTE"
     return (
         f" Turn the objects into a map with a key for each: {{ for o in COLLECTION : o.{key} => o "
         "}, with your expression in place of COLLECTION."

@@ -358,8 +358,8 @@ class RunBlockExecutor(Struct):
         """Plan, apply if requested, and evaluate the assertions.
 
         Assertions read all outputs of `configuration`. `problems` has the warnings so far and
-        gets those of the plan. Raises RunBlockError for an unexpected error, and if an expected
-        failure is missing.
+        gets those of the plan. Raises RunBlockError for an unexpected error. If an expected
+        failure is missing, the run fails as by an assertion, and later runs follow.
         """
         options = PlanOptions(
             mode=Mode(block.mode),
@@ -377,10 +377,31 @@ class RunBlockExecutor(Struct):
             block.expected_failures, relevant_diagnostics, block.header
         )
         problems += unexpected_problems
-        if plan.errored:
-            return self._handle_failed_plan(
-                block, session, configuration, plan, [*problems, *missing_failures]
-            )
+        if has_errors(unexpected_problems):
+            raise RunBlockError([*problems, *missing_failures], plan)
+        outcome = (
+            self._handle_failed_plan(block, session, configuration, plan, problems)
+            if plan.errored
+            else self._finish_run(block, session, configuration, plan, problems)
+        )
+        if not missing_failures:
+            return outcome
+        return replace(
+            outcome, diagnostics=[*outcome.diagnostics, *missing_failures], has_failed=True
+        )
+
+    def _finish_run(
+        self,
+        block: RunBlock,
+        session: Run,
+        configuration: Configuration,
+        plan: Plan,
+        problems: list[Diagnostic],
+    ) -> RunOutcome:
+        """Apply the plan if requested, and evaluate the assertions.
+
+        Raises RunBlockError for a failed apply.
+        """
         state = _build_planned_state(session, plan)
         if block.command == "apply":
             outcome = apply_plan(session, plan, StepListener(), self.apply_options)
@@ -389,9 +410,6 @@ class RunBlockExecutor(Struct):
             if has_errors(new_problems):
                 raise RunBlockError(problems, plan)
             state = outcome.applied.state
-        problems += missing_failures
-        if missing_failures or has_errors(unexpected_problems):
-            raise RunBlockError(problems, plan)
         has_failed = self._evaluate_assertions(block, session, configuration, state, problems)
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
