@@ -326,9 +326,12 @@ class VmObject(Struct):
     def list_chosen_removals(self) -> list[VmKey]:
         """List the VMs of smaller pools that are removed, of which the platform chooses others.
 
-        A pool that ends leaves no choice. The manager of a VNF ("decided") removes the newest.
+        A pool that ends leaves no choice. The manager of a VNF removes the newest: it decides the
+        machines itself ("decided"), or leaves them to a platform of its own.
         """
-        if self.request.demand.provenance == "decided":
+        site = self.request.site
+        has_manager = site is not None and bool(site.scheduler.profile.platform)
+        if has_manager or self.request.demand.provenance == "decided":
             return []
         actions = self.request.actions
         staying_pools = {name for name, _ in actions.unchanged}

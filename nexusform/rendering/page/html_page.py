@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.diagnostics.phrases import enclose
+from nexusform.diagnostics.phrases import enclose, select_word_form
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
@@ -268,7 +268,9 @@ def _build_footer(plan: Plan) -> Markup:
     """Build the version and a note about predictions."""
     version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
     catalogue = enclose(", SKU catalogue ", plan.catalogue)
-    prediction_note = "Placements are predicted: Azure breaks ties."
+    platforms = sorted({table.platform or "Azure" for table in plan.placement_tables}) or ["Azure"]
+    verb = select_word_form(len(platforms), "breaks", "break")
+    prediction_note = f"Placements are predicted: {' and '.join(platforms)} {verb} ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
     evaluation_note = enclose(" Evaluation: ", describe_plan_evaluation(plan), ".")

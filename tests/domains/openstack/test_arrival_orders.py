@@ -292,3 +292,20 @@ def test_removed_servers_may_still_run() -> None:
     plan = read_plan()
     (row,) = [row for row in plan["placement_changes"] if row["action"] == "place"]
     assert row.get("certainty") is None
+
+
+def test_smaller_vnf_loses_the_newest_servers_without_azure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tacker removes the newest servers, and no report names another platform."""
+    write_site()
+    write_template(worker=build_group("OS::Heat::ResourceGroup", 3))
+    assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
+    write_template(worker=build_group("OS::Heat::ResourceGroup", 1))
+    capsys.readouterr()
+    reports = ["-report=html:p.html", "-report=markdown:p.md", "-report=json:p.json"]
+    assert run_command_line(["plan", "-details", *reports]) == 0
+    texts = [capsys.readouterr().out, *(Path(name).read_text() for name in ("p.html", "p.md"))]
+    assert not any("Azure" in text for text in [*texts, Path("p.json").read_text()])
+    removed = {row["object"] for row in json.loads(Path("p.json").read_text())["placement_changes"]}
+    assert removed == {"v-worker-1", "v-worker-2"}
