@@ -397,6 +397,7 @@ _ALL: Final = (
             "kube-scheduler": "workflow.scheduler_check:check_with_scheduler",
             "kubefleet": "workflow.kubefleet_check:check_with_kubefleet",
             "nova": "workflow.nova_check:check_with_nova",
+            "heat": "workflow.heat_check:check_with_heat",
         },
     ),
     DomainDeclaration(

@@ -99,13 +99,14 @@ class PreviousPlanDifferences(Struct, frozen=True):
 class DecisionDifference(Struct, frozen=True):
     """Different decisions on one object: `predicted` in the plan, and `actual` by the program.
 
-    A location of "" means none.
+    A location of "" means none. With `is_reading`, they are readings of a document, not locations.
     """
 
     address: str
     object: str
     predicted: str
     actual: str
+    is_reading: bool = False
 
 
 class ProgramCheck(Struct, frozen=True):

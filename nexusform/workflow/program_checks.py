@@ -13,7 +13,7 @@ from nexusform.domain_table import LazyTable, collect_loaders
 from nexusform.files.directories import make_directories
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
-from nexusform.plans.plan_checks import ProgramCheck
+from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import write_output
 
@@ -126,6 +126,8 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
     check = outcome.check
     if not check.differences:
         return []
+    if not outcome.cases:
+        return [_build_reading_error(check, difference) for difference in check.differences]
     path = Path(directory, _FOLDER, f"{check.program}.jsonl")
     try:
         make_directories(path.parent)
@@ -152,6 +154,17 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
         )
         errors.append(build_error("predicted-decision-differs", detail))
     return errors
+
+
+def _build_reading_error(check: ProgramCheck, difference: DecisionDifference) -> Diagnostic:
+    """Build the error of a document that the program reads in another way."""
+    detail = (
+        f"{difference.address}: nexusform and {check.program} {check.version} read "
+        f"{difference.object} differently: {difference.predicted or 'none'}; "
+        f"{check.program}: {difference.actual or 'none'}. Predictions follow the reading of "
+        "nexusform. Report it with the template, or change the template."
+    )
+    return build_error("predicted-decision-differs", detail)
 
 
 def _format_location(name: str) -> str:

@@ -89,6 +89,7 @@ class SitePlan(Struct):
     platform lists it (None: unknown); `unconfigured_machines` are machines of the list that the
     configuration lacks: they keep their VMs and take no new ones. `building` are VMs of the plan
     that still build when the next one arrives; `has_removals`: the plan removes VMs of the site.
+    `platform` is that of its profile, "" for Azure.
     """
 
     id: str
@@ -110,6 +111,7 @@ class SitePlan(Struct):
     unconfigured_machines: frozenset[str] = frozenset()
     building: BuildingVms = field(default_factory=BuildingVms)
     has_removals: bool = False
+    platform: str = ""
 
     @property
     def configured_machines(self) -> dict[str, Machine]:
@@ -370,6 +372,7 @@ def build_sites(
             offering_addresses=_map_machines_to_addresses(active_racks, offers, inventory),
             # It becomes a copy of it before anything is placed.
             base=scheduler,
+            platform=scheduler.profile.platform,
             configured_unmanaged=tuple(
                 entry for entry in occupied if entry.machine in machine_by_name
             ),

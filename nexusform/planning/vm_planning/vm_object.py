@@ -330,7 +330,7 @@ class VmObject(Struct):
         machines itself ("decided"), or leaves them to a platform of its own.
         """
         site = self.request.site
-        has_manager = site is not None and bool(site.scheduler.profile.platform)
+        has_manager = site is not None and bool(site.platform)
         if has_manager or self.request.demand.provenance == "decided":
             return []
         actions = self.request.actions

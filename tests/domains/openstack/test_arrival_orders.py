@@ -89,13 +89,18 @@ def write_site(
 
 
 def write_template(name: str = "v", **servers: Mapping[str, Any]) -> None:
-    """Write a HOT file; a server has the fields of its properties, and `depends_on`."""
+    """Write a HOT file; a server has the fields of its properties, and `depends_on`.
+
+    None removes the image.
+    """
     resources = {}
     for server, values in servers.items():
         if "type" in values:
             resources[server] = dict(values)
             continue
-        properties = {"image": "plain", **values}
+        properties = {
+            name: value for name, value in {"image": "plain", **values}.items() if value is not None
+        }
         depends_on = properties.pop("depends_on", None)
         resources[server] = {"type": "OS::Nova::Server", "properties": properties}
         if depends_on:

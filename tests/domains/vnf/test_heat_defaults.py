@@ -100,6 +100,8 @@ def test_sources_follow_the_order_of_heat() -> None:
         ([{"swap_size": 1}], False, "Neither image nor bootable"),
         ([{"volume_id": "v", "boot_index": 2}], True, "Boot sequence"),
         ([{"image": "i"}], False, "non-zero size"),
+        ([{"volume_id": "v", "swap_size": 0}], True, "at the same time"),
+        ([{"device_name": "vda"}], True, "at the same time"),
         ([{"swap_size": 1}, {"swap_size": 2}], True, "More than one swap"),
     ],
 )
@@ -140,6 +142,16 @@ def plan_error(capsys: pytest.CaptureFixture[str]) -> str:
     assert run_command_line(["plan"]) == 1
     printed = capsys.readouterr()
     return " ".join((printed.out + printed.err).replace("│", " ").split())
+
+
+def test_null_image_is_a_second_boot_device(capsys: pytest.CaptureFixture[str]) -> None:
+    write_site()
+    write_template(
+        a={"flavor": "big", "image": "none", "block_device_mapping_v2": [{"image": "i"}]}
+    )
+    path = Path("v.yaml")
+    path.write_text(path.read_text().replace('"none"', "null"))
+    assert "Multiple bootable sources" in plan_error(capsys)
 
 
 def test_two_bootable_sources_do_not_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,9 +23,10 @@ from nexusform.scheduling.racks.vms import (
 
 # Arguments of pools that this module repeats, and those that no rule of Azure reads.
 REPEATED_ARGUMENTS = frozenset({"zones", "hints"})
-# Of Nova: an image, the host or zone that a server requests, and a request without a known value.
+# Of Nova: an image, local disks, the host or zone that a server requests, and a request without a
+# known value.
 UNUSED_ARGUMENTS = frozenset(
-    {"image", "flavor", "platform_host", "platform_zone", "unknown_request"}
+    {"image", "flavor", "local_disks", "platform_host", "platform_zone", "unknown_request"}
 )
 
 

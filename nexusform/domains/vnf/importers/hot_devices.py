@@ -31,6 +31,10 @@ _NO_VOLUME_SIZE: Final = (
     "Nova answers 400 \"Images with destination_type 'volume' need to have a non-zero size "
     'specified"; set volume_size'
 )
+_CONFLICT: Final = (
+    "Heat answers that properties of a device cannot be defined at the same time: it needs one of "
+    "volume_id, snapshot_id, image, swap_size, and ephemeral_size or ephemeral_format"
+)
 _SEVERAL_SWAPS: Final = 'Nova answers 400 "More than one swap drive requested"'
 
 
@@ -95,6 +99,8 @@ def get_boot_index(device: Mapping[str, Any]) -> int:
 
 def find_refusal(devices: Sequence[Mapping[str, Any]], *, has_image: bool) -> str:
     """Return why Heat or Nova refuses the devices of a server, "" if they accept them."""
+    if any(_count_sources(device) != 1 for device in devices):
+        return _CONFLICT
     volumes = [device for device in devices if get_source(device) in _VOLUME_SOURCES]
     # Of Heat: a device without an index is bootable, too.
     bootable = [device for device in volumes if get_boot_index(device) == 0]
@@ -117,6 +123,14 @@ def find_refusal(devices: Sequence[Mapping[str, Any]], *, has_image: bool) -> st
     if sum(get_source(device) == "swap_size" for device in devices) > 1:
         return _SEVERAL_SWAPS
     return ""
+
+
+def _count_sources(device: Mapping[str, Any]) -> int:
+    """Return the number of sources of a device; Heat counts both fields of a local disk as one."""
+    image = device.get("image", device.get("image_id"))
+    local_disk = device.get("ephemeral_size") or device.get("ephemeral_format")
+    values = (device.get("volume_id"), device.get("snapshot_id"), device.get("swap_size"))
+    return sum(value is not None for value in (*values, image, local_disk))
 
 
 def _read_devices(

@@ -526,7 +526,9 @@ def add_server_vdu(
     flavor = template.resolve_value(flavor_node)
     image_node = properties.get_node("image")
     image = template.resolve_value(image_node)
-    devices = read_block_devices(vdu_name, properties, template, has_image=image is not None)
+    # Heat reads null as an empty text, which counts as a second boot device.
+    has_image = isinstance(properties.data, dict) and "image" in properties.data
+    devices = read_block_devices(vdu_name, properties, template, has_image=has_image)
     from_volume = devices.boot_node is not None
     if devices.boot_node is not None and image is None:
         # Nova reads the properties of the image from the volume.
