@@ -16,6 +16,7 @@ from tests.contracts.http_state_server import Handler, ServerContent
 from tests.crowded_server import read_body
 
 PROJECT = "/api/v4/projects/1"
+TOKEN = "ghs_canary_4be1"
 
 
 @dataclass
@@ -26,6 +27,8 @@ class FakeGitLab:
     """
 
     notes: dict[int, str] = field(default_factory=dict)
+    # Users of notes by strangers; the others are of the user of the token.
+    strangers: dict[int, int] = field(default_factory=dict)
     merge_requests: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     pipelines: list[dict[str, Any]] = field(default_factory=list)
     jobs: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
@@ -35,13 +38,18 @@ class FakeGitLab:
     def answer(self, method: str, path: str, body: bytes) -> bytes | None:
         """Return the answer to a request; None for an unknown path."""
         bare = path.partition("?")[0].removeprefix(PROJECT)
+        if bare == "/api/v4/user":
+            return b'{"id": 7}'
         if method in ("POST", "PUT") and "/notes" in bare:
             number = int(bare.rpartition("/")[2]) if method == "PUT" else len(self.notes) + 1
             self.notes[number] = json.loads(body)["body"]
             return b"{}"
         if bare.endswith("/notes"):
             return json.dumps(
-                [{"id": number, "body": text} for number, text in self.notes.items()]
+                [
+                    {"id": number, "body": text, "author": {"id": self.strangers.get(number, 7)}}
+                    for number, text in self.notes.items()
+                ]
             ).encode()
         if match := re.fullmatch(r"/repository/commits/(\w+)/merge_requests", bare):
             return json.dumps(self.merge_requests.get(match[1], [])).encode()
@@ -80,26 +88,44 @@ def run_gitlab() -> Iterator[tuple[str, FakeGitLab, ServerContent]]:
         yield f"{address}/api/v4", host, store
 
 
+# `gh api` filters the answers by jq, which finds variables of the environment.
 GH = f"""#!{sys.executable} -I
-import json, os, pathlib, shutil, sys
+import json, os, pathlib, shutil, subprocess, sys
 host = pathlib.Path(os.environ["GH_HOST_DIRECTORY"])
 words = sys.argv[1:]
-if words[:1] == ["api"]:
-    pulls = json.loads((host / "pulls.json").read_text())
-    sha = os.environ["GITHUB_SHA"]
-    assert "merge_commit_sha == env.GITHUB_SHA" in words[words.index("--jq") + 1]
-    merged = [one for one in pulls if one["merged_at"] and one["merge_commit_sha"] == sha]
-    print(merged[0]["head"]["sha"] if merged else "")
-elif words[:2] == ["run", "list"]:
-    commit = words[words.index("--commit") + 1]
-    assert words[words.index("--status") + 1] == "success"
-    workflow = words[words.index("--workflow") + 1]
-    for run in json.loads((host / "runs.json").read_text()):
-        if (run["sha"], run["workflow"], run["conclusion"]) == (commit, workflow, "success"):
-            print(run["id"])
+def kept(name):
+    return json.loads((host / name).read_text())
+def after(flag):
+    return words[words.index(flag) + 1] if flag in words else ""
+def answer(document):
+    command = ["jq", "-r", after("--jq")]
+    subprocess.run(command, input=json.dumps(document), text=True, check=True)
+assert os.environ["GH_TOKEN"] == {TOKEN!r}
+path = next((word for word in words[1:] if word.startswith("repos/")), "").partition("?")[0]
+if words[0] == "api" and path.endswith("/comments"):
+    text = pathlib.Path(after("-F").removeprefix("body=@")).read_text()
+    (host / "answers.json").write_text(json.dumps([*kept("answers.json"), text]))
+elif words[0] == "api" and path.endswith("/runs"):
+    fields = dict(word.split("=", 1) for word in words if "=" in word and "==" not in word)
+    names = {{"head_sha": "sha", "event": "event", "status": "conclusion", "branch": "head_branch"}}
+    workflow = path.split("/")[-2]
+    found = [
+        run
+        for run in kept("runs.json")
+        if run["workflow"] == workflow
+        and all(run[name] == fields[given] for given, name in names.items() if given in fields)
+    ]
+    answer({{"workflow_runs": found}})
+elif words[0] == "api" and "/commits/" in path:
+    answer(kept("pulls.json"))
+elif words[0] == "api":
+    number = int(path.rpartition("/")[2])
+    answer(next(one for one in kept("pulls.json") if one["number"] == number))
 elif words[:2] == ["run", "download"]:
-    source = host / "artifacts" / words[2] / words[words.index("--name") + 1]
+    source = host / "artifacts" / words[2] / after("--name")
     if not source.is_dir():
         sys.exit(1)
-    shutil.copytree(source, words[words.index("--dir") + 1], dirs_exist_ok=True)
+    shutil.copytree(source, after("--dir"), dirs_exist_ok=True)
+else:
+    sys.exit(f"gh: unknown: {{words}}")
 """

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
+from tests.docs.code_hosts import GH, TOKEN
 from tests.docs.recipe_python import write_python
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
@@ -32,59 +32,34 @@ TERRAFORM: dict[str, Any] = yaml.safe_load(
 CAPACITY: dict[str, Any] = yaml.safe_load(
     (CI / "github" / "capacity.yml").read_text(encoding="utf-8")
 )
-TOKEN = "ghs_canary_4be1"
 NAME = re.compile(r"\b(?:inputs|steps|github|runner|env)(?:\.[\w-]+)+")
 
-GH = f"""#!{sys.executable} -I
-import json, os, pathlib, shutil, sys
-host = pathlib.Path(os.environ["GH_HOST_DIRECTORY"])
-words = sys.argv[1:]
-assert os.environ["GH_TOKEN"] == {TOKEN!r}
-def after(flag):
-    return words[words.index(flag) + 1] if flag in words else ""
-def kept(name):
-    return json.loads((host / name).read_text())
-if words[0] == "api" and words[1].endswith("/comments"):
-    text = pathlib.Path(after("-F").removeprefix("body=@")).read_text()
-    (host / "answers.json").write_text(json.dumps([*kept("answers.json"), text]))
-elif words[0] == "api" and words[1].endswith("/pulls"):
-    assert "merge_commit_sha == env.GITHUB_SHA" in after("--jq")
-    sha = os.environ["GITHUB_SHA"]
-    merged = [one for one in kept("pulls.json") if one["merged_at"] and one["merge_commit_sha"] == sha]
-    print(merged[0]["head"]["sha"] if merged else "")
-elif words[0] == "api":
-    number = int(words[1].rpartition("/")[2])
-    (pull,) = [one for one in kept("pulls.json") if one["number"] == number]
-    print(pull["head"]["sha"])
-elif words[:2] == ["run", "list"]:
-    for run in kept("runs.json"):
-        asked = {{"sha": after("--commit"), "event": after("--event"), "conclusion": after("--status")}}
-        if all(run[name] == value for name, value in asked.items() if value):
-            print(run["id"])
-elif words[:2] == ["run", "download"]:
-    source = host / "artifacts" / words[2] / after("--name")
-    if not source.is_dir():
-        sys.exit(1)
-    shutil.copytree(source, after("--dir"), dirs_exist_ok=True)
-else:
-    sys.exit(f"gh: unknown: {{words}}")
-"""  # noqa: E501
 # The part of actions/github-script used by the recipe.
 SCRIPT = """
 const fs = require('fs');
 const file = process.env.COMMENTS;
 const comments = JSON.parse(fs.readFileSync(file, 'utf8'));
 const save = () => fs.writeFileSync(file, JSON.stringify(comments));
-const context = { repo: { owner: 'o', repo: 'r' }, issue: { number: 5 } };
+const context = { repo: { owner: 'o', repo: 'r' }, issue: { number: Number(process.env.ISSUE) } };
+const core = { warning: (text) => console.log(`::warning::${text}`) };
 const issues = {
-  listComments: () => comments,
-  createComment: ({ body }) => { comments.push({ id: comments.length + 1, body }); save(); },
+  listComments: ({ issue_number }) => comments.filter((one) => one.issue === issue_number)
+    .map((one) => ({ ...one, node_id: `node${one.id}`, html_url: `https://host/#${one.id}` })),
+  createComment: ({ issue_number, body }) => {
+    comments.push({ id: comments.length + 1, issue: issue_number, isOwn: true, body });
+    save();
+  },
   updateComment: ({ comment_id, body }) => {
     comments.find((one) => one.id === comment_id).body = body;
     save();
   },
 };
-const github = { paginate: async (list, place) => list(place), rest: { issues } };
+const graphql = async (query, { ids }) => {
+  if (!query.includes('viewerDidAuthor') || ids.length > 100) throw new Error('unexpected query');
+  const find = (id) => comments.find((one) => `node${one.id}` === id);
+  return { nodes: ids.map((id) => ({ viewerDidAuthor: find(id).isOwn === true })) };
+};
+const github = { paginate: async (list, place) => list(place), rest: { issues }, graphql };
 (async () => { SCRIPT })();
 """
 
@@ -98,6 +73,25 @@ class JobResult(Struct):
     log: str = ""
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+
+
+class PullRequest(Struct, frozen=True):
+    """Pull request: its number, its base, and the branch and repository of its head."""
+
+    number: int = 5
+    base: str = "main"
+    branch: str = "change"
+    repository: str = "o/r"
+
+    def build_answer(self, head: str, merge_commit: str | None) -> dict[str, Any]:
+        """Return the answer of the host, merged if it has a commit."""
+        return {
+            "number": self.number,
+            "merged_at": "2026-11-21" if merge_commit else None,
+            "merge_commit_sha": merge_commit,
+            "base": {"ref": self.base},
+            "head": {"sha": head, "ref": self.branch, "repo": {"full_name": self.repository}},
+        }
 
 
 class FakeGitHub:
@@ -132,24 +126,34 @@ class FakeGitHub:
     def comments(self) -> list[str]:
         return [comment["body"] for comment in self.read("comments")]
 
-    def plan(self, tree: Path, sha: str, variables: Mapping[str, str], **inputs: str) -> JobResult:
+    def plan(
+        self,
+        tree: Path,
+        sha: str,
+        variables: Mapping[str, str],
+        request: PullRequest | None = None,
+        **inputs: str,
+    ) -> JobResult:
         """Run the check of a pull request on its head, and keep its artifact at the host."""
+        request = request or PullRequest()
         number = len(self.read("runs")) + 1
-        job = self.job("plan", tree, number, sha, "pull_request", variables, inputs)
-        run = {"id": number, "sha": sha, "event": "pull_request"}
+        job = self.job("plan", tree, number, sha, "pull_request", variables, inputs, request)
+        run = {
+            "id": number,
+            "sha": sha,
+            "event": "pull_request",
+            "workflow": "nexusform.yml",
+            "head_branch": request.branch,
+            "head_repository": {"full_name": request.repository},
+        }
         self.write(
             "runs",
             [run | {"conclusion": "success" if job.success else "failure"}, *self.read("runs")],
         )
         return job
 
-    def merge(self, head: str, commit: str) -> None:
-        pull = {
-            "number": 5,
-            "merged_at": "2026-11-21",
-            "merge_commit_sha": commit,
-            "head": {"sha": head},
-        }
+    def merge(self, head: str, commit: str, request: PullRequest | None = None) -> None:
+        pull = (request or PullRequest()).build_answer(head, commit)
         self.write("pulls", [pull, *self.read("pulls")])
 
     def after_merge(
@@ -181,6 +185,7 @@ class FakeGitHub:
         event: str,
         variables: Mapping[str, str],
         inputs: Mapping[str, str],
+        request: PullRequest | None = None,
     ) -> JobResult:
         job = self.fresh(tree)
         given = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
@@ -192,18 +197,21 @@ class FakeGitHub:
             **inputs,
         }
         known: dict[str, str] = {f"inputs.{name}": value for name, value in given.items()}
-        known |= self.build_context(job, run, sha, event)
+        known |= self.build_context(job, run, sha, event, request)
         for step in ACTION["runs"]["steps"]:
             self.step(step, job, known, variables)
         return job
 
-    def explain(self, comment: str, sha: str) -> JobResult:
+    def explain(self, comment: str, sha: str, request: PullRequest | None = None) -> JobResult:
         """Answer a comment on the pull request from the plan of its head."""
-        pull = {"number": 5, "merged_at": None, "merge_commit_sha": None, "head": {"sha": sha}}
-        self.write("pulls", [pull])
+        request = request or PullRequest()
+        self.write("pulls", [request.build_answer(sha, None)])
         job = self.fresh(None)
         known = self.build_context(job, 2000, sha, "issue_comment")
-        known |= {"github.event.issue.number": "5", "github.event.comment.body": comment}
+        known |= {
+            "github.event.issue.number": str(request.number),
+            "github.event.comment.body": comment,
+        }
         (described,) = EXPLAIN["jobs"].values()
         assert self.holds(
             described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"}
@@ -234,13 +242,22 @@ class FakeGitHub:
         temporary.mkdir()
         return JobResult(clone, temporary)
 
-    def build_context(self, job: JobResult, run: int, sha: str, event: str) -> dict[str, str]:
+    def build_context(
+        self, job: JobResult, run: int, sha: str, event: str, request: PullRequest | None = None
+    ) -> dict[str, str]:
+        request = request or PullRequest()
+        of_request = {
+            "github.event.pull_request.number": str(request.number),
+            "github.event.pull_request.head.sha": sha,
+            "github.event.pull_request.head.ref": request.branch,
+            "github.event.pull_request.head.repo.full_name": request.repository,
+            "github.event.pull_request.base.ref": request.base,
+        }
         return {
+            **(of_request if event == "pull_request" else {}),
             "github.workspace": str(job.clone),
             "github.token": TOKEN,
             "github.event_name": event,
-            "github.event.pull_request.number": "5",
-            "github.event.pull_request.head.sha": sha,
             "github.server_url": "https://github.example",
             "github.repository": "o/r",
             "github.run_id": str(run),
@@ -314,6 +331,9 @@ class FakeGitHub:
             "GITHUB_SERVER_URL": known["github.server_url"],
             "GITHUB_SHA": known["github.sha"],
             "GITHUB_WORKFLOW": "nexusform",
+            "GITHUB_WORKFLOW_REF": "o/r/.github/workflows/nexusform.yml@refs/heads/main",
+            "GITHUB_REF_NAME": "main",
+            "ISSUE": known.get("github.event.pull_request.number", "5"),
         }
 
     def execute(
@@ -375,7 +395,9 @@ class FakeGitHub:
         (name,) = re.findall(r"/([\w-]+\.md)`", text)
         folder = environment.get("FOLDER", environment["RUNNER_TEMP"])
         written = Path(folder, name).read_text(encoding="utf-8")
-        self.write("comments", [{"id": 1, "body": f"<!-- nexusform -lab -->\n{written}"}])
+        self.write(
+            "comments", [{"id": 1, "issue": 5, "body": f"<!-- nexusform -lab -->\n{written}"}]
+        )
 
     def upload(self, given: Mapping[str, str], artifacts: Path) -> None:
         source = Path(given["path"])

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests import commands
 from tests.certificates import create_signing_key
 from tests.contracts.bad_answers import build_raw_answer, run_bad_server
 from tests.contracts.http_state_server import ServerContent, StoredState, run_state_server
-from tests.docs.github_jobs import CAPACITY, TOKEN, FakeGitHub, JobResult
+from tests.docs.github_jobs import CAPACITY, TOKEN, FakeGitHub, JobResult, PullRequest
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND, REFERENCE, extract_text
@@ -241,6 +242,113 @@ def test_second_push_is_compared_with_the_first(repository: GitHubRepository) ->
     assert "> - **Since " in repository.hub.comments[0]
 
 
+STRANGERS = 40
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+
+
+def write_foreign_comments(hub: FakeGitHub, mark: str) -> list[Any]:
+    """Let strangers comment with the mark of a recipe on pull request 5; return the comments."""
+    texts = ("", "\n2 to add: Allowed", " trailing", "\n\n### nexusform: no changes")
+    rows = [
+        {"id": number, "issue": 5, "body": f"{mark}{texts[number % len(texts)]}"}
+        for number in range(1, STRANGERS + 1)
+    ]
+    hub.write("comments", rows)
+    return rows
+
+
+@needs_node
+def test_comment_of_a_stranger_is_left_alone_and_reported(repository: GitHubRepository) -> None:
+    foreign = write_foreign_comments(repository.hub, "<!-- nexusform lab -->")
+    first = repository.plan(repository.tree(1), "aaa1")
+    assert first.success, first.log
+    assert first.log.count("of another user has its mark and is left alone") == STRANGERS
+    assert repository.plan(repository.tree(3), "bbb1").success
+    rows = repository.hub.read("comments")
+    assert rows[:STRANGERS] == foreign
+    (own,) = rows[STRANGERS:]
+    assert own["isOwn"]
+    assert "4 to add" in own["body"]
+
+
+@needs_node
+def test_prediction_leaves_comments_of_strangers_alone(repository: GitHubRepository) -> None:
+    hub = repository.hub
+    hub.program("terraform", FAILING_TERRAFORM.replace("PLAN", str(EXAMPLE / "plan.json")))
+    tree = repository.place / "terraform"
+    (tree / "live" / "lab").mkdir(parents=True)
+    (tree / "live" / "lab" / "main.tf").write_text("# all is well\n")
+    shutil.copytree(EXAMPLE / "export", tree / "export")
+    foreign = write_foreign_comments(hub, "<!-- nexusform placements live/lab -->")
+    for head in ("head1", "head2"):
+        job = hub.foretell(tree, head)
+        assert job.success, job.log
+    rows = hub.read("comments")
+    assert rows[:STRANGERS] == foreign
+    assert [row["isOwn"] for row in rows[STRANGERS:]] == [True]
+    assert job.log.count("is left alone") == STRANGERS
+
+
+TO_RELEASE = PullRequest(number=6, base="release")
+OF_FORK = PullRequest(number=7, repository="fork/r")
+
+
+@needs_node
+@pytest.mark.parametrize("other", [TO_RELEASE, OF_FORK], ids=["release", "fork"])
+@pytest.mark.parametrize("is_planned_last", [True, False])
+def test_two_pull_requests_of_one_commit_have_their_own_plans(
+    repository: GitHubRepository, other: PullRequest, is_planned_last: bool
+) -> None:
+    """Both have the head aaa1, but the merges with their bases differ."""
+    hub = repository.hub
+    requests = [(PullRequest(), 1), (other, 3)]
+    for request, racks in requests if is_planned_last else requests[::-1]:
+        settings = {"backend-config": repository.settings}
+        job = hub.plan(repository.tree(racks), "aaa1", {}, request, **settings)
+        assert job.success, job.log
+        assert "**Since" not in hub.comments[-1]
+    texts = {row["issue"]: row["body"] for row in hub.read("comments")}
+    assert "2 to add" in texts[5]
+    assert "4 to add" in texts[other.number]
+    for request in (PullRequest(), other):
+        job = hub.explain("nexusform explain nexus_rack.r", "aaa1", request)
+        assert job.success, job.log
+        used = job.temporary / "nexusform-explain" / "plan" / "request"
+        assert used.read_text() == f"{request.number} {request.base}\n"
+    # A merge of both lists both.
+    hub.write("pulls", [])
+    hub.merge("aaa1", "merged1", other)
+    if other.base != "main":
+        hub.merge("aaa1", "merged1")
+        (applied,) = repository.after_merge(repository.tree(1), "merged1", {})
+        assert applied.success, applied.log
+        assert repository.racks == 1
+    else:
+        (applied,) = repository.after_merge(repository.tree(3), "merged1", {})
+        assert applied.success, applied.log
+        assert repository.racks == 3
+
+
+@needs_node
+def test_plan_of_a_forked_workflow_is_not_applied(repository: GitHubRepository) -> None:
+    """A fork runs a workflow file of the same path on the head of the merged pull request."""
+    hub = repository.hub
+    forged = PullRequest(repository="fork/r")
+    settings = {"backend-config": repository.settings}
+    assert hub.plan(repository.tree(3), "aaa1", {}, forged, **settings).success
+    hub.merge("aaa1", "merged1")
+    (applied,) = repository.after_merge(repository.tree(3), "merged1", {})
+    assert not applied.success
+    assert "no run for a pull request of merged1 has a plan for main" in applied.log
+    assert not any(place.document for place in repository.store.places.values())
+    explained = hub.explain("nexusform explain nexus_rack.r[0]", "aaa1")
+    assert explained.success
+    assert "reviewed.plan" in hub.read("answers")[-1]
+    # The comparison with the last push uses no plan of the fork, either.
+    assert hub.plan(repository.tree(1), "bbb1", {}, **settings).success
+    assert "**Since" not in hub.comments[-1]
+
+
 CLUSTER = """
 resource "nexus_kubernetes_cluster" "core" {
   site_id    = nexus_site.lab.id
@@ -321,14 +429,15 @@ def test_failed_or_killed_plan_is_neither_kept_nor_applied(repository: GitHubRep
     repository.hub.merge("head1", "merged1")
     (applying,) = repository.after_merge(tree, "merged1", {})
     assert not applying.success
-    assert "no run on head1" in applying.log
+    assert "no run for a pull request of merged1 has a plan for main" in applying.log
     assert not any(place.document for place in repository.store.places.values())
 
 
 def test_run_ended_before_planning_replaces_the_comment(repository: GitHubRepository) -> None:
     tree = repository.tree(1)
     repository.hub.write(
-        "comments", [{"id": 1, "body": "<!-- nexusform lab -->\n2 to add: Allowed"}]
+        "comments",
+        [{"id": 1, "issue": 5, "isOwn": True, "body": "<!-- nexusform lab -->\n2 to add: Allowed"}],
     )
     # Without the text of the pull request there is nothing to review, so the job ends there.
     job = repository.hub.plan(

@@ -21,6 +21,8 @@ from tests import commands
 from tests.certificates import create_signing_key
 from tests.contracts.http_state_server import ServerContent
 from tests.docs.code_hosts import GH, FakeGitLab, run_gitlab
+from tests.docs.code_hosts import TOKEN as GH_TOKEN
+from tests.docs.github_jobs import PullRequest
 from tests.docs.recipe_python import write_python
 from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND
@@ -93,6 +95,7 @@ class GitLabJobs:
             "CI_PROJECT_DIR": str(clone),
             "CI_API_V4_URL": self.address,
             "CI_PROJECT_ID": "1",
+            "CI_COMMIT_BRANCH": "main",
             "CI_JOB_TOKEN": "job-token",
             "NEXUSFORM_GITLAB_TOKEN": TOKEN,
             "DIRECTORY": "lab",
@@ -123,10 +126,16 @@ class GitLabJobs:
         _, afterwards = run_script(job.get("after_script", []), "failed" if code else "success")
         return code, log + afterwards, clone
 
-    def plan(self, tree: Path, sha: str, **pipeline: Any) -> tuple[int, str]:
+    def plan(
+        self, tree: Path, sha: str, *, iid: int = 5, target: str = "main", **pipeline: Any
+    ) -> tuple[int, str]:
         """Run the pipeline of a merge request for a commit, and keep its artifact at the host."""
         code, log, clone = self.run(
-            "nexusform-plan", tree, CI_MERGE_REQUEST_IID="5", CI_COMMIT_SHA=sha
+            "nexusform-plan",
+            tree,
+            CI_MERGE_REQUEST_IID=str(iid),
+            CI_MERGE_REQUEST_TARGET_BRANCH_NAME=target,
+            CI_COMMIT_SHA=sha,
         )
         self.pipelines += 1
         number = self.pipelines
@@ -144,6 +153,7 @@ class GitLabJobs:
 
     def merge(self, head: str, commit: str) -> None:
         merged = {"iid": 5, "state": "merged", "sha": head, "merge_commit_sha": commit}
+        merged["target_branch"] = "main"
         self.host.merge_requests[commit] = [merged]
 
     def apply(self, tree: Path, commit: str) -> tuple[int, str]:
@@ -307,6 +317,46 @@ def test_pipeline_of_a_fork_is_ignored(
     assert "no pipeline on head1" in log
 
 
+def test_note_of_a_stranger_is_left_alone_and_reported(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
+    jobs, host, _ = project
+    for number in range(1, 41):
+        host.notes[number] = "<!-- nexusform lab -->\n2 to add: Allowed"
+        host.strangers[number] = 100 + number
+    foreign = dict(host.notes)
+    _, log = jobs.plan(jobs.tree(1), "aaa1")
+    assert log.count("of another user has its mark and is left alone") == 40
+    jobs.plan(jobs.tree(3), "bbb1")
+    assert {number: host.notes[number] for number in foreign} == foreign
+    (own,) = [text for number, text in host.notes.items() if number not in foreign]
+    assert "4 to add" in own
+
+
+def test_two_merge_requests_of_one_commit_have_their_own_plans(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
+    """Both have the head aaa1, and the host lists the pipelines of the commit for both."""
+    jobs, host, store = project
+    assert jobs.plan(jobs.tree(1), "aaa1")[0] == 0
+    assert jobs.plan(jobs.tree(3), "aaa1", iid=6, target="release")[0] == 0
+    jobs.merge("aaa1", "merged1")
+    host.merge_requests["merged1"].insert(
+        0, host.merge_requests["merged1"][0] | {"iid": 6, "target_branch": "release"}
+    )
+    code, log = jobs.apply(jobs.tree(1), "merged1")
+    assert code == 0, log
+    assert count_objects(store) == 2
+    # A target that changed after the plan.
+    host.merge_requests["merged2"] = [
+        {"iid": 6, "state": "merged", "sha": "aaa1", "merge_commit_sha": "merged2"}
+        | {"target_branch": "main"}
+    ]
+    code, log = jobs.apply(jobs.tree(3), "merged2")
+    assert code != 0
+    assert "has a successful plan" in log
+
+
 def test_killed_run_fails_the_check(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
@@ -461,15 +511,19 @@ def fetch_reviewed_plan(
     (code_host / "pulls.json").write_text(json.dumps(pulls))
     (code_host / "runs.json").write_text(json.dumps(runs))
     for run in runs:
-        folder = code_host / "artifacts" / str(run["id"]) / "nexusform-lab"
+        number = run.get("number", 5)
+        folder = code_host / "artifacts" / str(run["id"]) / f"nexusform-lab-pr{number}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "reviewed.plan").write_text(str(run["id"]))
+        (folder / "request").write_text(f"{number} {run.get('base', 'main')}\n")
     environment = {
         "PATH": f"{code_host / 'bin'}:{os.environ['PATH']}",
         "GH_HOST_DIRECTORY": str(code_host),
         "GITHUB_SHA": "merged1",
         "GITHUB_REPOSITORY": "o/r",
-        "GITHUB_WORKFLOW": "nexusform",
+        "GH_TOKEN": GH_TOKEN,
+        "GITHUB_WORKFLOW_REF": "o/r/.github/workflows/nexusform.yml@refs/heads/main",
+        "GITHUB_REF_NAME": "main",
         "FOLDER": str(code_host / "folder"),
         "SLUG": "-lab",
     }
@@ -481,15 +535,23 @@ def fetch_reviewed_plan(
     return done.returncode, plan.read_text() if plan.exists() else done.stderr
 
 
-def build_run(number: int, sha: str = "head1", **more: str) -> dict[str, Any]:
-    return {"id": number, "sha": sha, "workflow": "nexusform", "conclusion": "success"} | more
+def build_run(identifier: int, sha: str = "head1", **more: Any) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "sha": sha,
+        "event": "pull_request",
+        "workflow": "nexusform.yml",
+        "conclusion": "success",
+        "head_branch": "change",
+        "head_repository": {"full_name": "o/r"},
+    } | more
 
 
-MERGED = {"merged_at": "2026-11-21", "merge_commit_sha": "merged1", "head": {"sha": "head1"}}
+MERGED = PullRequest().build_answer("head1", "merged1")
 
 
 def test_action_uses_plan_of_merged_head(code_host: Path) -> None:
-    other = MERGED | {"merge_commit_sha": "other", "head": {"sha": "head9"}}
+    other = PullRequest(number=6).build_answer("head9", "other")
     assert fetch_reviewed_plan(
         code_host, [other, MERGED], [build_run(1, "old1"), build_run(2, "head9"), build_run(3)]
     ) == (0, "3")
@@ -499,7 +561,15 @@ def test_action_uses_plan_of_merged_head(code_host: Path) -> None:
     ("pulls", "runs"),
     [
         ([MERGED], [build_run(1, "old1")]),
-        ([MERGED], [build_run(1, workflow="of a pull request")]),
+        ([MERGED], [build_run(1, workflow="of-a-request.yml")]),
+        # A fork with a workflow file of the same path, for a pull request with the same head.
+        ([MERGED], [build_run(1, head_repository={"full_name": "fork/r"})]),
+        ([MERGED], [build_run(1, head_repository=None)]),
+        ([MERGED], [build_run(1, head_branch="another")]),
+        # Another pull request with the same head.
+        ([MERGED], [build_run(1, number=6)]),
+        ([MERGED], [build_run(1, base="release")]),
+        ([MERGED | {"base": {"ref": "release"}}], [build_run(1, base="release")]),
         ([MERGED], [build_run(1, conclusion="failure")]),
         ([MERGED | {"merged_at": None}], [build_run(1)]),
         ([MERGED | {"merge_commit_sha": "other"}], [build_run(1)]),
