@@ -119,6 +119,12 @@ def compare_values(left: Value, right: Value) -> Value:
     the object with a null string. Only two nulls are equal whatever their types. It is unknown if
     unknown parts decide.
     """
+    if left.raw is None or right.raw is None:
+        # Parts of a known value do not matter for a comparison with null, and neither do their
+        # marks.
+        outcome = _is_equal(left, right)
+        marks = left.marks | right.marks
+        return (_UNDECIDED if outcome is None else build_boolean(outcome)).add_marks(marks)
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
     outcome = _is_equal(plain_left, plain_right)
