@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import enclose, format_list, select_word_form
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.vnf.importers.vnf_records import (
     SITE,
@@ -209,6 +209,10 @@ _SCHEMA: Final = BlockSchema(
     {"vdu": VDU_BLOCK, "kubelet": KUBELET_BLOCK},
     "A VNF from a TOSCA VNFD or a HOT file, placed by its affinity rules.",
 )
+
+
+# Lost rules that a sentence names.
+_MAX_RULES: Final = 3
 
 
 def build_id(attributes: Mapping[str, Any]) -> str:
@@ -663,6 +667,34 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
     )
 
 
+def find_lost_rules(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return `loses the anti-affinity of server group workers`; "" if no rule is lost.
+
+    Of a rule that becomes weaker, a part is lost.
+    """
+    if not (has_known_documents(before) and has_known_documents(after)):
+        return ""
+    remaining = {(rule.name, rule.is_affinity): rule for rule in read_documents(after).vnf.rules}
+    lost: list[str] = []
+    for rule in read_documents(before).vnf.rules:
+        after_rule = remaining.get((rule.name, rule.is_affinity))
+        if _is_weaker(rule, after_rule):
+            part = "part of " if after_rule is not None else ""
+            kind = "affinity" if rule.is_affinity else "anti-affinity"
+            noun = "policy" if rule.origin.file == "vnfd" else "server group"
+            lost.append(f"{part}the {kind} of {noun} {rule.name}")
+    return enclose("loses ", format_list(lost, _MAX_RULES))
+
+
+def _is_weaker(before: PlacementRule, after: PlacementRule | None) -> bool:
+    """Return whether a rule ends, becomes soft, allows more VMs per location, or loses a VDU."""
+    if after is None:
+        return True
+    is_softer = before.is_hard and not after.is_hard
+    is_wider = after.max_per_location > before.max_per_location
+    return is_softer or is_wider or not set(before.vdus) <= set(after.vdus)
+
+
 TACKER_VNF: Final = ResourceType(
     "tacker_vnf",
     4,
@@ -683,6 +715,9 @@ TACKER_VNF: Final = ResourceType(
     present=build_displayed_value,
     # Its volumes may be managed by others.
     consequences=ConsequenceTable(
-        noun="VNF", delete=LOSS_WITH_UNKNOWN_DATA, replace=LOSS_WITH_UNKNOWN_DATA
+        noun="VNF",
+        delete=LOSS_WITH_UNKNOWN_DATA,
+        replace=LOSS_WITH_UNKNOWN_DATA,
+        find_weakening=find_lost_rules,
     ),
 )

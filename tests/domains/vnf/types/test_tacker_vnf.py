@@ -916,3 +916,20 @@ def test_scale_in_after_heal_removes_healed_vm() -> None:
     assert {name: each.get("operation") for name, each in read_vnfcs(larger).items()}[
         "v-worker-1"
     ] == "scaled"
+
+
+@pytest.mark.parametrize(
+    ("group", "ending"),
+    [
+        ("'anti-affinity'", ""),
+        ("'soft-anti-affinity'", "loses part of the anti-affinity of server group "),
+        ("", "loses the anti-affinity of server group "),
+    ],
+)
+def test_removed_or_softer_server_group_is_a_lost_rule(group: str, ending: str) -> None:
+    before = {**DRIVER, "name": "v", "site_id": "s"}
+    base = DRIVER["base_hot"].replace("'anti-affinity'", group)
+    assert (base == DRIVER["base_hot"]) is not bool(ending)
+    found = TYPE.consequences.find_weakening(before, {**before, "base_hot": base})
+    assert found.startswith(ending)
+    assert bool(found) is bool(ending)
