@@ -15,10 +15,10 @@ PUBLIC = {
     ),
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "
-        "NumaSampling Drift FORGOTTEN_REASON InventoryRead Mode OutputChange RejectedCluster "
-        "PlacementAction PlacementChange PlacementTable PlacementTotal Plan PREDICTION_KEY "
-        "SitePredictionAccuracy Rollout RolloutStep SeparationVerdict SeparationViolation Step "
-        "StepKind VariableValue FeasibilityResult Feasibility LossEffect MissingObject "
-        "NOT_READ_IDS build_hypothetical_plan"
+        "NumaSampling Drift FORGOTTEN_REASON InventoryRead Mode OutputChange Reversal "
+        "RejectedCluster PlacementAction PlacementChange PlacementTable PlacementTotal Plan "
+        "PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
+        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "
+        "MissingObject NOT_READ_IDS build_hypothetical_plan"
     ),
 }

@@ -539,6 +539,26 @@ class Drift(Struct, frozen=True):
     relevant: bool = True
 
 
+class Reversal(StrEnum):
+    """What a plan does to a change made outside: create the object again, or set it back."""
+
+    CREATES = "creates"
+    SETS_BACK = "sets back"
+
+
+class OutsideChange(Struct, frozen=True):
+    """Object changed outside of nexusform that a plan reverts.
+
+    `arguments` are its changed arguments: `kubernetes_version 1.30.3 -> 1.31.5`; none for a deleted
+    object.
+    """
+
+    address: Address
+    name: str
+    reversal: Reversal
+    arguments: tuple[str, ...] = ()
+
+
 class OutputChange(Struct, frozen=True):
     """Root output before and after; `after` is None with action delete.
 
@@ -734,7 +754,7 @@ class Plan(Struct, frozen=True):
     documents that nexusform does not read. `start_values` are what providers read for the changes,
     by address, in their own formats: apply compares them before each write. `listed` are the sites
     that differ from what their platform lists. `site_ties` hold the machines of `tied_set`.
-    `consequences` are filled with `sites`.
+    `consequences` are filled with `sites`, and so are the `outside_changes` that it reverts.
     """
 
     mode: Mode = Mode.NORMAL
@@ -796,6 +816,7 @@ class Plan(Struct, frozen=True):
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     listed: tuple[ListedSite, ...] = ()
     consequences: tuple[Consequence, ...] = ()
+    outside_changes: tuple[OutsideChange, ...] = ()
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -135,6 +135,11 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
     plan = add_consequences(plan, registries)
+    if plan.drift:
+        from nexusform.plans.impact.outside_changes import find_outside_changes
+
+        outside_changes = find_outside_changes(plan, registries.resource_types)
+        plan = replace(plan, outside_changes=outside_changes)
     if plan.diagnostics:
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 

@@ -18,6 +18,7 @@ PUBLIC = {
         "describe_lost_vms describe_state format_effect_verb format_kind_counts "
         "sum_effects"
     ),
+    "outside_changes": "find_outside_changes",
     "overridden_values": "list_overridden_values",
     "risk_assessment": "compute_consequences",
     "guard_rails": (

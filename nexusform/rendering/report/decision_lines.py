@@ -53,7 +53,7 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan, Reversal
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
 from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
@@ -81,13 +81,14 @@ class DecisionLine(Struct, frozen=True):
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     """Return the lines of the decision block of a plan.
 
-    A failed plan has only its errors and guard rails.
+    A failed plan has only its errors, changes made outside and guard rails.
     """
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
         guard_rails = tuple(describe_guard_rails(plan.guard_rails)) if plan.guard_rails else ()
         further_lines = (
+            DecisionLine("Changed outside", tuple(_describe_outside_changes(plan))),
             DecisionLine("Guard rails", guard_rails),
             DecisionLine("Next", (describe_merge(plan),)),
         )
@@ -103,6 +104,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         partial_text = f"({option}): {changed}; others were not planned"
     lines = (
         DecisionLine("Partial plan", (partial_text,)),
+        DecisionLine("Changed outside", tuple(_describe_outside_changes(plan))),
         DecisionLine("Destroys", tuple(_describe_objects(list_destroyed_objects(plan)))),
         DecisionLine("Replaces", tuple(_describe_objects(list_replaced_objects(plan)))),
         DecisionLine(
@@ -128,16 +130,39 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     return tuple(line for line in lines if any(line.texts))
 
 
+def _describe_outside_changes(plan: Plan) -> Iterator[str]:
+    """Yield what others changed since the last apply, and what a merge does to it.
+
+    An example is `oslo-lab was deleted; a merge creates it again`. Equal changes share a text.
+    """
+    groups = group_by(plan.outside_changes, lambda change: (change.reversal, change.arguments))
+    texts = []
+    for (reversal, arguments), changes in groups.items():
+        count = len(changes)
+        names = format_names(change.name for change in changes)
+        clause = f"{names} {select_word_form(count, 'was', 'were')} deleted"
+        consequence = f"creates {select_word_form(count, 'it', 'them')} again"
+        if reversal is Reversal.SETS_BACK:
+            each = "" if count == 1 else " each"
+            clause = f"{names}{each}: {format_first_items(arguments, _MAX_NAMES)}"
+            consequence = f"sets {select_word_form(len(arguments), 'it', 'them')} back"
+        subject = "the configuration" if plan.errored else "a merge"
+        texts.append((f"{clause}; {subject} {consequence}", count))
+    yield from _limit_texts(texts, _MAX_OBJECTS, "more object")
+
+
 def list_named_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     """Return the texts of the block that do not add up over plans, but name what they concern.
 
     Destroyed and replaced objects and risks are not among them: they are consequences.
     """
+    outside = DecisionLine("Changed outside", tuple(_describe_outside_changes(plan)))
     if plan.errored:
-        return ()
+        return (outside,) if outside.texts else ()
     decision = build_decision(plan)
     impact = collect_impact(plan)
     lines = (
+        outside,
         DecisionLine(
             "Impact", (*impact.upgrades, *impact.losses, *_describe_drains(decision.impact))
         ),

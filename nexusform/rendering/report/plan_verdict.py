@@ -301,6 +301,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
         )
         > 0,
         plan.is_rejected,
+        bool(plan.outside_changes),
         bool(list_plan_risks(plan)),
         plan.to_destroy > 0,
         any(action.stopped_vms for action in plan.machine_actions),

@@ -49,7 +49,12 @@ def build_plan_result(
         )
     if plan.is_rejected or has_errors([*problems, *plan.diagnostics]):
         rejected = build_rejected_result(site.name, [*problems, *plan.diagnostics])
-        return replace(rejected, state_location=state_location, read_states=read_states)
+        return replace(
+            rejected,
+            state_location=state_location,
+            read_states=read_states,
+            decision=build_decision_record(replace(plan, errored=True), guard_rails),
+        )
     result = SiteResult(
         site=site.name,
         status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
