@@ -64,7 +64,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import (
     ACTION_KINDS,
     MACHINE_ACTION_TYPE,
-    compute_facts_after,
+    merge_facts_after,
 )
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.state.journal import InstanceOutcome
@@ -629,15 +629,9 @@ def build_machine_outcome(
     if resource is None:
         return None
     address, current = resource
+    machine = current.attributes if address.type == _MACHINE else machine_name
     recorded = get_mapping(current.private, OBSERVED_KEY)
-    if address.type == _MACHINE:
-        facts = compute_facts_after(action, {**current.attributes, **recorded}, finish_time)
-    else:
-        # A rack has the facts of its machines by name.
-        machine_facts = compute_facts_after(
-            action, get_mapping(recorded, machine_name), finish_time
-        )
-        facts = {**recorded, machine_name: machine_facts}
+    facts = merge_facts_after(action, recorded, machine, finish_time)
     instance = replace_current_object(
         state.instances[address], merge_note(current, {OBSERVED_KEY: facts})
     )

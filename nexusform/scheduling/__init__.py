@@ -18,6 +18,6 @@ PUBLIC = {
     ),
     "machine_actions": (
         "FAILED MACHINE_ACTION_TYPE ACTION_KINDS POWER_OFF MachineActionKind record_result "
-        "ACTION_PENDING SUCCEEDED CORDONED_BY_ACTION compute_facts_after"
+        "ACTION_PENDING SUCCEEDED CORDONED_BY_ACTION merge_facts_after"
     ),
 }

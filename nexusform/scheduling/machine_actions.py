@@ -45,7 +45,7 @@ ACTION_KINDS: Final[Mapping[str, MachineActionKind]] = {
 def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> dict[str, Any]:
     """Return the observed facts of a machine after a successful action.
 
-    `time` is that of the action, and `before` has the facts before it.
+    `time` is that of the action ("": not known yet), and `before` has the facts before it.
 
     A machine is on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and
     its owner stay.
@@ -64,11 +64,25 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     else:
         facts = {**_IN_SERVICE, "cordon_status": facts["cordon_status"]}
     # When it went out of service.
-    since = time if facts != _IN_SERVICE else None
+    since = (time or None) if facts != _IN_SERVICE else None
     after = {**facts, "message": None, "since": since, "cordoned_by": owner}
     if is_by_action:
         after[CORDONED_BY_ACTION] = True
     return after
+
+
+def merge_facts_after(
+    action: str, recorded: Mapping[str, Any], machine: Mapping[str, Any] | str, time: str
+) -> dict[str, Any]:
+    """Return the recorded facts of a machine, or of its rack, after a successful action.
+
+    `machine` has the arguments of a machine with a resource of its own. Otherwise it is the name of
+    the machine in its rack, which records the facts of its machines by name.
+    """
+    if isinstance(machine, str):
+        facts = compute_facts_after(action, recorded.get(machine) or {}, time)
+        return {**recorded, machine: facts}
+    return compute_facts_after(action, {**machine, **recorded}, time)
 
 
 _IN_SERVICE: Final[Mapping[str, str]] = {

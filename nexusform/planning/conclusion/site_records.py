@@ -37,6 +37,7 @@ from nexusform.planning.conclusion.spare_capacity import compute_headroom
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
+from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
@@ -56,11 +57,15 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     format_shortage,
 )
 from nexusform.resources.address import Address
+from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, merge_facts_after
 from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.site_inventory import OBSERVED_KEY
 
 P = TypeVar("P", bound=Plan)
 # Names of clusters in one finding.
 _MAX_NAMES: Final = 4
+_MACHINE: Final = "nexus_bare_metal_machine"
+_RACK: Final = "nexus_rack"
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
@@ -96,7 +101,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     if not plan.errored:
-        capacity = compute_headroom(before, after)
+        capacity = compute_headroom(before, after, plan.machine_actions)
         if any(row.chosen_by for row in plan.placements):
             from nexusform.planning.conclusion.scale_in_capacity import widen_capacity
 
@@ -311,7 +316,9 @@ def build_occupied_sites(
     `recorded_machines` are those before the plan (site id, name; None: all of this side). With
     `as_listed` the sites have the machines that their platform lists.
     """
-    present = _list_objects_on_side(plan, registries, side, prior_notes)
+    present = list(_list_objects_on_side(plan, registries, side, prior_notes))
+    if side is BeforeOrAfter.AFTER and plan.machine_actions:
+        present = list(_record_machine_actions(present, plan.machine_actions))
     layout = site_plans.build_site_layout(
         present, registries, plan.catalogue, lost_machines, recorded_machines, as_listed=as_listed
     )
@@ -367,6 +374,53 @@ def _list_objects_on_side(
         if attributes is not None:
             note = prior_notes.get(change.address, change.private)
             yield site_plans.SiteObject(change.address, attributes, change.creation, note)
+
+
+def _record_machine_actions(
+    objects: Sequence[site_plans.SiteObject], actions: Iterable[PlannedMachineAction]
+) -> Iterator[site_plans.SiteObject]:
+    """Yield the objects as they are after the machine actions of a plan have succeeded.
+
+    A machine of its own block has its facts, else its rack has them. The argument power_state of a
+    machine is in its attributes.
+    """
+    # By id of the machine, in the order of the windows.
+    by_machine = group_by(
+        (action for action in actions if action.address.type == MACHINE_ACTION_TYPE),
+        lambda action: f"{action.site_id}/{action.rack}/{action.machine}",
+    )
+    run_addresses = {action.address for group in by_machine.values() for action in group}
+    own_ids = {item.attributes.get("id") for item in objects if item.address.type == _MACHINE}
+    by_rack = group_by(
+        (
+            action
+            for machine_id, group in by_machine.items()
+            if machine_id not in own_ids
+            for action in group
+        ),
+        lambda action: f"{action.site_id}/{action.rack}",
+    )
+    for item in objects:
+        object_id = str(item.attributes.get("id"))
+        if item.address in run_addresses:
+            yield replace(item, attributes={**item.attributes, "result": SUCCEEDED})
+        elif item.address.type == _MACHINE:
+            yield _record_facts(item, by_machine.get(object_id, ()))
+        elif item.address.type == _RACK:
+            yield _record_facts(item, by_rack.get(object_id, ()))
+        else:
+            yield item
+
+
+def _record_facts(
+    item: site_plans.SiteObject, actions: Iterable[PlannedMachineAction]
+) -> site_plans.SiteObject:
+    """Return a machine or rack with the facts after actions in its private note."""
+    facts = get_mapping(item.note, OBSERVED_KEY)
+    for action in actions:
+        machine = item.attributes if item.address.type == _MACHINE else action.machine
+        facts = merge_facts_after(action.action, facts, machine, time="")
+    return replace(item, note={**(item.note or {}), OBSERVED_KEY: facts}) if facts else item
 
 
 def _place_vms(
@@ -454,7 +508,12 @@ def _build_site(
             SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()
         ),
         machines=tuple(
-            SiteMachine(item, name in machines_before, name in machines_after)
+            SiteMachine(
+                item,
+                name in machines_before,
+                name in machines_after,
+                was_down=name in machines_before and machines_before[name].is_down,
+            )
             for name, item in machines
         ),
         pools=pools,

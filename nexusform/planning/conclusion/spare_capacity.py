@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import group_by
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.plan_result import SiteWithVms
 from nexusform.planning.vm_planning import site_plans
+from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
 from nexusform.scheduling.racks.vms import (
+    Demand,
     Interval,
     VmSku,
     build_standalone_demand,
@@ -20,13 +25,17 @@ from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def compute_headroom(
-    before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
+    before: Mapping[str, SiteWithVms],
+    after: Mapping[str, SiteWithVms],
+    actions: Sequence[PlannedMachineAction] = (),
 ) -> tuple[SiteSkuCapacity, ...]:
     """Compute the capacity of every site for every VM SKU in use, before and after the plan.
 
     The result is ordered by site id, then by SKU, the largest first. The SKUs in use are those of
-    the NKS pools on either side; a site without any is skipped.
+    the NKS pools on either side; a site without any is skipped. The machine actions of the plan
+    have succeeded `after` it; what is missing during one of them is a figure of its own.
     """
+    machines_by_site = group_by(actions, lambda action: action.site_id)
     capacities: list[SiteSkuCapacity] = []
     for site_id in sorted({*before, *after}):
         side_before = before.get(site_id)
@@ -34,10 +43,13 @@ def compute_headroom(
         sides = [side for side in (side_before, side_after) if side is not None]
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
-        capacities += [
-            _compare_sku_capacity(side_before, side_after, sku)
-            for sku in sorted(skus, key=compute_size_key, reverse=True)
-        ]
+        machines = {action.machine for action in machines_by_site.get(site_id, ())}
+        for sku in sorted(skus, key=compute_size_key, reverse=True):
+            capacity = _compare_sku_capacity(side_before, side_after, sku)
+            if machines and side_after is not None:
+                missing = _count_slots_of_one_machine(side_after, sku, machines)
+                capacity = replace(capacity, missing_meanwhile=missing)
+            capacities.append(capacity)
     return tuple(capacities)
 
 
@@ -60,6 +72,24 @@ def _compare_sku_capacity(
     )
 
 
+def _count_slots_of_one_machine(occupied: SiteWithVms, sku: VmSku, machines: Iterable[str]) -> int:
+    """Return how many further VMs of a SKU fit at least on the emptiest of these machines."""
+    demand = _build_sku_demand(occupied, sku)
+    count_slots = occupied.site.scheduler.create_machine_counter(demand)
+    if count_slots is None:
+        return 0
+    existing = [name for name in machines if name in occupied.site.machines]
+    return max((count_slots(name).minimum for name in existing), default=0)
+
+
+def _build_sku_demand(occupied: SiteWithVms, sku: VmSku) -> Demand:
+    """Return the demand for one more VM of a SKU with the constraints that its pools share."""
+    constraints = find_common_constraints(
+        pool.constraints for _, pool in occupied.pools if pool.sku == sku
+    )
+    return build_standalone_demand(sku, constraints)
+
+
 def compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
     """Compute how many further VMs of a SKU fit, before or after the plan.
 
@@ -70,10 +100,7 @@ def compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapac
     if occupied is None:
         return None
     pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
-    constraints = find_common_constraints(pool.constraints for _, pool in pools)
-    by_rack = occupied.site.scheduler.count_free_slots_by_rack(
-        build_standalone_demand(sku, constraints)
-    )
+    by_rack = occupied.site.scheduler.count_free_slots_by_rack(_build_sku_demand(occupied, sku))
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")

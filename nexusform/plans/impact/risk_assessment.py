@@ -107,6 +107,20 @@ def _find_lost_capacity(plan: Plan) -> Iterator[Consequence]:
                 text=f"{row.site} has no spare capacity left for {row.sku} (now {before:,})",
                 before=before,
             )
+        meanwhile = after.free - row.missing_meanwhile
+        if row.missing_meanwhile and meanwhile < before:
+            yield Consequence(
+                kind=ConsequenceKind.LOSES_CAPACITY,
+                risk="capacity-missing-meanwhile",
+                severity=ConsequenceSeverity.TEMPORARY,
+                subject=row.site,
+                text=(
+                    f"{row.site} has capacity for {meanwhile:,} x {row.sku} during machine "
+                    f"actions ({after.free:,} after them)"
+                ),
+                before=before,
+                after=meanwhile,
+            )
     has_several_sites = len({row.site_id for row in plan.capacity}) > 1
     surge_before: set[tuple[str, str]] = set()
     surge_lost: dict[tuple[str, str], str] = {}
@@ -271,12 +285,18 @@ def _count_sites_by_cluster(plan: Plan) -> Counter[str]:
     return Counter(cluster for _, cluster in names)
 
 
-def _list_down_machines(site: SiteVms) -> set[str]:
-    """Return the machines of a site that are off or not ready after the plan."""
+def _list_down_machines(plan: Plan, site: SiteVms) -> set[str]:
+    """Return the machines of a site that are off or not ready when machine actions begin."""
+    action_machines = {
+        action.machine
+        for action in plan.machine_actions
+        if action.site_id == site.id and action.address.type == MACHINE_ACTION_TYPE
+    }
     return {
         machine.facts.name
         for machine in site.machines
-        if machine.exists_after and machine.facts.is_down
+        if machine.exists_after
+        and (machine.was_down if machine.facts.name in action_machines else machine.facts.is_down)
     }
 
 
@@ -307,7 +327,7 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
         return
     titles = _count_sites_by_cluster(plan)
     for site in plan.sites:
-        down_machines = _list_down_machines(site)
+        down_machines = _list_down_machines(plan, site)
         for pool in _list_node_pools(site, titles):
             names = recreated.get((site.id, pool.cluster, pool.pool), set())
             up = [
@@ -361,7 +381,7 @@ def _find_machine_action_losses(plan: Plan) -> Iterator[Consequence]:
                 continue
             required = compute_quorum(len(machines)) if is_control_plane else 1
             # The machines that are down when each action runs.
-            off = _list_down_machines(site)
+            off = _list_down_machines(plan, site)
             most_down = 0
             for action in actions:
                 if action.machine in machines:
@@ -564,7 +584,7 @@ def _count_stopped_members(
         return stopped
     titles = _count_sites_by_cluster(plan)
     for site in plan.sites:
-        machines = _list_down_machines(site)
+        machines = _list_down_machines(plan, site)
         if not machines:
             continue
         for pool in _list_node_pools(site, titles):

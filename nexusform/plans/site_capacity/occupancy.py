@@ -99,12 +99,13 @@ class SiteRack(Struct, frozen=True):
 class SiteMachine(Struct, frozen=True):
     """Machine after the plan, or before it if the plan deletes it.
 
-    It also has the sides on which it exists.
+    It also has the sides on which it exists, and whether it is off or not ready before the plan.
     """
 
     facts: Machine
     exists_before: bool = True
     exists_after: bool = True
+    was_down: bool = False
 
 
 class SiteVms(Struct, frozen=True):
@@ -174,7 +175,8 @@ class SpareCapacity(Struct, frozen=True):
 class SiteSkuCapacity(Struct, frozen=True):
     """Capacity of one site for one VM SKU of `cells` NUMA cells.
 
-    `before` or `after` is None if the site does not exist then.
+    `before` or `after` is None if the site does not exist then. Machine actions run one after
+    another; `missing_meanwhile` VMs fewer than `after` fit during one of them.
     """
 
     site_id: str
@@ -183,6 +185,7 @@ class SiteSkuCapacity(Struct, frozen=True):
     cells: int
     before: SpareCapacity | None = None
     after: SpareCapacity | None = None
+    missing_meanwhile: int = 0
 
     @property
     def new_no_surge_clusters(self) -> frozenset[str]:

@@ -20,7 +20,14 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.plans.maintenance import PlannedMachineAction
-from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
+from nexusform.plans.plan import (
+    Action,
+    Feasibility,
+    FeasibilityResult,
+    LossEffect,
+    PlacementAction,
+    Plan,
+)
 from nexusform.plans.site_capacity.occupancy import (
     OutOfService,
     SiteVms,
@@ -39,14 +46,18 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
 
     First a placement has a line on its selected clusters: `payments: runs on 3 of 4; west needs 2
     more nodes in pool workers (...)`. If several placements run on all their selected clusters,
-    these placements share a line. Lines on tested fixes, lost machines and racks, and unselected
-    clusters follow, if known.
+    these placements share a line. Clusters on which nothing is known share a line, if the plan
+    changes their placement. Lines on tested fixes, lost machines and racks, and unselected clusters
+    follow, if known.
     """
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])
-    placements = group_by(selected, lambda row: row.placement)
+    placements = group_by(
+        (row for row in selected if not _is_unknown(row)), lambda row: row.placement
+    )
     # On some cluster.
     incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}
+    unknown_counts = Counter(row.placement for row in selected if _is_unknown(row))
     complete = [address for address in placements if address not in incomplete]
     has_shared_line = len(complete) > 1
     if has_shared_line:
@@ -56,7 +67,9 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         yield f"{names}: run on all selected clusters ({bindings})"
     for address, rows in placements.items():
         if address in incomplete or not has_shared_line:
-            yield f"{address.name_with_keys}: {_describe_placement_feasibility(rows)}"
+            text = _describe_placement_feasibility(rows, unknown_counts[address])
+            yield f"{address.name_with_keys}: {text}"
+    yield from _describe_unknown_clusters(plan, filter(_is_unknown, selected))
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
         bindings = format_count(plan.untested_bindings, "binding")
@@ -124,11 +137,45 @@ def describe_unselected_cluster(row: Feasibility) -> str:
     return describe(row) if describe is not None else f"{row.cluster} would run it"
 
 
-def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
-    """Return `runs on 3 of 4` clusters, then the other clusters by result."""
+def _is_unknown(row: Feasibility) -> bool:
+    """Return whether nothing is known about a binding."""
+    return row.result is FeasibilityResult.UNKNOWN and not row.is_waiting
+
+
+def _describe_unknown_clusters(plan: Plan, rows: Iterable[Feasibility]) -> Iterator[str]:
+    """Yield one line on the clusters of changed placements on which nothing is known, and why."""
+    changed = {change.address for change in plan.changes if change.action is not Action.NO_OP}
+    # A kept placement with a trigger is observed to change.
+    changed |= {
+        row.address
+        for row in plan.placements
+        if row.action is not PlacementAction.KEEP or row.trigger
+    }
+    clauses: list[str] = []
+    by_reason = group_by(
+        (row for row in rows if row.placement in changed), _format_truncated_reason
+    )
+    for reason, equal_rows in by_reason.items():
+        names = [
+            f"{address.name_with_keys} runs on "
+            f"{format_first_items([row.cluster for row in members], _MAX_CLUSTERS)}"
+            for address, members in group_by(equal_rows, lambda row: row.placement).items()
+        ]
+        clauses.append(f"{format_first_items(names, _MAX_CLUSTERS)} ({reason})")
+    if clauses:
+        yield f"Not known: whether {'; '.join(clauses)}"
+
+
+def _describe_placement_feasibility(rows: Sequence[Feasibility], unknown_count: int = 0) -> str:
+    """Return `runs on 3 of 4` clusters, then the other clusters by result.
+
+    `unknown_count` further clusters are unknown.
+    """
     rows_by_result = group_by(rows, lambda row: row.result)
     running_count = len(rows_by_result.get(FeasibilityResult.RUNS, []))
     clauses = [f"runs on {running_count:,} of {len(rows):,}"]
+    if unknown_count:
+        clauses = [f"runs on {running_count:,} of {len(rows):,} known clusters"]
     for result, describe in _DESCRIPTIONS.items():
         if result in rows_by_result:
             clauses.append(
@@ -271,16 +318,8 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
-            # Machines of pending actions take no new VM either.
-            pending = {
-                action.machine for action in plan.machine_actions if action.site_id == site_id
-            }.difference(row.machine for row in rows)
-            subject = "them"
-            if pending:
-                machines = format_count(len(pending), "machine")
-                subject = f"them and {machines} with pending actions"
             sentences.append(
-                f"Capacity without {subject}: {capacity.free_interval} ({after_rack_loss} with one "
+                f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one "
                 "rack down)."
             )
         if any(row.status.cordoned_by == _AZURE for row in rows):

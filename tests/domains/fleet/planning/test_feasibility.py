@@ -154,7 +154,8 @@ def test_cluster_without_known_nodes_is_unknown_and_rejected(plan: Callable[...,
         ("south", "unknown"),
         ("west", "runs"),
     ]
-    assert "south is unknown (the nodes of the cluster are not known)" in text
+    assert "payments: runs on 1 of 1 known clusters" in text
+    assert "whether payments runs on south (the nodes of the cluster are not known)" in text
     assert code == 1
 
 
@@ -184,7 +185,10 @@ def test_cluster_without_pods_because_of_an_override_names_another_reason(
     (tmp_path / "deletion.nf.hcl").write_text(DELETION)
     _, text, (row,) = plan(replicas=2)
     assert (row["cluster"], row["result"]) == ("west", "unknown")
-    assert "west is unknown (no pods of the placement are predicted on the cluster)" in text
+    assert (
+        "whether payments runs on west (no pods of the placement are predicted on the cluster)"
+        in text
+    )
 
 
 MORE_REPLICAS = DELETION.replace(
@@ -229,7 +233,7 @@ def test_pods_on_a_leaving_member_are_unknown(
     leaving = SITE.replace("cluster.west.id", 'cluster.west.id\nhealth = "Leaving"')
     monkeypatch.setattr(f"{__name__}.SITE", leaving)
     _, text, rows = plan(replicas=2)
-    assert "west is unknown (its member is leaving the fleet)" in text
+    assert "whether payments runs on west (its member is leaving the fleet)" in text
     assert [(row["result"], row["certain"], row["replicas_requested"]) for row in rows] == [
         ("unknown", False, 2)
     ]
@@ -564,7 +568,7 @@ def test_lines_of_for_each_placements_have_their_keys(
     monkeypatch.setitem(globals(), "SITE", SITE.replace(header, repeated))
     _, text, _ = plan(replicas=9)
     assert 'payments["blue"]: runs on ' in text
-    assert 'payments["green"]: runs on ' in text
+    assert 'whether payments["green"] runs on ' in text
 
 
 def test_pods_on_an_unreachable_member_stay_until_it_is_reachable(
