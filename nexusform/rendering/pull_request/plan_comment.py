@@ -25,6 +25,7 @@ from nexusform.rendering.pull_request.markdown_parts import (
 )
 from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings
 from nexusform.rendering.report import plan_sections
+from nexusform.rendering.report.finding_entries import merge_equal_findings
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import (
     PlanReportData,
@@ -91,7 +92,7 @@ def render_markdown(
     # The verdict is the reason of a rejection. An impact has the name of an alert: note,
     # warning or caution.
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
-    title = format_plan_title(plan, "nexusform", escape_plain_text(report.title))
+    title = format_plan_title(plan, "nexusform", escape_prose(report.title))
     assumptions = [escape_plain_text(describe_assumptions(plan))] if plan.assumptions else []
     decision = render_decision_lines([*report.decision, *build_count_lines(view)])
     head = (f"### {title}", *assumptions, *report.facts, f"> [!{alert}]", *decision)
@@ -144,7 +145,7 @@ def _build_finding_boxes(view: PlanReportData) -> Section:
     Pre-existing findings come last.
     """
     texts: dict[bool, list[str]] = {False: [], True: []}  # by `is_preexisting`
-    for finding in view.findings[:_MAX_BOXES]:
+    for finding in merge_equal_findings(view.findings)[:_MAX_BOXES]:
         box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()
         texts[finding.is_preexisting].append(box)
     existing = ["", "Not caused by this plan:", *texts[True]] if texts[True] else []

@@ -327,7 +327,7 @@ def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
         else ""
     )
     location_note = enclose(" (", join_texts((format_code(diagnostic.address), line_link)), ")")
-    lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
+    lines = [f"**{escape_prose(diagnostic.summary)}**{location_note}"]
     detail = diagnostic.detail
     block = ""
     # The detail ends with a `moved` block.
@@ -347,5 +347,5 @@ def _render_detail(detail: str) -> Iterator[str]:
         # The list begins or ends.
         if in_list != (item is not None):
             yield ""
-        yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
+        yield f"{item[1]} {escape_prose(item[2])}" if item else escape_prose(line.strip())
         in_list = item is not None

@@ -2,18 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span, build_warning
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import enclose, format_first_items, group_by
 from nexusform.plans.impact.consequence_views import list_reported_consequences
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.folding import format_instances
 from nexusform.resources.address import render_moved_block
 
 DESTRUCTIVE_RENAME: Final = "destructive-rename"
@@ -76,6 +79,52 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
     return (*collect_findings(plan), *consequences)
 
 
+# Fewer equal errors are clearer in full.
+_MIN_EQUAL_ERRORS: Final = 4
+_MAX_LOCATIONS: Final = 3
+_WORD: Final = re.compile(r"[^\W_]+")
+_DIGITS: Final = re.compile(r"\d+")
+
+
+def merge_equal_errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Merge many errors that differ in the names of their objects only into the first one.
+
+    Its detail names the other objects and their first locations.
+    """
+    groups = group_by(enumerate(diagnostics), lambda entry: _build_error_key(*entry))
+    merged: list[tuple[int, Diagnostic]] = []
+    for group in groups.values():
+        if len(group) < _MIN_EQUAL_ERRORS:
+            merged += group
+            continue
+        (position, first), *others = group
+        count = len(others)
+        names = format_instances((error.address for _, error in others), count)
+        locations = dict.fromkeys(format_location(error.subject) for _, error in others)
+        places = enclose(
+            " (", format_first_items(tuple(filter(None, locations)), _MAX_LOCATIONS), ")"
+        )
+        note = f"The same error for {count:,} more: {names}{places}."
+        merged.append((position, replace(first, detail=f"{first.detail}\n\n{note}".lstrip("\n"))))
+    return [diagnostic for _, diagnostic in sorted(merged, key=itemgetter(0))]
+
+
+def _build_error_key(position: int, diagnostic: Diagnostic) -> object:
+    """Return a key of equal errors: their texts without the names in their addresses.
+
+    `edge12` in a text counts as such a name if the address has `edge` with any number.
+    """
+    if diagnostic.severity is not Severity.ERROR or not diagnostic.address:
+        return position
+    stems = {_DIGITS.sub("", word) for word in _WORD.findall(diagnostic.address)} - {""}
+
+    def hide_name(match: re.Match[str]) -> str:
+        return "\0" if _DIGITS.sub("", match[0]) in stems else match[0]
+
+    texts = (diagnostic.summary, diagnostic.detail)
+    return (diagnostic.id, *(_WORD.sub(hide_name, text) for text in texts))
+
+
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
     """Return the sort key: level, new ones first, destructive renames first, guard rails last."""
     # False precedes True.
@@ -94,6 +143,15 @@ def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
     Reports show them before everything else.
     """
     return [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == DESTRUCTIVE_RENAME]
+
+
+def merge_equal_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Merge many equal errors among findings, for a list of all of them."""
+    level_by_id = {id(finding.diagnostic): finding.level for finding in findings}
+    merged = merge_equal_errors(finding.diagnostic for finding in findings)
+    return tuple(
+        Finding(diagnostic, level_by_id.get(id(diagnostic), Level.ERROR)) for diagnostic in merged
+    )
 
 
 class FindingEntry(Struct, frozen=True):

@@ -30,6 +30,7 @@ from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     format_location,
     list_destructive_renames,
+    merge_equal_findings,
 )
 from nexusform.rendering.report.folding import (
     PoolRow,
@@ -387,13 +388,15 @@ def build_entry_section(view: PlanReportData) -> Section:
 def build_finding_section(view: PlanReportData) -> Section:
     """Build every finding with its source lines."""
     title = f"Findings: {', '.join(count_findings(view.findings))}"
-    return Section(title, findings=Findings(view.findings, view.sources), name="diagnostics")
+    findings = Findings(merge_equal_findings(view.findings), view.sources)
+    return Section(title, findings=findings, name="diagnostics")
 
 
 def build_error_section(view: PlanReportData) -> Section:
     """Build the errors of a plan."""
-    errors = tuple(finding for finding in view.findings if finding.level is Level.ERROR)
-    return Section("Errors", findings=Findings(errors, view.sources), name="errors")
+    errors = [finding for finding in view.findings if finding.level is Level.ERROR]
+    findings = Findings(merge_equal_findings(errors), view.sources)
+    return Section("Errors", findings=findings, name="errors")
 
 
 def build_rename_section(view: PlanReportData) -> Section:

@@ -20,6 +20,8 @@ DEFAULT_WIDTH = 78
 _NUMBER_WIDTH = 6
 _ELLIPSIS = "..."
 MAX_LINES = 12
+# More equal errors share a box.
+_MAX_LISTED_ERRORS: Final = 3
 _LEVEL_COLOURS: Final = {
     Level.ERROR: "red",
     Level.WARNING: "yellow",
@@ -36,13 +38,17 @@ def render_diagnostics(
     *,
     terraform: bool = False,
 ) -> str:
-    """Render all diagnostics by level, the most severe first, with similar warnings merged.
+    """Render all diagnostics by level, the most severe first, with similar ones merged.
 
     `terraform` uses errors and warnings only, errors last, as Terraform does. `width` is in
     terminal columns. Return "" without diagnostics.
     """
     # They are sorted below: the most severe first, which Terraform shows last.
     merged = merge_similar_warnings(diagnostics)
+    if not terraform and len(merged) > _MAX_LISTED_ERRORS:
+        from nexusform.rendering.report.finding_entries import merge_equal_errors
+
+        merged = merge_equal_errors(merged)
     merged.sort(
         key=lambda diagnostic: _get_level(diagnostic, terraform=terraform).order, reverse=terraform
     )

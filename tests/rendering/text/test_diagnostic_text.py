@@ -93,6 +93,35 @@ def test_errors_are_never_merged(plans: SimpleNamespace) -> None:
     assert len(merge_similar_warnings(same)) == 3
 
 
+def build_cluster_errors(count: int, sku: str = "NC_NOPE_v1") -> list[Diagnostic]:
+    return [
+        build_error(
+            "unknown-vm-sku",
+            f'There is no VM SKU "{sku}" for oslo-edge{number}.',
+            Span("main.nf.hcl", Position(10 * number, 1, 0), Position(10 * number, 2, 1)),
+            address=f"nexus_kubernetes_cluster.edge{number}",
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def test_many_errors_that_differ_in_names_share_a_box() -> None:
+    text = render_diagnostics(build_cluster_errors(40), {})
+    joined = " ".join(text.replace("│", "").split())
+    assert text.count("Error:") == 1
+    assert (
+        "The same error for 39 more: nexus_kubernetes_cluster.edge2..40 (main.nf.hcl:20, "
+        "main.nf.hcl:30, main.nf.hcl:40 and 36 more)." in joined
+    )
+
+
+def test_few_or_different_errors_have_boxes_of_their_own() -> None:
+    assert render_diagnostics(build_cluster_errors(3), {}).count("Error:") == 3
+    skus = [*build_cluster_errors(3), *build_cluster_errors(3, "NC_OTHER_v1")]
+    assert render_diagnostics(skus, {}).count("Error:") == 6
+    assert render_diagnostics(build_cluster_errors(40), {}, terraform=True).count("Error:") == 40
+
+
 def test_long_words_and_preformatted_lines_are_kept() -> None:
     path = "x" * 100
     text = render_diagnostics(
