@@ -36,6 +36,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "creation-rejected-by-azure": "Azure will reject a new object",
     "deleted-machine-with-vms": "Cannot delete a machine that runs VMs",
     "destructive-rename": "A rename without a moved block destroys VMs",
+    "pool-rename": "A pool cannot be renamed",
     "duplicate-check": "Duplicate check configuration",
     "duplicate-resource": "Duplicate resource configuration",
     "errored-saved-plan": "Saved plan has errors",

@@ -205,12 +205,14 @@ class ClusterDrains(Struct, frozen=True):
 class DrainSchedule(Struct, frozen=True):
     """Drains of the clusters of a plan.
 
-    `concurrent_clusters` drain at a time, `seconds` is the time until the last one ends.
+    `concurrent_clusters` drain at a time, `seconds` is the time until the last one ends, after
+    `path_length` clusters one after another.
     """
 
     clusters: tuple[ClusterDrains, ...]
     concurrent_clusters: int
     seconds: int
+    path_length: int = 1
 
     @property
     def longest(self) -> ClusterDrains:

@@ -389,11 +389,13 @@ def _build_result(
 def _suggest_probable_renames(
     blocks: BlockPlanner, rows: Iterable[PlacementChange]
 ) -> Iterable[Diagnostic]:
-    """Return advice on probable renames, only for normal plans with deletions."""
+    """Return advice on probable renames, only for normal plans that remove objects or VMs."""
     instances = blocks.instances.values()
     if blocks.request.mode is not Mode.NORMAL:
         return ()
-    if not any(instance.action is Action.DELETE for instance in instances):
+    rows = list(rows)
+    has_deletions = any(instance.action is Action.DELETE for instance in instances)
+    if not (has_deletions or any(row.action is PlacementAction.REMOVE for row in rows)):
         return ()
     from nexusform.planning.conclusion.rename_advice import build_rename_diagnostics
 

@@ -1,7 +1,8 @@
-"""Advice on probable renames.
+"""Advice on renames.
 
-A rename is probable if a deleted object has a similar new one. A `moved` block would
-keep the object.
+An object is deleted and created again if a deleted and a new object of a type have one id. A rename
+is probable if a deleted object has a similar new one. A `moved` block would keep the object. A pool
+cannot be renamed.
 """
 
 from collections import defaultdict
@@ -29,6 +30,8 @@ from nexusform.values.typed_value import UNKNOWN
 RENAMED: Final = "probable-rename"
 # The deleted object has VMs.
 DESTRUCTIVE: Final = "destructive-rename"
+POOL_RENAMED: Final = "pool-rename"
+_POOL_BLOCK: Final = "agent_pool"
 _WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no_module")
 _WITHOUT_KEY: Final = (
     "delete_because_each_key",
@@ -47,7 +50,7 @@ _Group: TypeAlias = dict[object, Instance]
 def build_rename_diagnostics(
     instances: Collection[Instance], removed_vms: Mapping[Address, int]
 ) -> Iterator[Diagnostic]:
-    """Yield advice for each deleted object that seems to be renamed.
+    """Yield advice for each deleted object that seems to be renamed, and for each renamed pool.
 
     Exactly one new object is similar to it. Whole modules are compared first, then the blocks and
     the instance keys that are left. `removed_vms` counts the VMs removed with each object: advice
@@ -128,6 +131,8 @@ def _build_block_advice(
     for instance in instances:
         if instance.prior is not None:
             existing_blocks.add(instance.address.config_address)
+        if instance.action is Action.UPDATE:
+            yield from _find_renamed_pools(instance)
         if instance.action is Action.DELETE:
             deleted_by_type[instance.address.type].append(instance)
         elif instance.action is Action.CREATE:
@@ -220,6 +225,43 @@ def _is_similar_group(before: _Group, after: _Group) -> bool:
     return False
 
 
+def _list_ids(instances: Iterable[Instance], *, is_new: bool) -> list[str]:
+    """Return the sorted ids of new or deleted objects; the address of one with an unknown id."""
+    return sorted(
+        _get_id(instance.planned if is_new else instance.before) or str(instance.address)
+        for instance in instances
+    )
+
+
+def _get_id(attributes: Any) -> str:
+    """Return the id of an object; "" if it is not known."""
+    object_id = get_mapping(attributes).get("id")
+    return object_id if isinstance(object_id, str) else ""
+
+
+def _find_renamed_pools(instance: Instance) -> Iterator[Diagnostic]:
+    """Yield a warning for each pool of an object whose arguments a new pool has."""
+    before = get_mapping(get_mapping(instance.before).get(_POOL_BLOCK))
+    after = get_mapping(get_mapping(instance.planned).get(_POOL_BLOCK))
+    added = {name: pool for name, pool in after.items() if name not in before}
+    for old_name, old_pool in before.items():
+        similar = [name for name, pool in added.items() if _is_compatible(old_pool, pool)]
+        if old_name in after or len(similar) != 1:
+            continue
+        new_name = similar[0]
+        added.pop(new_name)
+        order = f"Add pool {new_name} first, move the workloads, then remove {old_name}."
+        detail = (
+            f"Pool {old_name} is removed and pool {new_name}, with the same arguments, is added. A "
+            f"pool cannot be renamed: its VMs are deleted. {order}"
+        )
+        brief = f"{instance.address}: a pool cannot be renamed. {order}"
+        path = (_POOL_BLOCK, new_name)
+        yield instance.build_diagnostic(
+            Problem(path, POOL_RENAMED, detail, Severity.WARNING, brief=brief)
+        )
+
+
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
     """Return whether the deleted object has the id or all configured arguments of the new one.
 
@@ -267,12 +309,22 @@ def _build_advice(
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
     effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
-    text = (
-        f"{subject} is removed and {new}, with the same arguments, is added.{effect} If it was "
-        "only renamed, this "
-        f"keeps the object:\n\n{indent(render_moved_block(old, new), '  ')}"
-    )
-    summary = f"{new}: is this {old} renamed?{effect} This keeps the object"
+    old_ids = _list_ids(before.values(), is_new=False)
+    is_same_object = old_ids == _list_ids(after.values(), is_new=True)
+    if is_same_object:
+        ids, objects = ("id", "The object is") if len(before) == 1 else ("ids", "The objects are")
+        text = (
+            f"{subject} is removed and {new}, with the same {ids}, is added. {objects} deleted and "
+            f"created again.{effect} This avoids it"
+        )
+        summary = f"{new}: {old} is deleted and created again.{effect} This avoids it"
+    else:
+        text = (
+            f"{subject} is removed and {new}, with the same arguments, is added.{effect} If it was "
+            "only renamed, this keeps the object"
+        )
+        summary = f"{new}: is this {old} renamed?{effect} This keeps the object"
+    text = f"{text}:\n\n{indent(render_moved_block(old, new), '  ')}"
     kind = DESTRUCTIVE if vms else RENAMED
     problem = Problem((), kind, text, Severity.WARNING, brief=summary, is_multiline=True)
     return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
+from nexusform.placements.consequence_record import ConsequenceKind
 from nexusform.plans.impact.guard_rails import has_default_of_fewer_samples, has_enough_samples
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
@@ -31,6 +32,7 @@ from nexusform.scheduling.racks.vms import Interval
 SUFFICIENT: Final = "sufficient"
 INSUFFICIENT: Final = "insufficient"
 _UNKNOWN: Final = "unknown"
+_CLUSTER_REPLACED: Final = "cluster_replaced"
 
 
 class ImpactSummary(Struct, frozen=True):
@@ -324,14 +326,22 @@ def _build_drains(plan: Plan, interrupted_vms: Sequence[PlacementChange]) -> Dra
 
 
 def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
-    """Yield the interrupted VMs, without those re-created pool by pool."""
+    """Yield the interrupted VMs, without those re-created pool by pool.
+
+    The VMs of a cluster that is created again under another name or address are interrupted, too.
+    """
     pools = list_upgrade_pools(plan)
+    created_again = {
+        consequence.address
+        for consequence in plan.consequences
+        if consequence.kind is ConsequenceKind.REPLACED
+    }
     for row in plan.placements:
-        if (
-            row.kind == VM
-            and compute_effect(row) in DISRUPTIVE_EFFECTS
-            and not is_upgrade_row(row, pools)
-        ):
+        if row.kind != VM or is_upgrade_row(row, pools):
+            continue
+        effect = compute_effect(row)
+        is_replaced = row.trigger == _CLUSTER_REPLACED or str(row.address) in created_again
+        if effect in DISRUPTIVE_EFFECTS or (effect is Effect.REMOVED and is_replaced):
             yield row
 
 

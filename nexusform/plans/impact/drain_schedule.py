@@ -1,4 +1,4 @@
-"""How long drains of a plan take if every one times out, with the clusters that drain at a time."""
+"""How long drains of a plan take if every one times out, along the longest path of the apply."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,6 +19,8 @@ _DRAINING_STEPS: Final = (StepKind.UPDATE, StepKind.DELETE)
 
 # Id of the site, name of the cluster.
 _ClusterKey: TypeAlias = tuple[str, str]
+# Seconds until a drain ends, and the number of drains one after another until then.
+_PathEnd: TypeAlias = tuple[int, int]
 
 
 def build_drain_schedule(
@@ -33,6 +35,10 @@ def build_drain_schedule(
         (table.site_id, table.cluster, table.pool): table.drain_timeout
         for table in plan.placement_tables
     }
+    # A replaced cluster may have another name.
+    timeouts_by_address = {
+        (table.address, table.pool): table.drain_timeout for table in plan.placement_tables
+    }
     drains: defaultdict[_ClusterKey, Counter[tuple[int, str]]] = defaultdict(Counter)
     addresses: dict[_ClusterKey, Address] = {}
     drained_vms = (
@@ -43,7 +49,9 @@ def build_drain_schedule(
     )
     rows_by_pool = group_by(drained_vms, attrgetter("site_id", "cluster", "pool"))
     for (site_id, cluster, pool), rows in rows_by_pool.items():
-        timeout = timeouts.get((site_id, cluster, pool), 0)
+        timeout = timeouts.get(
+            (site_id, cluster, pool), timeouts_by_address.get((rows[0].address, pool), 0)
+        )
         if timeout:
             drains[site_id, cluster][timeout, "node" if len(rows) == 1 else "batch"] += 1
             addresses.setdefault((site_id, cluster), rows[0].address)
@@ -61,8 +69,8 @@ def build_drain_schedule(
     seconds_by_address: Counter[Address] = Counter()
     for key, cluster_drains in clusters.items():
         seconds_by_address[addresses[key]] += cluster_drains.seconds
-    concurrent, seconds = _run_steps(plan, seconds_by_address)
-    return DrainSchedule(tuple(clusters.values()), concurrent, seconds)
+    concurrent, (seconds, path_length) = _run_steps(plan, seconds_by_address)
+    return DrainSchedule(tuple(clusters.values()), concurrent, seconds, path_length)
 
 
 def _list_drains(counts: Mapping[tuple[int, str], int]) -> tuple[EqualDrains, ...]:
@@ -73,34 +81,37 @@ def _list_drains(counts: Mapping[tuple[int, str], int]) -> tuple[EqualDrains, ..
     )
 
 
-def _run_steps(plan: Plan, seconds_by_address: Mapping[Address, int]) -> tuple[int, int]:
-    """Return the largest number of steps that drain at a time, and the end of the last one.
+def _run_steps(plan: Plan, seconds_by_address: Mapping[Address, int]) -> tuple[int, _PathEnd]:
+    """Return the largest number of clusters that drain at a time, and the end of the longest path.
 
     Steps start as in an apply: after the steps that they wait for, DEFAULT_PARALLELISM at a time.
     Steps without drains end at once.
     """
     remaining = dict(seconds_by_address)
-    free_times = [0] * DEFAULT_PARALLELISM
-    ends: dict[int, int] = {}
+    # End of the last drain of each worker, and the number of drains on the path to it.
+    workers: list[_PathEnd] = [(0, 0)] * DEFAULT_PARALLELISM
+    ends: dict[int, _PathEnd] = {}
     # (time, 1 for a start and -1 for an end).
     events: list[tuple[int, int]] = []
     steps = {step.id: step for step in plan.steps}
     waits = {step.id: {*step.waits_for, *step.follows} for step in plan.steps}
     for step_id in sort_topologically(waits, position={step: step for step in waits}):
         step = steps[step_id]
-        start = max((ends[awaited] for awaited in waits[step_id]), default=0)
+        start = max((ends[awaited] for awaited in waits[step_id]), default=(0, 0))
         seconds = 0
         if step.kind in _DRAINING_STEPS:
             seconds = remaining.pop(plan.changes[step.change].address, 0)
         if seconds:
-            start = max(start, heappop(free_times))
-            heappush(free_times, start + seconds)
-            events += [(start, 1), (start + seconds, -1)]
-        ends[step.id] = start + seconds
+            # The later of its predecessors and of a free worker.
+            start = max(start, heappop(workers))
+            events += [(start[0], 1), (start[0] + seconds, -1)]
+            start = (start[0] + seconds, start[1] + 1)
+            heappush(workers, start)
+        ends[step_id] = start
     # Objects without a step of their own wait for none.
     for seconds in remaining.values():
-        start = heappop(free_times)
-        heappush(free_times, start + seconds)
-        events += [(start, 1), (start + seconds, -1)]
+        start = heappop(workers)
+        events += [(start[0], 1), (start[0] + seconds, -1)]
+        heappush(workers, (start[0] + seconds, start[1] + 1))
     running_counts = accumulate(change for _, change in sorted(events))
-    return max(running_counts), max(free_times)
+    return max(running_counts), max(workers)

@@ -214,6 +214,11 @@ def _find_ended_resources(
         [row for row in plan.placements if row.address in addresses and row.source is not None],
         lambda row: row.address,
     )
+    created = {
+        (change.address.type, change.id)
+        for change in plan.changes
+        if change.action is Action.CREATE and change.id
+    }
     subjects = Counter(names.format_change(change) for change in changes)
     for change in changes:
         resource_type = types.get(change.address.type)
@@ -225,8 +230,20 @@ def _find_ended_resources(
         if subjects[names.format_change(change)] > 1:
             name = str(change.address)
         title_count = 0 if name == str(change.address) else len(names.list_titles(change).titles)
+        # Its block or instance key changes without a moved block.
+        is_readdressed = (
+            change.action is Action.DELETE
+            and not change.deposed
+            and (change.address.type, change.id) in created
+        )
         yield _build_resource_consequence(
-            change, resource_type, _ObjectName(name, title_count), rows, removed, changes_of_content
+            change,
+            resource_type,
+            _ObjectName(name, title_count),
+            rows,
+            removed,
+            changes_of_content,
+            is_readdressed=is_readdressed,
         )
 
 
@@ -246,13 +263,13 @@ class _Ending(NamedTuple):
     outcome: Outcome
 
 
-def _find_ending(change: Change, table: ConsequenceTable) -> _Ending:
+def _find_ending(change: Change, table: ConsequenceTable, *, is_readdressed: bool) -> _Ending:
     """Return what becomes of a resource that is deleted, replaced or forgotten."""
     is_renamed = get_text(change.after, "name") != get_text(change.before, "name")
     if change.action is Action.FORGET:
         verbs = ("stays, unmanaged", "stay, unmanaged")
         return _Ending(ConsequenceKind.LEAVES, "left-object", verbs, table.leave)
-    if change.action in _REPLACEMENTS and not is_renamed:
+    if is_readdressed or (change.action in _REPLACEMENTS and not is_renamed):
         verbs = ("is deleted and created again", "are deleted and created again")
         return _Ending(ConsequenceKind.REPLACED, "replaced-object", verbs, table.replace)
     if table.departure:
@@ -269,9 +286,14 @@ def _build_resource_consequence(
     rows: Sequence[PlacementChange],
     removed: Sequence[PlacementChange],
     content: Sequence[ContentChange],
+    *,
+    is_readdressed: bool,
 ) -> Consequence:
-    """Build the consequence of one resource; `rows` ran on it, `removed` ones end."""
-    ending = _find_ending(change, _find_table(resource_type))
+    """Build the consequence of one resource; `rows` ran on it, `removed` ones end.
+
+    `is_readdressed` if the plan creates it again at another address.
+    """
+    ending = _find_ending(change, _find_table(resource_type), is_readdressed=is_readdressed)
     is_replaced = ending.kind is ConsequenceKind.REPLACED
     outcome = ending.outcome
     unlisted = _count_unlisted_pods(content)

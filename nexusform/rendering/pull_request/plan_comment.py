@@ -19,6 +19,7 @@ from nexusform.rendering.notation.colours import PLAIN
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
+    escape_prose,
     format_code,
     join_parts_within_limit,
     render_decision_lines,

@@ -61,6 +61,7 @@ from nexusform.scheduling.racks.vms import Interval
 
 # Of the line that Atlantis and tfcmt search for.
 COUNT_LABEL: Final = "Plan"
+_MACHINE: Final = "nexus_bare_metal_machine"
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
 # Limit of destroyed or replaced objects.
@@ -273,7 +274,7 @@ class ImpactParts(Struct, frozen=True):
 
     `counts` are objects outside of upgrades, `waiting` those without a place. `upgrades` and
     `losses` are clauses with names, before and after the numbers. `clusters` is the number of
-    clusters with changed VMs.
+    clusters with changed VMs. `cordons` are clauses on machines to cordon.
     """
 
     counts: tuple[EffectCount, ...] = ()
@@ -283,6 +284,7 @@ class ImpactParts(Struct, frozen=True):
     unpredicted: int = 0
     clusters: int = 0
     has_upgrades: bool = False
+    cordons: tuple[str, ...] = ()
 
 
 def collect_impact(plan: Plan) -> ImpactParts:
@@ -299,6 +301,7 @@ def collect_impact(plan: Plan) -> ImpactParts:
         unpredicted=count_unpredicted_resources(plan),
         clusters=len(clusters),
         has_upgrades=bool(plan.upgrades),
+        cordons=tuple(_describe_cordons(plan)),
     )
 
 
@@ -328,10 +331,42 @@ def describe_impact(parts: ImpactParts, figures: ImpactSummary) -> str:
     elif parts.has_upgrades:
         # Each pool creates new VMs before it drains old ones.
         clauses.append("capacity never drops")
-    further_clauses = [*stop_clauses, *format_effect_clauses(parts.waiting, [Effect.WAITING])]
+    further_clauses = [
+        *stop_clauses,
+        *parts.cordons,
+        *format_effect_clauses(parts.waiting, [Effect.WAITING]),
+    ]
     if parts.unpredicted:
         further_clauses.append(f"{format_count(parts.unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
+
+
+def _describe_cordons(plan: Plan) -> Iterator[str]:
+    """Yield one clause on cordoned machines: `2 machines to cordon, their 3 VMs stay`."""
+    cordoned = {
+        action.address: (action.site_id, action.machine)
+        for action in plan.machine_actions
+        if not action.is_disruptive
+    }
+    for change in plan.changes:
+        before = change.before or {}
+        after = change.after or {}
+        if change.address.type == _MACHINE and after.get("cordoned") and not before.get("cordoned"):
+            site_id, *_, machine = change.id.split("/")
+            cordoned[change.address] = (site_id, machine)
+    if not cordoned:
+        return
+    machines = set(cordoned.values())
+    staying = 0
+    for site in plan.sites:
+        placements = [vm.placement for pool in site.pools for vm in pool.after]
+        placements += [vm.placement for vm in site.unmanaged_vms]
+        staying += sum((site.id, placement.machine) in machines for placement in placements)
+    machine_text = f"{format_count(len(machines), 'machine')} to cordon"
+    owner = select_word_form(len(machines), "its", "their")
+    verb = select_word_form(staying, "stays", "stay")
+    vms = f"{owner} {format_count(staying, 'VM')} {verb}" if staying else "no VM runs there"
+    yield f"{machine_text}, {vms}"
 
 
 def describe_merge(plan: Plan) -> str:
@@ -372,9 +407,9 @@ _PLURALS: Final = {"node": "nodes", "batch": "batches"}
 def _describe_drains(impact: ImpactSummary) -> Iterator[str]:
     """Yield a clause on the longest drains; nothing without drains.
 
-    An example is `drains take up to 2 h per cluster, 10 at a time; 8 h in all if every drain
-    times out (drain_timeout 30 min x 4 nodes)`. If all clusters drain at the same time, only the
-    total is shown.
+    An example is `drains take up to 8 h if every drain times out (4 clusters one after another, 2 h
+    each at most; drain_timeout 30 min x 4 nodes)`. The clusters are those on the longest path of
+    the apply. If all clusters drain at the same time, only the total is shown.
     """
     schedule = impact.drains
     if schedule is None:
@@ -388,14 +423,15 @@ def _describe_drains(impact: ImpactSummary) -> Iterator[str]:
     total = _format_minutes(schedule.seconds)
     durations = {cluster.seconds for cluster in schedule.clusters}
     scope = f"of {longest.cluster}: " if len(durations) > 1 else ""
-    duration = total
-    if schedule.seconds > longest.seconds:
-        duration = (
-            f"{_format_minutes(longest.seconds)} per cluster, "
-            f"{schedule.concurrent_clusters:,} at a time; {total} in all"
+    path = ""
+    if schedule.path_length > 1:
+        path = (
+            f"{schedule.path_length:,} of {len(schedule.clusters):,} clusters one after another, "
+            f"up to {_format_minutes(longest.seconds)} each; "
         )
     yield (
-        f"drains take up to {duration} if every drain times out ({scope}drain_timeout {timeouts})"
+        f"drains take up to {total} if every drain times out "
+        f"({path}{scope}drain_timeout {timeouts})"
     )
 
 

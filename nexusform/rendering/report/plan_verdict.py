@@ -19,6 +19,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.consequence_record import ConsequenceKind
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
     list_plan_risks,
@@ -74,6 +75,7 @@ _GUESSES: Final = "This site does not follow the placement rule; the locations b
 MAX_SITES: Final = 6
 _MAX_NAMES: Final = 6
 _DESTROY: Final = "to destroy"
+_SCALE_OUT: Final = "scale_out"
 # Limit of destroyed or replaced objects in the headline.
 _MAX_TITLE_OBJECTS: Final = 2
 # A heading of the verdict.
@@ -104,7 +106,9 @@ def build_headline(plan: Plan) -> str:
     outside_upgrades = count_content_effects(count_effects(rows), plan.content_changes)
     # Upgrades have waiting VMs, too.
     waiting = format_effect_clauses(count_plan_effects(plan), [Effect.WAITING])
-    placed = describe_effects(outside_upgrades, [Effect.PLACED])
+    placed = _describe_grown_pools(plan, rows) or describe_effects(
+        outside_upgrades, [Effect.PLACED]
+    )
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
     moving = [
@@ -114,7 +118,8 @@ def build_headline(plan: Plan) -> str:
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
-    if moving or any(destroyed.runs for destroyed in list_destroyed_objects(plan)):
+    ended_objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
+    if moving or any(item.runs for item in ended_objects):
         clauses = [*ended, *moving, *placed, *waiting]
     else:
         clauses = [*ended, *_describe_object_changes(plan), *placed, "nothing moves", *waiting]
@@ -123,11 +128,11 @@ def build_headline(plan: Plan) -> str:
 
 def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
     """Return the placements outside of upgrades, without those ended by a named object."""
-    destroyed = list_destroyed_objects(plan)
-    named_addresses = {ended.address for ended in destroyed if ended.runs}
-    if len(destroyed) > _MAX_TITLE_OBJECTS:
+    named_addresses: set[str] = set()
+    for objects in (list_destroyed_objects(plan), list_replaced_objects(plan)):
         # A headline without all names has the total.
-        named_addresses = set()
+        if len(objects) <= _MAX_TITLE_OBJECTS:
+            named_addresses |= {ended.address for ended in objects if ended.runs}
     return [
         row
         for row in select_unnamed_rows(plan)
@@ -153,6 +158,30 @@ def _name_pools(clauses: Sequence[str], rows: Sequence[PlacementChange]) -> list
     return [f"{text} from {names}" if text == clause else text for text in clauses]
 
 
+def _describe_grown_pools(plan: Plan, rows: Sequence[PlacementChange]) -> list[str]:
+    """Return a clause per larger pool: `fwd of oslo-upf 20 -> 94 VMs`.
+
+    Return [] for many pools, or if further objects are placed.
+    """
+    placed = [row for row in rows if compute_effect(row) is Effect.PLACED]
+    pools = group_by(placed, lambda row: (row.address, row.site_id, row.cluster, row.pool))
+    is_scale_out = all(row.kind == VM and row.trigger == _SCALE_OUT for row in placed)
+    if not is_scale_out or len(pools) > _MAX_TITLE_OBJECTS:
+        return []
+    sizes = {
+        (table.address, table.site_id, table.cluster, table.pool): table.total_count
+        for table in plan.placement_tables
+    }
+    if not pools.keys() <= sizes.keys():
+        return []
+    format_cluster = build_cluster_formatter(plan.placement_tables)
+    return [
+        f"{pool_rows[0].pool} of {format_cluster(pool_rows[0])} "
+        f"{sizes[key] - len(pool_rows):,} -> {format_count(sizes[key], 'VM')}"
+        for key, pool_rows in pools.items()
+    ]
+
+
 def _describe_ended_objects(plan: Plan) -> list[str]:
     """Return clauses with the names of renamed, destroyed and replaced objects.
 
@@ -160,20 +189,25 @@ def _describe_ended_objects(plan: Plan) -> list[str]:
     moved block` and `destroys cluster-c (15 VMs) and 2 more objects`.
     """
     destroyed = list_destroyed_objects(plan)
+    replaced = list_replaced_objects(plan)
     clauses: list[str] = []
     for rename in list_destructive_renames(plan):
         old_address = rename.extra["moved"]["from"]
         # One object, or all instances of a block.
         renamed = [
             ended
-            for ended in destroyed
+            for ended in (*destroyed, *replaced)
             if ended.address == old_address or ended.address.startswith(f"{old_address}[")
         ]
         name = renamed[0].subject if len(renamed) == 1 else old_address
         vms = format_count(sum(ended.runs.get(VM, 0) for ended in renamed), "VM")
-        clauses.append(f"{name} looks renamed: {vms} would be re-created; add this moved block")
+        if all(ended.kind is ConsequenceKind.REPLACED for ended in renamed):
+            clauses.append(f"{name} is deleted and created again ({vms}) without this moved block")
+        else:
+            clauses.append(f"{name} looks renamed: {vms} would be re-created; add this moved block")
         destroyed = [ended for ended in destroyed if ended not in renamed]
-    for verb, objects in (("destroys", destroyed), ("replaces", list_replaced_objects(plan))):
+        replaced = [ended for ended in replaced if ended not in renamed]
+    for verb, objects in (("destroys", destroyed), ("replaces", replaced)):
         names = [ended.title for ended in objects[:_MAX_TITLE_OBJECTS]]
         hidden_count = len(objects) - len(names)
         names += [format_count(hidden_count, "more object")] if hidden_count else []

@@ -70,3 +70,31 @@ def test_all_instances_of_a_block_are_renamed_together() -> None:
     (detail,) = list_rename_warnings(old, new)
     assert detail.startswith("nexus_kubernetes_cluster.a (2 instances) is removed")
     assert "from = nexus_kubernetes_cluster.a\n" in detail
+
+
+def test_object_with_one_id_is_created_again_whatever_its_arguments() -> None:
+    """The moved block is known although arguments change, too, and for count as for for_each."""
+    name = 'name = "x"'
+    (detail,) = list_rename_warnings(
+        cluster("a", arguments=name, pools=pool("p", 2)),
+        cluster("b", arguments=name, pools=pool("p", 3)),
+    )
+    assert "with the same id, is added. The object is deleted and created again." in detail
+    (detail,) = list_rename_warnings(
+        cluster("a", arguments=f"count = 1\n  {name}", pools=pool("p", 2)),
+        cluster("a", arguments=f'for_each = toset(["k"])\n  {name}', pools=pool("p", 2)),
+    )
+    assert "from = nexus_kubernetes_cluster.a[0]" in detail
+    assert 'to   = nexus_kubernetes_cluster.a["k"]' in detail
+
+
+def test_pool_cannot_be_renamed() -> None:
+    def list_pool_warnings(pools: str) -> list[str]:
+        state = build_state(RACKS + cluster("a", pools=pool("p", 2) + pool("q", 3)))
+        result = plan(RACKS + cluster("a", pools=pools), state=state)
+        return [item.detail for item in list_warnings(result) if item.id == "pool-rename"]
+
+    (detail,) = list_pool_warnings(pool("new", 2) + pool("q", 3))
+    assert detail.endswith("Add pool new first, move the workloads, then remove p.")
+    assert list_pool_warnings(pool("new", 1) + pool("q", 3)) == []
+    assert list_pool_warnings(pool("p", 2) + pool("q", 3) + pool("new", 2)) == []

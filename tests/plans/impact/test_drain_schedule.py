@@ -50,8 +50,8 @@ def plan_upgrades(sites: int, nodes: str) -> Plan:
 
 SINGLE = "drains take up to 1.5 h if every drain times out (drain_timeout 30 min x 3 nodes)"
 EQUAL = (
-    "drains take up to 1.5 h per cluster, 10 at a time; 3 h in all if every drain times out "
-    "(drain_timeout 30 min x 3 nodes)"
+    "drains take up to 3 h if every drain times out (2 of 12 clusters one after another, up to "
+    "1.5 h each; drain_timeout 30 min x 3 nodes)"
 )
 UNEQUAL = "drains take up to 2 h if every drain times out (of c-s0: drain_timeout 30 min x 4 nodes)"
 

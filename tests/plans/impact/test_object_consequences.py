@@ -77,3 +77,15 @@ def test_rename_without_moved_block_is_in_the_headline() -> None:
     headline = build_headline(change(TWO, renamed))
     assert headline.startswith("b looks renamed: 7 VMs would be re-created; add this moved block")
     assert "destroys" not in headline
+
+
+def test_object_with_one_id_at_another_address_is_replaced() -> None:
+    header = '"nexus_kubernetes_cluster" "b" {'
+    named = TWO.replace(header, f'{header}\n  name = "b"')
+    planned = change(named, named.replace(header, header.replace('"b"', '"new"')))
+    (record,) = [item for item in planned.consequences if item.subject == "b"]
+    assert (record.kind, record.is_lasting) == ("replaced", True)
+    assert record.text == "b is deleted and created again with 7 VMs"
+    headline = build_headline(planned)
+    assert headline.startswith("b is deleted and created again (7 VMs) without this moved block")
+    assert "removed" not in headline
