@@ -245,7 +245,9 @@ def test_page_and_its_requests(server: ExplorerServer, ask: Callable[..., tuple[
     assert status == 200
     assert '<h1 id="headline">Hypothetical plan: ' in page
     assert answer["hypothetical"] is True
-    assert answer["headline"] == "Hypothetical plan: 1 to change, 1 VM to place, nothing moves"
+    assert answer["headline"] == (
+        "Hypothetical plan: 1 to change, large of web 2 -> 3 VMs, nothing moves"
+    )
     assert answer["data"]["sites"]
     status, text = ask("/change", {"wish": {"counts": {LARGE: 3}}})
     digest = json.loads(text)["digest"]
