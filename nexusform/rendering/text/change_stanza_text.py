@@ -52,7 +52,13 @@ _HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
 # Number of columns of a nesting level; a sign is in the third of them.
 _LEVEL_WIDTH: Final = 4
 _MAX_OUTPUTS: Final = 20
-_MAX_OUTPUT_LINES: Final = 3
+_MAX_OUTPUT_LINES: Final = 5
+# Of a longer output, if it is updated.
+_MAX_CHANGED_LINES: Final = 4
+_ARROW: Final = " -> "
+_KINDS_WITH_PARTS: Final = frozenset(
+    {NodeKind.MAP, NodeKind.OBJECT, NodeKind.LIST, NodeKind.SET, NodeKind.TEXT}
+)
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
@@ -360,7 +366,8 @@ def render_short_outputs(
 ) -> list[str]:
     """Render changes of outputs with aligned names.
 
-    Values too long or too wide become numbers of elements.
+    Values too long or too wide become numbers of elements, with the first changed lines of an
+    update.
     """
     visible_outputs = outputs[:_MAX_OUTPUTS]
     name_width = max(
@@ -374,7 +381,8 @@ def render_short_outputs(
         if (
             len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width
         ):  # too long
-            lines.append(f"{front} {_summarize_value(output)}")
+            lines.append(f"{front} {_summarize_change(output, value_lines)}")
+            lines += _list_changed_lines(output, value_lines, width)
         elif len(value_lines) == 1:
             # The name is aligned with the other names.
             lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
@@ -386,6 +394,40 @@ def render_short_outputs(
             "-details shows each."
         )
     return lines
+
+
+def _list_changed_lines(
+    output: DifferenceNode, value_lines: Sequence[str], width: int
+) -> list[str]:
+    """Return the first changed lines of a long value, with the number of further ones.
+
+    They are those of an update of parts: a new or another value has no unchanged ones.
+    """
+    is_update = output.symbol == "~" and output.kind in _KINDS_WITH_PARTS
+    if not is_update:
+        return []
+    changed_lines = [line for line in value_lines[1:] if SIGN_PATTERN.match(line)]
+    if any(count_columns(line) > width for line in changed_lines[:_MAX_CHANGED_LINES]):
+        return []
+    shown_lines = changed_lines[:_MAX_CHANGED_LINES]
+    more = len(changed_lines) - len(shown_lines)
+    if more:
+        shown_lines.append(f"        and {format_count(more, 'more line')}; -details shows each.")
+    return shown_lines
+
+
+def _summarize_change(output: DifferenceNode, value_lines: Sequence[str]) -> str:
+    """Return the summary of a long value, with the short side of a change of its type."""
+    summary = _summarize_value(output)
+    if output.symbol != "~" or output.kind in _KINDS_WITH_PARTS:
+        return summary
+    old_text = value_lines[0].partition(" = ")[2].partition(_ARROW)[0]
+    new_text = value_lines[-1].rpartition(_ARROW)[2]
+    if value_lines[0].endswith((f"{_ARROW}{{", f"{_ARROW}[")):
+        return f"{old_text}{_ARROW}{summary}"
+    if value_lines[-1].startswith(("    }", "    ]")) and new_text != value_lines[-1]:
+        return f"{summary}{_ARROW}{new_text}"
+    return summary
 
 
 def _summarize_value(output: DifferenceNode) -> str:

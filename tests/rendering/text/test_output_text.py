@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nexusform.rendering.notation.colours import PLAIN
-from nexusform.rendering.report.difference_tree import Comparison
+from nexusform.rendering.report.difference_tree import ABSENT, Comparison
 from nexusform.rendering.text.change_stanza_text import render_short_outputs
 from nexusform.schemas.value_types import DYNAMIC
 
@@ -11,5 +11,43 @@ def test_hidden_elements_of_long_list_are_counted() -> None:
     new = ["first", *old[1:-1], "last"]
     node = Comparison().compare_values("names", old, new, DYNAMIC)
     assert render_short_outputs([node], 80, PLAIN) == [
-        "  ~ names = [40 elements, 2 of them new, 2 removed]"
+        "  ~ names = [40 elements, 2 of them new, 2 removed]",
+        '      - "name-0",',
+        '      + "first",',
+        '      - "name-39",',
+        '      + "last",',
     ]
+
+
+def test_first_changed_lines_of_long_update_are_shown() -> None:
+    old = {f"k{number}": number for number in range(9)}
+    new = {name: number + 1 for name, number in old.items()}
+    node = Comparison().compare_values("m", old, new, DYNAMIC)
+    assert render_short_outputs([node], 80, PLAIN) == [
+        "  ~ m = {9 keys}",
+        "      ~ k0 = 0 -> 1",
+        "      ~ k1 = 1 -> 2",
+        "      ~ k2 = 2 -> 3",
+        "      ~ k3 = 3 -> 4",
+        "        and 5 more lines; -details shows each.",
+    ]
+    # Too wide for the screen.
+    assert render_short_outputs([node], 12, PLAIN) == ["  ~ m = {9 keys}"]
+    # All parts of a new value are new.
+    node = Comparison().compare_values("m", ABSENT, new, DYNAMIC)
+    assert render_short_outputs([node], 80, PLAIN) == ["  + m = {9 keys}"]
+
+
+def test_short_side_of_a_changed_type_is_shown() -> None:
+    long_value = dict.fromkeys("abcde", 1)
+    for old, new, text in (
+        (long_value, "x", '(a long value) -> "x"'),
+        ("x", long_value, '"x" -> (a long value)'),
+        (["a", "b"], ["a", "b", "c"], None),
+    ):
+        node = Comparison().compare_values("o", old, new, DYNAMIC)
+        lines = render_short_outputs([node], 80, PLAIN)
+        if text is None:
+            assert '      + "c",' in lines
+        else:
+            assert lines == [f"  ~ o = {text}"]
