@@ -10,15 +10,24 @@ import re
 from typing import Final
 
 _CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-# Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen.
-# Joiners stay: emoji and some scripts are written with them.
+# Bidirectional controls make text read otherwise than it is, and characters with the property
+# Default_Ignorable_Code_Point of Unicode are not seen. Joiners and selectors are separate.
 _INVISIBLE: Final = (
-    "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
-    "\ufeff\U000e0000-\U000e007f"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 )
+_JOINERS: Final = "\u200c\u200d"
+_SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 # Line separators of other systems would end log lines, and non-characters are invalid in XML.
 _NON_TEXT: Final = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
-INVISIBLE_PATTERN: Final = f"[{_CONTROLS}{_INVISIBLE}{_NON_TEXT}]"
+# Emoji and some scripts are written with joiners and selectors: one stays after a visible character
+# that is not ASCII, and a joiner also after the selector of one.
+_VISIBLE: Final = f"[^\\x00-\\xa0{_INVISIBLE}{_NON_TEXT}{_JOINERS}{_SELECTORS}]"
+INVISIBLE_PATTERN: Final = (
+    f"(?:[{_CONTROLS}{_INVISIBLE}{_NON_TEXT}]|(?<!{_VISIBLE})[{_SELECTORS}]"
+    f"|(?<!{_VISIBLE})(?<!{_VISIBLE}[{_SELECTORS}])[{_JOINERS}])"
+)
 _CONTROL: Final = re.compile(INVISIBLE_PATTERN)
 _NAME_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _NAME_CHARACTER: Final = re.compile(f"[\\n\\t]|{INVISIBLE_PATTERN}")

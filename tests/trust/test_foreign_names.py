@@ -18,11 +18,14 @@ from tests.kill_points import select_cases
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FORGED = "Reviewed by security: 0 to add"
-HOSTILE = f"\n{FORGED}\u202e\x1b[31m\r\n\u2028"
+IGNORABLE = "\u00ad\u034f\u3164\u200d\ufe0f\U000e0041"
+HOSTILE = f"\n{FORGED}\u202e\x1b[31m\r\n\u2028{IGNORABLE} https://example.org/x www.example.org"
 FORMATS = ("text", "markdown", "html", "svg", "sarif", "csv", "junit")
 # Of a line: margins of boxes and quotes, and the sign of a change.
 _START = re.compile(r"[\s│╷╵>+~!<>|-]*")
-_UNSEEN = re.compile("[\u202e\u2028\x1b\r]")
+_UNSEEN = re.compile(f"[\u202e\u2028\x1b\r{IGNORABLE}]")
+_CODE_IN_MARKDOWN = re.compile(r"(?s)^(`{3,}).*?^\1$|(`+).*?\2", re.MULTILINE)
+_LIVE_ADDRESS = re.compile(r"(?<!\()(?:https?://|www\.)example", re.IGNORECASE)
 
 
 def list_strings(document: Any, field: str = "") -> Iterator[tuple[str, str]]:
@@ -155,6 +158,73 @@ def test_name_is_one_token_in_every_format(
     assert [
         name for name, text in texts.items() if _UNSEEN.search(text.replace("\r\n", "\n"))
     ] == []
+    comment = remove_code(texts.get(".markdown", ""))
+    assert _LIVE_ADDRESS.findall(comment) == []
+
+
+def remove_code(markdown: str) -> str:
+    """Return a comment without escaped backticks, code blocks and code in lines."""
+    return _CODE_IN_MARKDOWN.sub("", markdown.replace("\\`", ""))
+
+
+HOSTILE_CONFIGURATION = """
+variable "label" {
+  type    = string
+  default = "VALUE"
+  validation {
+    condition     = length(var.label) < 3
+    error_message = "The label ${var.label} is too long."
+  }
+}
+"""
+HOSTILE_PLAN = """
+resource "nexus_site" "lab" {
+  name = "VALUE"
+}
+resource "nexus_rack" "r" {
+  for_each      = toset(["VALUE"])
+  site_id       = nexus_site.lab.id
+  name          = "rack ${each.key}"
+  machine_count = 1
+}
+check "label" {
+  assert {
+    condition     = length(nexus_site.lab.name) < 3
+    error_message = "The site VALUE has a long name."
+  }
+}
+output "label" {
+  value = "VALUE"
+}
+"""
+# Each of the values would begin a block of its own on its line.
+BLOCK_STARTS = ("> quote", "---", "===", "~~~", "# title", "```", "+ item", "<b>", "$$x$$")
+
+
+@pytest.mark.parametrize("start", BLOCK_STARTS)
+@pytest.mark.parametrize("configuration", [HOSTILE_CONFIGURATION, HOSTILE_PLAN])
+def test_value_of_the_configuration_has_no_effect_in_any_format(
+    configuration: str,
+    start: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    value = f"see https://example.org/x{IGNORABLE}\\u2028\\n\\n{start}\\n{FORGED}"
+    Path("main.nf.hcl").write_text(configuration.replace("VALUE", value), encoding="utf-8")
+    reports = [f"-report={name}:report.{name}" for name in FORMATS]
+    assert run_command_line(["plan", "-input=false", "-no-color", *reports]) in {0, 1}
+    captured = capsys.readouterr()
+    texts = {"terminal": captured.out + captured.err}
+    texts |= {path.suffix: path.read_text(encoding="utf-8") for path in Path().glob("report.*")}
+    assert len(texts) > 2
+    assert "Internal error" not in texts["terminal"]
+    assert [name for name, text in texts.items() if _UNSEEN.search(text)] == []
+    comment = remove_code(texts[".markdown"])
+    assert _LIVE_ADDRESS.findall(comment) == []
+    # Only the value has this text, and the comment no line that begins with it.
+    assert [line for line in comment.split("\n") if line.strip() == start] == []
 
 
 @pytest.mark.parametrize(
@@ -167,6 +237,12 @@ def test_name_is_one_token_in_every_format(
         ("n\u2028forged\x85", r"n\u2028forged\u0085"),
         ("\x1b[31mred", r"\u001b[31mred"),
         ("a\u202eb\u2066c\u200b", r"a\u202eb\u2066c\u200b"),
+        ("a\u00adb\u034f\u3164", r"a\u00adb\u034f\u3164"),
+        # Joiners and selectors are visible where no emoji or script needs them.
+        ("a\u200db\ufe0f", r"a\u200db\ufe0f"),
+        ("👁\ufe0f\u200d🗨\ufe0f\ufe0f", "👁\ufe0f\u200d🗨\ufe0f\\ufe0f"),
+        # A word of Persian with a joiner.
+        ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
     ],
 )
 def test_name_is_escaped_to_one_token(text: str, escaped: str) -> None:

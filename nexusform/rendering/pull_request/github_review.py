@@ -15,12 +15,13 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.names import escape_control_characters, escape_name
+from nexusform.diagnostics.names import escape_control_characters
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.pull_request.markdown_parts import (
     disable_bot_commands,
-    escape_markdown,
+    escape_line,
+    escape_plain_text,
     format_code_block,
 )
 from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, collect_findings
@@ -171,7 +172,7 @@ def _build_suggestion(
         # The button must commit the exact text.
         return []
     body = (
-        f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n"
+        f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_plain_text(remedy_text)}\n"
         f"{suggestion}"
     )
     return [_build_comment(path, first_line, last_line, body)]
@@ -179,10 +180,11 @@ def _build_suggestion(
 
 def _describe_diagnostic(diagnostic: Diagnostic) -> str:
     """Return the summary and the first paragraph of the detail in Markdown."""
-    summary = f"**{escape_markdown(escape_name(diagnostic.summary))}**"
+    summary = f"**{escape_plain_text(diagnostic.summary)}**"
     first_paragraph = escape_control_characters(diagnostic.detail).partition("\n\n")[0]
     existing_note = PREEXISTING_NOTE if diagnostic.is_preexisting else ""
-    return join_texts((summary, escape_markdown(first_paragraph), existing_note), "\n\n")
+    detail = "\n".join(escape_line(line.strip()) for line in first_paragraph.split("\n"))
+    return join_texts((summary, detail, existing_note), "\n\n")
 
 
 def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:

@@ -48,12 +48,15 @@ def escape_prose(text: str) -> str:
     return "".join(parts)
 
 
-_MARKDOWN_SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
+_MARKDOWN_SIGNS: Final = re.compile(r"([\\`*_\[\]|#~$])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
-# A code host sends mail to users mentioned in a comment. An e-mail address is no mention, because
-# of its letter before the @. Only ASCII letters count: after any other letter, or after an unclosed
-# backtick, a name is a mention.
-_MENTION: Final = re.compile(r"(?<!\w)@(?=\w)", re.ASCII)
+# A code host sends mail to users mentioned in a comment, and makes a link of an e-mail address.
+_MENTION: Final = re.compile(r"@(?=\w)")
+# A code host makes a link of a bare address.
+_ADDRESS: Final = re.compile(r"(?<=\w)(?=://)|\bwww(?=\.)|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
+# At its start, a line with these signs is a quote, a heading, a rule or a list. Lists of details
+# have dashes and numbers.
+_BLOCK_START: Final = re.compile(r"(?=[+>=:]|-(?! )|\d+\))")
 # A reference to an issue or merge request notifies its subscribers.
 _REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE | re.ASCII)
 _SEPARATOR: Final = "<span></span>"
@@ -62,12 +65,20 @@ _SEPARATOR: Final = "<span></span>"
 def escape_markdown(text: str) -> str:
     """Escape text for Markdown, HTML and code hosts.
 
-    A backslash precedes each Markdown sign. An empty element separates an @ from its name and `#`
-    from its number, because hosts undo escapes before they look for names.
+    A backslash precedes each Markdown sign. An empty element separates an @ from its name, `#`
+    from its number and `https` from its address, because hosts undo escapes before they look for
+    names and addresses.
     """
     html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
     unmentioned = _MENTION.sub(f"@{_SEPARATOR}", _MARKDOWN_SIGNS.sub(r"\\\1", html))
-    return _REFERENCE.sub(rf"\1{_SEPARATOR}", unmentioned)
+    unlinked = _ADDRESS.sub(rf"\g<0>{_SEPARATOR}", unmentioned)
+    return _REFERENCE.sub(rf"\1{_SEPARATOR}", unlinked)
+
+
+def escape_line(text: str) -> str:
+    """Escape a sentence on a line of its own, so that it begins no quote, heading or rule."""
+    escaped_text = escape_prose(text)
+    return f"{_SEPARATOR}{escaped_text}" if _BLOCK_START.match(escaped_text) else escaped_text
 
 
 # Starts of comment lines that a code host or a bot executes.

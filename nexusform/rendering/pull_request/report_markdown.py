@@ -13,6 +13,7 @@ from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     disable_bot_commands,
+    escape_line,
     escape_plain_text,
     escape_prose,
     fold_details,
@@ -347,5 +348,5 @@ def _render_detail(detail: str) -> Iterator[str]:
         # The list begins or ends.
         if in_list != (item is not None):
             yield ""
-        yield f"{item[1]} {escape_prose(item[2])}" if item else escape_prose(line.strip())
+        yield f"{item[1]} {escape_line(item[2])}" if item else escape_line(line.strip())
         in_list = item is not None

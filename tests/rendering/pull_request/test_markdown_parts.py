@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nexusform.rendering.pull_request.markdown_parts import (
     CodeOrigin,
     ReportPart,
+    escape_line,
     escape_markdown,
     escape_prose,
     format_line_link,
@@ -67,7 +68,26 @@ def test_comment_mentions_no_user() -> None:
         escape_markdown("thanks @user, @org/team")
         == "thanks @<span></span>user, @<span></span>org/team"
     )
-    assert escape_markdown("mail a@example.com at 5 @ noon") == "mail a@example.com at 5 @ noon"
+    # Hosts make a link of an e-mail address.
+    mail = "mail a@<span></span>example.com at 5 @ noon"
+    assert escape_markdown("mail a@example.com at 5 @ noon") == mail
+
+
+def test_bare_address_is_no_link() -> None:
+    assert escape_markdown("see https://a.b/c") == "see https<span></span>://a.b/c"
+    assert escape_markdown("see WWW.a.b") == "see WWW<span></span>.a.b"
+    assert escape_markdown("mailto:a") == "mailto<span></span>:a"
+    assert escape_markdown("a: b // c") == "a: b // c"
+
+
+@pytest.mark.parametrize("text", ["> a", "---", "===", "+ a", "1) a", "~~~", "# a", "```"])
+def test_line_begins_no_block(text: str) -> None:
+    assert escape_line(text).startswith(("<span></span>", "\\"))
+
+
+@pytest.mark.parametrize("text", ["- a", "1. a", "3,000 VMs", "a > b"])
+def test_other_line_is_unchanged(text: str) -> None:
+    assert escape_line(text) == text
 
 
 def test_entities_are_shown_literally() -> None:
