@@ -314,3 +314,18 @@ def test_smaller_vnf_loses_the_newest_servers_without_azure(
     assert not any("Azure" in text for text in [*texts, Path("p.json").read_text()])
     removed = {row["object"] for row in json.loads(Path("p.json").read_text())["placement_changes"]}
     assert removed == {"v-worker-1", "v-worker-2"}
+
+
+def test_host_that_depends_on_time_alone_is_not_exact() -> None:
+    """In both orders Nova avoids c1, unless the server there has finished building."""
+    settings = "weight_multipliers = { cpu = 0, disk = 0, ram = -1 }"
+    write_site(hosts={"c1": 50, "c2": 40}, settings=settings)
+    forced = {**BIG, "availability_zone": "nova:c1"}
+    write_template(a=forced, b=SMALL)
+    assert plan_hosts() == {
+        "v-a-0": ("c1", ""),
+        "v-b-0": ("c2", "c1 if earlier VMs have finished building"),
+    }
+    # An awaited server has finished, so nothing else is possible.
+    write_template(a=forced, b={**SMALL, "depends_on": "a"})
+    assert plan_hosts() == {"v-a-0": ("c1", ""), "v-b-0": ("c1", "")}

@@ -190,3 +190,35 @@ def test_certain_hosts_are_those_of_nova_in_every_order() -> None:
     )
     assert wrong == []
     assert certain_count > 0
+
+
+@pytest.mark.skipif(NOVA is None, reason=MISSING)
+def test_members_of_an_earlier_request_stay_on_no_host() -> None:
+    """Two groups may have one name, and a group other members: each request has its own."""
+    resources = {
+        name: {
+            "total": total,
+            "reserved": 0,
+            "allocation_ratio": 1.0,
+            "min_unit": 1,
+            "max_unit": total,
+            "step_size": 1,
+        }
+        for name, total in (("VCPU", 16), ("MEMORY_MB", 65536), ("DISK_GB", 100))
+    }
+    host = {"availability_zone": "z", "resources": resources, "hypervisor_version": 8000000}
+    group = {"name": "g", "policy": "soft-anti-affinity", "max": 1}
+    flavor = {"vcpus": 1, "memory_mib": 1024, "disk_gib": 1, "properties": {}}
+    # The servers are not placed: their host is "".
+    requests = [
+        {"flavor": flavor, "host": "", "group": {**group, "members": members}}
+        for members in (["c1", "c1"], ["c2"])
+    ]
+    site = {
+        "hosts": {"c1": host, "c2": host},
+        "servers": {},
+        "settings": {"enabled_filters": ["ComputeFilter"]},
+        "requests": requests,
+    }
+    with start_nova() as nova:
+        assert decide_site(nova, site) == [["c2"], ["c1"]]
