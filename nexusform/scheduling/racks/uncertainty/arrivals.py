@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 # VMs that are requested at once: the address of their object, and their pool.
 Stage = tuple[str, str]
-# Decisions of one search; more are not tried.
+# Decisions of one search, and the machines that they weigh in all; more are not tried.
 MAX_DECISIONS: Final = 2_000
+MAX_WEIGHED_MACHINES: Final = 200_000
 UNTRIED: Final = "more orders of arrival are possible than were tried"
 REMOVALS: Final = "VMs that the plan removes may still run when new VMs arrive"
 _FINISHED: Final = "if earlier VMs have finished building"
@@ -247,14 +248,16 @@ def search_arrivals(
     base: RackScheduler,
     vms: Sequence[ArrivingVm],
     planned: Sequence[Placement | None],
-    maximum: int = MAX_DECISIONS,
+    maximum: int | None = None,
 ) -> ArrivalResults:
     """Place the VMs in every order that their stages allow, at every time of earlier VMs.
 
     `base` is the scheduler before the first VM. `planned` are the placements of the plan. Equal VMs
     of a stage arrive in one order, then take each other's place. The search ends after `maximum`
-    decisions.
+    decisions, by default fewer on a site of many machines.
     """
+    if maximum is None:
+        maximum = min(MAX_DECISIONS, MAX_WEIGHED_MACHINES // max(len(base.machines), 1))
     return _ArrivalSearch(base, vms, planned, maximum).run()
 
 
