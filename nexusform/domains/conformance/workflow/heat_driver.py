@@ -95,7 +95,7 @@ class StackReader:
     def _read_server(self, resource: Any) -> dict[str, Any]:
         """Return the request of a server as Heat sends it to Nova.
 
-        Raises Heat's exceptions for devices that it refuses.
+        Heat's own exception says which devices it refuses.
         """
         resource._validate_block_device_mapping()  # noqa: SLF001 - a part of validate(), which needs a cloud
         properties = resource.properties
