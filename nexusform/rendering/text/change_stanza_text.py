@@ -52,7 +52,8 @@ _HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
 # Number of columns of a nesting level; a sign is in the third of them.
 _LEVEL_WIDTH: Final = 4
 _MAX_OUTPUTS: Final = 20
-_MAX_OUTPUT_LINES: Final = 5
+_MAX_OUTPUT_LINES: Final = 3
+_MAX_UPDATE_LINES: Final = 5
 # Of a longer output, if it is updated.
 _MAX_CHANGED_LINES: Final = 4
 _ARROW: Final = " -> "
@@ -378,9 +379,8 @@ def render_short_outputs(
         value_lines = "\n".join(render_outputs([output], paint)).split("\n")
         name = fill_to_width(format_attribute_name(output.name), name_width)
         front = f"{render_symbol(output.symbol, paint)}{name} ="
-        if (
-            len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width
-        ):  # too long
+        max_lines = _MAX_UPDATE_LINES if output.symbol == "~" else _MAX_OUTPUT_LINES
+        if len(value_lines) > max_lines or max(map(count_columns, value_lines)) > width:  # too long
             lines.append(f"{front} {_summarize_change(output, value_lines)}")
             lines += _list_changed_lines(output, value_lines, width)
         elif len(value_lines) == 1:
