@@ -8,6 +8,7 @@ from nexusform.interfaces.plugins import ResourceContext, ResourceType, Unplaced
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.consequences import (
     LOSS_WITH_UNKNOWN_DATA,
+    ConsequenceSeverity,
     ConsequenceTable,
     DataFate,
     Outcome,
@@ -167,8 +168,9 @@ NEXUS_AGENT_POOL: Final = ResourceType(
         list_unplaced_nodes,
     ),
     present=build_displayed_value,
-    # Nodes of a replaced pool are re-created: pools without a node meanwhile have a risk.
+    # All nodes of a replaced pool are re-created.
     consequences=ConsequenceTable(
-        delete=LOSS_WITH_UNKNOWN_DATA, replace=Outcome(data=DataFate.UNKNOWN)
+        delete=LOSS_WITH_UNKNOWN_DATA,
+        replace=Outcome(ConsequenceSeverity.TEMPORARY, DataFate.UNKNOWN),
     ),
 )

@@ -53,6 +53,7 @@ HARMLESS = {
 }
 # Of fleets (tests/domains/fleet), and of machine actions (tests/planning/verdicts).
 ELSEWHERE = {
+    "capacity-missing-meanwhile",
     "destroyed-content",
     "host-lost",
     "placement-leaves-cluster",

@@ -163,22 +163,23 @@ The table has one line per VM, binding and pod: with `-placements=all` all of th
 one line per object that is destroyed or replaced, and per risk of the plan."""  # noqa: E501
 # By column of the table.
 CSV_COLUMNS = {
-    "kind": "`vm`, `binding` or `pod`; `destroyed`, `replaced` or `risk` in the last lines",
+    "kind": "`vm`, `binding` or `pod`; `consequence` in the last lines",
     "address": "address of the resource in the configuration",
     "cluster": "cluster or VNF of a VM, member cluster of a binding",
     "pool": "pool of a VM; of a pod `CLUSTER/NAMESPACE/KIND/NAME` of its workload",
     "vm_sku_name": "VM SKU, or the size of a plain VM",
-    "object": "name of the VM, member cluster or pod; what is destroyed, replaced or at risk",
+    "object": "name of the VM, member cluster or pod; what a consequence is about",
     "action": (
         "`place`, `move`, `remove`, `keep`, `update`, `forget` (it keeps running, unmanaged) or "
-        "`host_lost` (its machine is removed); of a risk `lasting` or `temporary`"
+        "`host_lost` (its machine is removed); of a consequence its severity: `lasting`, "
+        "`temporary` or `none`"
     ),
-    "trigger": "[cause](triggers.md) of the change; of a risk its id",
+    "trigger": "[cause](triggers.md) of the change; of a consequence its id",
     "certainty_rack": "of a VM: share of samples with this rack ([confidence](../confidence.md))",
     "certainty_machine": "of a VM: share of samples with this machine",
     "certainty_rack_count": "of a VM: share of samples with as many VMs of the pool on the rack",
     "provenance": "`predicted` by the rule, `observed` on the site, `decided` by nexusform",
-    "reason": "reason in words; of a destroyed object its name with what runs on it",
+    "reason": "reason in words; of a consequence what happens to the object",
 }
 # By column without from_ or to_.
 CSV_LOCATIONS = {

@@ -130,6 +130,9 @@ def test_commands_and_flags_of_shell_blocks_exist() -> None:
         prompt = r"\$ " if language == "console" else ""
         for line in re.findall(rf"^{prompt}nexusform (.*)$", block, re.MULTILINE):
             words = line.partition(" # ")[0].partition(" | ")[0].split()
+            # The one option before the command.
+            if words[0].startswith("-chdir="):
+                words.pop(0)
             command: click.Command | None = PROGRAM
             while isinstance(command, LazyGroup):
                 command = command.get_command(context, words.pop(0))

@@ -234,6 +234,7 @@ def _find_ended_resources(
         is_readdressed = (
             change.action is Action.DELETE
             and not change.deposed
+            and bool(change.id)
             and (change.address.type, change.id) in created
         )
         yield _build_resource_consequence(
