@@ -36,7 +36,6 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "creation-rejected-by-azure": "Azure will reject a new object",
     "deleted-machine-with-vms": "Cannot delete a machine that runs VMs",
     "destructive-rename": "A rename without a moved block destroys VMs",
-    "pool-rename": "A pool cannot be renamed",
     "duplicate-check": "Duplicate check configuration",
     "duplicate-resource": "Duplicate resource configuration",
     "errored-saved-plan": "Saved plan has errors",
@@ -70,6 +69,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "no-state-file-was-found": "No state file was found!",
     "no-surge-capacity": "no-surge-capacity: no capacity for the surge VMs of an upgrade",
     "nothing-to-target": "Unknown address",
+    "pool-rename": "A pool cannot be renamed",
     "reference-to-count-in-non-counted-context": 'Reference to "count" in non-counted context',
     "reference-to-each-in-context-without-for-each": (
         'Reference to "each" in context without for_each'

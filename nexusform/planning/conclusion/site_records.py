@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_list, group_by
-from nexusform.interfaces.plugins import PluginRegistries, ResourceType
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.consequence_record import (
     QUORUM_ON_ONE_RACK,
@@ -64,8 +64,6 @@ from nexusform.scheduling.site_inventory import OBSERVED_KEY
 P = TypeVar("P", bound=Plan)
 # Names of clusters in one finding.
 _MAX_NAMES: Final = 4
-_MACHINE: Final = "nexus_bare_metal_machine"
-_RACK: Final = "nexus_rack"
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
@@ -318,7 +316,7 @@ def build_occupied_sites(
     """
     present = list(_list_objects_on_side(plan, registries, side, prior_notes))
     if side is BeforeOrAfter.AFTER and plan.machine_actions:
-        present = list(_record_machine_actions(present, plan.machine_actions))
+        present = list(_record_machine_actions(present, plan.machine_actions, registries))
     layout = site_plans.build_site_layout(
         present, registries, plan.catalogue, lost_machines, recorded_machines, as_listed=as_listed
     )
@@ -377,7 +375,9 @@ def _list_objects_on_side(
 
 
 def _record_machine_actions(
-    objects: Sequence[site_plans.SiteObject], actions: Iterable[PlannedMachineAction]
+    objects: Sequence[site_plans.SiteObject],
+    actions: Iterable[PlannedMachineAction],
+    registries: PluginRegistries,
 ) -> Iterator[site_plans.SiteObject]:
     """Yield the objects as they are after the machine actions of a plan have succeeded.
 
@@ -390,7 +390,10 @@ def _record_machine_actions(
         lambda action: f"{action.site_id}/{action.rack}/{action.machine}",
     )
     run_addresses = {action.address for group in by_machine.values() for action in group}
-    own_ids = {item.attributes.get("id") for item in objects if item.address.type == _MACHINE}
+    kinds = {item.address: registries.get_kind(item.address.type) for item in objects}
+    own_ids = {
+        item.attributes.get("id") for item in objects if kinds[item.address] is PlanningKind.MACHINE
+    }
     by_rack = group_by(
         (
             action
@@ -404,21 +407,21 @@ def _record_machine_actions(
         object_id = str(item.attributes.get("id"))
         if item.address in run_addresses:
             yield replace(item, attributes={**item.attributes, "result": SUCCEEDED})
-        elif item.address.type == _MACHINE:
-            yield _record_facts(item, by_machine.get(object_id, ()))
-        elif item.address.type == _RACK:
-            yield _record_facts(item, by_rack.get(object_id, ()))
+        elif kinds[item.address] is PlanningKind.MACHINE:
+            yield _record_facts(item, by_machine.get(object_id, ()), is_machine=True)
+        elif kinds[item.address] is PlanningKind.RACK:
+            yield _record_facts(item, by_rack.get(object_id, ()), is_machine=False)
         else:
             yield item
 
 
 def _record_facts(
-    item: site_plans.SiteObject, actions: Iterable[PlannedMachineAction]
+    item: site_plans.SiteObject, actions: Iterable[PlannedMachineAction], *, is_machine: bool
 ) -> site_plans.SiteObject:
     """Return a machine or rack with the facts after actions in its private note."""
     facts = get_mapping(item.note, OBSERVED_KEY)
     for action in actions:
-        machine = item.attributes if item.address.type == _MACHINE else action.machine
+        machine = item.attributes if is_machine else action.machine
         facts = merge_facts_after(action.action, facts, machine, time="")
     return replace(item, note={**(item.note or {}), OBSERVED_KEY: facts}) if facts else item
 

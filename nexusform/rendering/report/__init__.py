@@ -25,5 +25,7 @@ PUBLIC = {
         "Report Row"
     ),
     "plan_verdict": "format_current_verdict",
-    "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",
+    "plan_conditions": (
+        "describe_placement_feasibility describe_suggested_fixes describe_unselected_cluster"
+    ),
 }

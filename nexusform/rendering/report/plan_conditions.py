@@ -67,7 +67,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         yield f"{names}: run on all selected clusters ({bindings})"
     for address, rows in placements.items():
         if address in incomplete or not has_shared_line:
-            text = _describe_placement_feasibility(rows, unknown_counts[address])
+            text = describe_placement_feasibility(rows, unknown_counts[address])
             yield f"{address.name_with_keys}: {text}"
     yield from _describe_unknown_clusters(plan, filter(_is_unknown, selected))
     yield from describe_suggested_fixes(selected)
@@ -166,7 +166,7 @@ def _describe_unknown_clusters(plan: Plan, rows: Iterable[Feasibility]) -> Itera
         yield f"Not known: whether {'; '.join(clauses)}"
 
 
-def _describe_placement_feasibility(rows: Sequence[Feasibility], unknown_count: int = 0) -> str:
+def describe_placement_feasibility(rows: Sequence[Feasibility], unknown_count: int = 0) -> str:
     """Return `runs on 3 of 4` clusters, then the other clusters by result.
 
     `unknown_count` further clusters are unknown.

@@ -645,7 +645,7 @@ def test_cluster_without_system_pools_is_reported() -> None:
     other = require_success(
         plan(RACKS + cluster("a", pools=pool("r", 1, more='mode = "System"')), state)
     )
-    assert not other.plan.diagnostics
+    assert [d.id for d in other.plan.diagnostics] == ["pool-rename"]
     assert not require_success(plan(RACKS, state)).plan.diagnostics
     assert not require_success(
         plan(RACKS + cluster("a", pools=user), build_state(RACKS + cluster("a", pools=user)))

@@ -24,7 +24,7 @@ from nexusform.plans.plan import (
 )
 from nexusform.rendering.json.json_placements import build_feasibility_document
 from nexusform.rendering.report.plan_conditions import (
-    describe_feasibility,
+    describe_placement_feasibility,
     describe_suggested_fixes,
     describe_unselected_cluster,
 )
@@ -109,9 +109,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     title = f"Placement of {path} (with the configuration of this directory)"
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
-        line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
-        # The text for a plan with these bindings alone, without the name.
-        _, _, verdict = line.partition(": ")
+        verdict = describe_placement_feasibility(answer.bindings)
     prefix = enclose("", answer.missing, "; ")
     sections = tuple(_build_placement_sections(answer))
     return Report(title, f"{prefix}{verdict}.", is_finding=answer.has_findings, sections=sections)
