@@ -382,7 +382,7 @@ def test_fleet_without_sites_is_simulated(capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     assert text.lstrip().startswith("Hypothetical plan: it assumes west leaves.")
     assert "+ east  -> " in text
-    assert "- west  deleted (cluster_left)" in text
+    assert "- west  left; its objects stay, unmanaged (cluster_left)" in text
     words = ["simulate", "fleet", "-leave=west", "-drain=east", "-report=json:-"]
     assert run_command_line(words) == 2
     answer = parse_document(capsys.readouterr().out)
