@@ -204,7 +204,8 @@ def summarize_trace(kernel: str, directory: Path) -> list[TracedArgument]:
                 rows[-1].programs.add(program)
         elif "AF_INET" in line:
             rows[-1].connections.add(line.partition("connect(")[2])
-        opened = _OPENED.search(line)
+        # A directory that is only passed is not read.
+        opened = None if "O_PATH" in line else _OPENED.search(line)
         if opened is not None and _is_secret(Path(opened[1]), directory):
             rows[-1].files.add(opened[1])
     return rows
@@ -212,7 +213,11 @@ def summarize_trace(kernel: str, directory: Path) -> list[TracedArgument]:
 
 def _is_secret(path: Path, directory: Path) -> bool:
     """Return whether a file is neither in the work tree nor in the cache of the command itself."""
-    own_directories = (directory / "trees" / "work", directory / "home" / ".cache" / "nexusform")
+    cache = directory / "home" / ".cache" / "nexusform"
+    own_directories = (directory / "trees" / "work", cache)
+    # The names of a new cache are synced in the directories above it.
+    if path in cache.parents:
+        return False
     return path.is_relative_to(directory) and not any(map(path.is_relative_to, own_directories))
 
 
