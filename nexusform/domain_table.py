@@ -381,18 +381,11 @@ _ALL: Final = (
         },
     ),
     DomainDeclaration(
-        name="conformance",
-        description="Recorded decisions of real systems, answered again and scored",
+        name="program_checks",
+        description="Programs behind `plan -check-with`",
         dependencies=("fleet", "pods", "openstack", "vnf"),
-        io_layer=("workflow", "cli"),
-        commands={
-            "conformance": DomainCommand(
-                "Score predictions against real decisions",
-                CommandSection.OTHER_TOOLS,
-                is_read_only=True,
-                target="cli.conformance:score_predictions",
-            )
-        },
+        io_layer=("workflow",),
+        removed_commands={"conformance": "nexusform plan -check-with=PROGRAM=LOCATION"},
         checkers={
             "kube-scheduler": "workflow.scheduler_check:check_with_scheduler",
             "kubefleet": "workflow.kubefleet_check:check_with_kubefleet",

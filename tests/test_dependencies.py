@@ -458,7 +458,7 @@ OTHER_USES = {
     ("pods", "devices"): "tests/domains/pods/planning/test_device_claims.py",
 }
 # Their only message is that of any missing package.
-ANYWHERE = {("conformance", "kubernetes"), ("", "kubernetes")}
+ANYWHERE = {("program_checks", "kubernetes"), ("", "kubernetes")}
 
 
 def test_every_use_of_an_extra_is_tried_without_it() -> None:

@@ -31,7 +31,7 @@ class ProgramCheckProblem(Exception):
 
 
 class ProgramCheckOutcome(Struct, frozen=True):
-    """Result of a check, with the different decisions as cases of `nexusform conformance`.
+    """Result of a check, with the different decisions as recorded cases.
 
     `incomplete_objects` are the reasons why an object could not be sent whole, by its address
     and its name.
@@ -135,7 +135,7 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
             str(path),
             b"".join(json_codec.render_json(dict(case)) + b"\n" for case in outcome.cases),
         )
-        hint = f"To repeat it: nexusform conformance {path.parent}"
+        hint = f"{path} has it as a case for a report."
     except OSError as problem:
         hint = f'The cases cannot be written to "{path}": {problem.strerror}.'
     errors: list[Diagnostic] = []

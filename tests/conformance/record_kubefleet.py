@@ -18,14 +18,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nexusform.domains.conformance.workflow import kubefleet_check
-from nexusform.domains.conformance.workflow.loopback_programs import (
+from nexusform.domains.fleet.scheduling.bindings import Health, Member
+from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
+from nexusform.domains.program_checks.workflow import kubefleet_check
+from nexusform.domains.program_checks.workflow.loopback_programs import (
     LoopbackPrograms,
     ProgramProblem,
     open_programs,
 )
-from nexusform.domains.fleet.scheduling.bindings import Health, Member
-from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.kubernetes.matching import Taint
 from tests.conformance.case_writer import run_recorder
 

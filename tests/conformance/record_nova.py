@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nexusform.domains.conformance.workflow import nova_check
+from nexusform.domains.program_checks.workflow import nova_check
 from tests.conformance.case_writer import run_recorder
 from tests.domains.openstack.test_nova_decisions import NOVA, build_site
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.domains.conformance.workflow import scheduler_check
-from nexusform.domains.conformance.workflow.loopback_programs import (
+from nexusform.domains.program_checks.workflow import scheduler_check
+from nexusform.domains.program_checks.workflow.loopback_programs import (
     LoopbackPrograms,
     open_programs,
     read_version,

@@ -14,12 +14,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nexusform.domains.conformance.workflow import scheduler_check
-from nexusform.domains.conformance.workflow.loopback_programs import open_programs, read_version
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.planning.pod_phase import CheckablePrediction
 from nexusform.domains.pods.scheduling.decision_kinds import Decision, list_decision_kinds
+from nexusform.domains.program_checks.workflow import scheduler_check
+from nexusform.domains.program_checks.workflow.loopback_programs import open_programs, read_version
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers.cluster_objects import print_objects
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers

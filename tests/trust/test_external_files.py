@@ -283,38 +283,6 @@ def test_table_has_every_variable_of_the_product() -> None:
     } == set()
 
 
-@pytest.mark.usefixtures("tree")
-def test_program_of_conformance_gets_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program = tmp_path / "predictor"
-    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\necho '{{}}'\n")
-    program.chmod(0o755)
-    case = {"system": "nova", "version": "1", "snapshot": {}, "request": {}, "decision": {}}
-    Path("cases").mkdir()
-    Path("cases/a.jsonl").write_text(json.dumps({**case, "equivalent": []}) + "\n")
-    for name in ("NF_TOKEN_REGISTRY", "GITHUB_TOKEN", "PREDICTOR_MODE"):
-        monkeypatch.setenv(name, "canary")
-    monkeypatch.setenv("NF_PROGRAM_VARIABLES", "PREDICTOR_*")
-    run_command_line(["conformance", "-confine", f"-program={program}", "cases"])
-    environment = (tmp_path / "environment").read_text()
-    assert "PATH=" in environment
-    assert [line for line in environment.splitlines() if "canary" in line] == [
-        "PREDICTOR_MODE=canary"
-    ], capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("tree")
-def test_link_in_directory_of_decisions_is_not_followed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "secret").write_text('{"token": "canary"}\n')
-    Path("cases").mkdir()
-    Path("cases/a.jsonl").symlink_to(tmp_path / "secret")
-    assert run_command_line(["conformance", "-confine", "cases"]) == 1
-    assert 'cases/a.jsonl" cannot be read: -confine does not allow it' in read_errors(capsys)
-
-
 def read_errors(capsys: pytest.CaptureFixture[str]) -> str:
     """Return the messages on stderr as one line."""
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -364,7 +332,7 @@ def test_undeclared_access_of_a_command_is_rejected(
     assert reason in read_errors(capsys)
 
 
-@pytest.mark.of_domains("azure", "conformance", "fleet", "hub", "sites", "testing", "vnf", "whatif")
+@pytest.mark.of_domains("azure", "fleet", "hub", "sites", "testing", "vnf", "whatif")
 @pytest.mark.skipif(not can_trace_calls(), reason="no strace, or it may not trace")
 @pytest.mark.parametrize("part", select_cases(range(PARTS)))
 def test_kernel_reports_nothing_outside_for_any_argument(part: int, tmp_path: Path) -> None:

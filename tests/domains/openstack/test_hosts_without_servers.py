@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nexusform.domains.openstack.scheduling.hosts_without_servers import build_hosts_without_servers
 from nexusform.domains.openstack.scheduling.nova_profile import build_nova_settings
-from nexusform.domains.openstack.scheduling.recorded_case_prediction import (
-    build_hosts_without_servers,
-)
 
 
 def _build_host(pinned: str) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from nexusform.domains.conformance.workflow import nova_check
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     Flavor,
     build_host,
@@ -34,12 +33,13 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_settings,
     build_server_sku,
 )
-from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_server_group_hint
+from nexusform.domains.program_checks.workflow import nova_check
 from nexusform.scheduling.racks.layout import NumberedSite
 from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.rule import DemandFilter
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
+from tests.conformance.predict_nova import build_server_group_hint
 
 NOVA = shutil.which(os.environ.get("NEXUSFORM_NOVA", ""))
 MISSING = (

@@ -10,6 +10,5 @@ PUBLIC = {
     "placement_records": "read_bindings read_applied_resources AppliedResources compute_body_hash",
     "override_rendering": "select_overrides ClusterRenderer RenderedResources expand_envelopes",
     "placement_plan": "PlacementPlan",
-    "recorded_case_prediction": "decide_placement",
     "fleet_phases": "find_planned_fleet",
 }

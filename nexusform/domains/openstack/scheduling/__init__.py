@@ -5,5 +5,5 @@ PUBLIC = {
     "host_usage": "SERVER_RECORD",
     "nova_host_records": "ServerSize build_sku_name",
     "nova_profile": "DEFAULT_FILTERS DEFAULT_ZONE build_nova_settings build_nova_site",
-    "recorded_case_prediction": "build_hosts_without_servers decide_host",
+    "hosts_without_servers": "build_hosts_without_servers",
 }

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, json
 
-from nexusform.domains.conformance.workflow.loopback_programs import (
+from nexusform.domains.program_checks.workflow.loopback_programs import (
     LoopbackPrograms,
     ProgramProblem,
     open_programs,

@@ -14,12 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.conformance.workflow import loopback_programs, scheduler_check
-from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod_manifest
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import assumptions, profile
+from nexusform.domains.program_checks.workflow import loopback_programs, scheduler_check
+from nexusform.domains.program_checks.workflow.kubernetes_objects import build_pod_manifest
+from tests.conformance.score import read_cases, score_cases
 from tests.domains.hub.api_programs import PROGRAMS, find_obstacle
 from tests.domains.pods.importers.cluster_objects import build_pod, print_objects
 from tests.domains.pods.planning import test_version_rules as version_rules
@@ -29,7 +30,7 @@ from tests.domains.pods.planning.test_pods import build_deployment
 from tests.kill_points import long_case
 from tests.nightly import pod_worlds, volume_worlds
 
-pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
+pytestmark = pytest.mark.of_domains("program_checks", "fleet", "pods")
 CONFIGURATION = """
 resource "fleet_member_cluster" "m1" {
   resources {
@@ -221,7 +222,7 @@ def test_plan_is_checked_by_running_scheduler(
     monkeypatch.undo()
     monkeypatch.chdir(work_directory)
     # The file repeats the check: the rule is restored.
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0
+    assert score_cases(read_cases(Path(".nexusform/checks"))).wrong == []
     assert list_running_programs() == ""
 
 

@@ -7,7 +7,7 @@ claim. This does what the controller and a provisioner would do.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms
+from nexusform.domains.program_checks.workflow.loopback_programs import LoopbackPrograms
 from nexusform.json_data.plain_data import get_mapping, get_text
 
 Body = dict[str, Any]

@@ -1,11 +1,10 @@
 """Prediction of one recorded decision of Nova: the host of a server."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from nexusform.domains.openstack.scheduling.hardware_fit import HostCell
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     Flavor,
     build_host,
@@ -14,12 +13,10 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
 )
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_ZONE,
-    NovaSettings,
     NovaSite,
     build_machine,
     build_nova_profile,
     build_nova_settings,
-    build_nova_site,
     build_server_sku,
 )
 from nexusform.json_data.plain_data import get_mapping
@@ -104,49 +101,6 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     # The VM's handle and placement, or None.
     placed = scheduler.try_place(demand)
     return {"host": placed[1].machine if placed is not None else None}
-
-
-def build_hosts_without_servers(
-    source: Mapping[str, Any], settings: NovaSettings, records: Collection[str]
-) -> dict[str, Any]:
-    """Return the hosts of an inventory as plain data.
-
-    NUMA cells and PCI devices of each are used only by the servers in `records` (such as "server
-    KEY"). The caller adds all other servers to this use, by their flavors.
-    """
-    site = build_nova_site(source)
-    table = site.build_usage_table(settings.aliases)
-    hosts = {}
-    for host in site.hosts:
-        # By host and servers; those of other hosts do not count.
-        usage = table.get_usage((host.name, *sorted(records)))
-        hosts[host.name] = {
-            **source["hosts"][host.name],
-            "numa_cells": list(map(_describe_cell, usage.cells)),
-            "device_pools": msgspec.to_builtins(usage.pools),
-        }
-    return hosts
-
-
-def _describe_cell(cell: HostCell) -> dict[str, Any]:
-    """Return a NUMA cell as plain data of `build_host`."""
-    cpu_sets = {
-        name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")
-    }
-    siblings = list(map(_format_cpus, cell.siblings))
-    return {
-        **{
-            name: getattr(cell, name)
-            for name in ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")
-        },
-        **cpu_sets,
-        "siblings": siblings,
-        "pages": msgspec.to_builtins(cell.pages),
-    }
-
-
-def _format_cpus(cpus: Collection[int]) -> str:
-    return ",".join(map(str, sorted(cpus)))
 
 
 def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:

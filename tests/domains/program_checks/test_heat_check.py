@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.conformance.workflow.heat_check import parse_requests
+from nexusform.domains.program_checks.workflow.heat_check import parse_requests
 from nexusform.domains.vnf.importers import hot_defaults, hot_devices, hot_order, hot_template
 from nexusform.domains.vnf.types import vnf_documents
 from tests.domains.openstack.test_arrival_orders import (
@@ -23,7 +23,7 @@ from tests.domains.openstack.test_arrival_orders import (
 )
 from tests.domains.vnf.test_heat_defaults import HEAT, needs_heat
 
-pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
+pytestmark = pytest.mark.of_domains("program_checks", "openstack", "vnf")
 
 GROUP = {"type": "OS::Nova::ServerGroup", "properties": {"name": "g"}}
 HINTS = {"scheduler_hints": {"group": {"get_resource": "group"}}}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.conformance.workflow.original_objects import (
+from nexusform.domains.pods.scheduling.cluster_records import PodSpec
+from nexusform.domains.program_checks.workflow.original_objects import (
     add_template_claims,
     build_original_pod,
     is_sent_whole,
     pin_to_node,
 )
-from nexusform.domains.pods.scheduling.cluster_records import PodSpec
 
 SPEC = PodSpec(namespace="shop", labels=(("app", "a"), ("pod-template-hash", "h")), priority=7)
 

@@ -18,7 +18,13 @@ from typing import Any, Final
 
 from msgspec import json
 
-from nexusform.domains.conformance.workflow.kubernetes_objects import (
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.pods.planning.pod_phase import CheckablePrediction
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec
+from nexusform.domains.pods.scheduling.pod_explanation import run_prediction
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
+from nexusform.domains.program_checks.workflow.kubernetes_objects import (
     Body,
     UnsupportedPodError,
     build_default_service,
@@ -26,7 +32,7 @@ from nexusform.domains.conformance.workflow.kubernetes_objects import (
     build_pod_manifest,
     check_pod_support,
 )
-from nexusform.domains.conformance.workflow.loopback_programs import (
+from nexusform.domains.program_checks.workflow.loopback_programs import (
     DISABLED_ADMISSION,
     LoopbackPrograms,
     ProgramProblem,
@@ -34,7 +40,7 @@ from nexusform.domains.conformance.workflow.loopback_programs import (
     open_programs,
     read_version,
 )
-from nexusform.domains.conformance.workflow.original_objects import (
+from nexusform.domains.program_checks.workflow.original_objects import (
     PATHS,
     ChangedDumpError,
     OriginalObjects,
@@ -45,16 +51,10 @@ from nexusform.domains.conformance.workflow.original_objects import (
     is_sent_whole,
     pin_to_node,
 )
-from nexusform.domains.conformance.workflow.volume_controller import (
+from nexusform.domains.program_checks.workflow.volume_controller import (
     VolumeController,
     list_claim_names,
 )
-from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
-from nexusform.domains.pods.planning.pod_phase import CheckablePrediction
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec
-from nexusform.domains.pods.scheduling.pod_explanation import run_prediction
-from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckProblem
@@ -610,7 +610,7 @@ class KubeSchedulerCheck:
         return answers[0]
 
     def _build_case(self, pod: Body, answers: list[str]) -> Body:
-        """Build the case of `nexusform conformance`.
+        """Build the recorded case.
 
         The last of `answers` (node, "" for none) is the decision.
         """

@@ -17,12 +17,8 @@ from typing import Any, Final
 
 from msgspec import Struct, json
 
-from nexusform.domains.conformance.workflow.loopback_programs import (
-    LoopbackPrograms,
-    ProgramProblem,
-    open_programs,
-)
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
+from nexusform.domains.openstack.scheduling.hosts_without_servers import build_hosts_without_servers
 from nexusform.domains.openstack.scheduling.nova_host_records import ServerSize, build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
@@ -30,8 +26,10 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_settings,
     build_nova_site,
 )
-from nexusform.domains.openstack.scheduling.recorded_case_prediction import (
-    build_hosts_without_servers,
+from nexusform.domains.program_checks.workflow.loopback_programs import (
+    LoopbackPrograms,
+    ProgramProblem,
+    open_programs,
 )
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.unread_ledger import PlacedPool
@@ -96,7 +94,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     # Number of decisions.
     checked = 0
     differences: list[DecisionDifference] = []
-    # The differences, as recorded decisions for `nexusform conformance`.
+    # The differences, as recorded decisions.
     cases: list[Body] = []
     requests = ((replay, request) for replay in replays for request in replay.requests)
     # The time may end before the last one.
@@ -195,7 +193,7 @@ class _NovaSiteReplay:
         return {**self._build_site(), "servers": self._first_servers, "requests": requests}
 
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
-        """Build the case of `nexusform conformance` for a decision of Nova.
+        """Build the recorded case of a decision of Nova.
 
         Nova chose among its equally good `hosts`.
         """

@@ -14,16 +14,17 @@ from typing import Any, cast
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.conformance.workflow import kubefleet_check
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms
 from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
+from nexusform.domains.program_checks.workflow import kubefleet_check
+from nexusform.domains.program_checks.workflow.loopback_programs import LoopbackPrograms
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome
+from tests.conformance.score import read_cases, score_cases
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
 from tests.kill_points import long_case
 
-pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
+pytestmark = pytest.mark.of_domains("program_checks", "fleet", "pods")
 MEMBERS = """
 resource "fleet_member_cluster" "m" {
   for_each = toset(["a", "b", "c", "d"])
@@ -98,7 +99,7 @@ def test_plan_is_checked_by_running_hub_agent(
     }
     assert "one is predicted on a, b" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     # The rule is restored.
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0
+    assert score_cases(read_cases(Path(".nexusform/checks"))).wrong == []
 
 
 def test_member_status_is_sent_to_its_subresource() -> None:

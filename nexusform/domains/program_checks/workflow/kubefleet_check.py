@@ -17,16 +17,16 @@ from typing import Any, Final
 
 import yaml
 
-from nexusform.domains.conformance.workflow.kubernetes_objects import Body
-from nexusform.domains.conformance.workflow.loopback_programs import (
-    LoopbackPrograms,
-    ProgramProblem,
-    open_programs,
-)
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Health, Member
+from nexusform.domains.program_checks.workflow.kubernetes_objects import Body
+from nexusform.domains.program_checks.workflow.loopback_programs import (
+    LoopbackPrograms,
+    ProgramProblem,
+    open_programs,
+)
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.web_errors import find_free_port
 from nexusform.planning.conclusion.plan_result import PlanResult

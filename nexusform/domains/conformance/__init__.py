@@ -1,4 +1,0 @@
-"""Command `nexusform conformance`: answer recorded decisions of real systems again.
-
-The answers are scored.
-"""

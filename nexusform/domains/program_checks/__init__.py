@@ -1,0 +1,1 @@
+"""Programs behind `plan -check-with`: they decide again what a plan predicts."""
