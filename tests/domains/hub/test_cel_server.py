@@ -11,27 +11,22 @@ from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector
 from tests.domains.hub.api_programs import ApiPrograms
 
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
-TEXTS = ("device.driver", '"abc"', '"a.b.c"', "string(1)", 'device.attributes["a.com"].s')
+LOOKUP = 'device.attributes["a.com"]'
 RANDOM_SELECTORS = 150
 
 
 class SelectorGenerator:
-    """Random selectors of texts, lists and loops."""
+    """Random selectors of lookups, texts and names of lookups."""
 
     def __init__(self, seed: int) -> None:
         self._draw = Random(seed)
-        self._names = 0
 
-    def generate(self, depth: int, texts: tuple[str, ...] = TEXTS) -> str:
-        """Return a condition; `texts` are the operands of its parts."""
+    def generate(self, depth: int) -> str:
+        """Return a condition."""
         if depth <= 0:
             return self._draw.choice(("true", "1 > 0", 'device.driver == "x"'))
-        left, right = (self._generate_text(depth - 1, texts) for _ in range(2))
-        first, second = (self.generate(depth - 1, texts) for _ in range(2))
-        values = self._generate_list(depth - 1, texts)
-        loop = self._draw.choice(("all", "exists", "exists_one"))
-        name = self._name_variable()
-        body = self.generate(depth - 1, (*texts, name))
+        left, right = (self._generate_text() for _ in range(2))
+        first, second = (self.generate(depth - 1) for _ in range(2))
         return self._draw.choice(
             (
                 f"{left}.contains({right})",
@@ -42,79 +37,47 @@ class SelectorGenerator:
                 f"({first} && {second})",
                 f"({first} || {second})",
                 f"!({first})",
-                f"{left} in {values}",
+                f'{left} in ["a", "b"]',
                 f"size({left}) > 1",
-                f"size({values}) > 1",
-                f"{values}.{loop}({name}, {body})",
-                f'device.attributes["a.com"].{loop}({name}, {body})',
+                f"({first} ? {left} : {right}).endsWith({left})",
+                f"cel.bind(d{depth}, {LOOKUP}, {first} && d{depth}.s == {left})",
             )
         )
 
-    def _name_variable(self) -> str:
-        self._names += 1
-        return f"v{self._names}"
+    def _generate_text(self) -> str:
+        text = self._draw.choice(("device.driver", '"abc"', '"a.b.c"', f"{LOOKUP}.s"))
+        return self._draw.choice((text, f"{text}.lowerAscii()", f"{text}.upperAscii()"))
 
-    def _generate_text(self, depth: int, texts: tuple[str, ...]) -> str:
-        if depth <= 0:
-            return self._draw.choice(texts)
-        first, second, third = (self._generate_text(depth - 1, texts) for _ in range(3))
-        name = self._name_variable()
-        bound = self._generate_text(depth - 1, (*texts, name))
-        return self._draw.choice(
-            (
-                f"({first} + {second})",
-                f"{first}.lowerAscii()",
-                f"{first}.trim().substring(1)",
-                f"{first}.replace({second}, {third})",
-                f"({self.generate(depth - 1, texts)} ? {first} : {second})",
-                f"cel.bind({name}, {first}, {bound})",
-                f"{self._generate_list(depth - 1, texts)}.join({first})",
-            )
-        )
 
-    def _generate_list(self, depth: int, texts: tuple[str, ...]) -> str:
-        if depth <= 0:
-            return self._draw.choice(('["a"]', '["b", "c"]', 'device.driver.split(".")'))
-        first, second = (self._generate_list(depth - 1, texts) for _ in range(2))
-        name = self._name_variable()
-        texts = (*texts, name)
-        return self._draw.choice(
-            (
-                f"[{self._generate_text(depth - 1, texts[:-1])}]",
-                f"({first} + {second})",
-                f"{first}.map({name}, {self._generate_text(depth - 1, texts)})",
-                f"{first}.filter({name}, {self.generate(depth - 1, texts)})",
-            )
-        )
+# Their cost depends on the sizes of results, so no answer is certain here.
+UNKNOWN = (
+    "[1, 2].all(x, x > 0)",
+    '["gpu", device.driver].join(".").contains("gpu")',
+    '[device.driver, device.attributes["a.com"].s].exists(x, x == "a")',
+    '"%s-%d".format([device.driver, 3]) == "x"',
+    '(device.driver + "-x").contains("gpu")',
+    'device.driver.replace("a", "b") == "x"',
+)
 
 
 def list_selectors() -> list[str]:
     """Return selectors around the limits of Kubernetes, then random ones."""
     generator = SelectorGenerator(37)
-    loops = []
-    for size in (5, 10, 15, 20, 22, 25, 30):
-        for depth in (2, 3, 4):
-            loop = "x0 + 1 > 0"
-            for level in range(depth):
-                loop = f"{list(range(size))}.all(x{level}, {loop})"
-            loops.append(loop)
+    half = "a" * 5000
     return [
-        *loops,
-        '["gpu", device.driver].join(".").contains("gpu")',
-        '["a"].join(device.driver).size() > 0',
-        '[device.driver, device.attributes["a.com"].s].exists(x, x == "a")',
-        '"%s-%d".format([device.driver, 3]) == "x"',
-        'device.driver.reverse() == "x"',
+        f'"{half}".matches("{half}")',
+        f'"{half}".contains("{half}")',
         "1 + 1",
         "true" + " && true" * 1500,
+        *UNKNOWN,
         *(generator.generate(1 + number % 4) for number in range(RANDOM_SELECTORS)),
     ]
 
 
 def test_running_server_accepts_the_same_selectors(api_server: ApiPrograms) -> None:
-    """A selector that is certain here is accepted there, and one too costly here is so there."""
-    differences = []
-    accepted_count = costly_count = 0
+    """A selector that is certain here is accepted there."""
+    rejected = []
+    accepted_count = 0
     for selector in list_selectors():
         body = {
             "apiVersion": "resource.k8s.io/v1",
@@ -122,13 +85,18 @@ def test_running_server_accepts_the_same_selectors(api_server: ApiPrograms) -> N
             "metadata": {"name": "x"},
             "spec": {"selectors": [{"cel": {"expression": selector}}]},
         }
-        message = api_server.try_creation(DEVICE_CLASSES, body)
+        if find_selector_problem(selector) is None:
+            accepted_count += 1
+            message = api_server.try_creation(DEVICE_CLASSES, body)
+            if message:
+                rejected.append((selector, message[-120:]))
+    assert rejected == []
+    assert accepted_count > RANDOM_SELECTORS
+
+
+def test_selector_of_unknown_cost_is_uncertain() -> None:
+    for selector in UNKNOWN:
         problem = find_selector_problem(selector)
-        is_costly = problem is not None and "estimated cost" in problem.text
-        accepted_count += not message and problem is None
-        costly_count += is_costly
-        if (problem is None and message) or (is_costly and "cost limit" not in message):
-            differences.append((selector, message[-120:], problem))
-    assert differences == []
-    assert accepted_count > 60
-    assert costly_count > 20
+        assert problem is not None
+        assert not problem.is_invalid
+        assert "whether Kubernetes accepts the cost of" in problem.text

@@ -35,60 +35,48 @@ def nest_loops(depth: int) -> str:
     return expression
 
 
-INVALID_EXPRESSIONS = {
+UNKNOWN_COSTS = {
     "doubled text": double_text(9),
     "more doubled text": double_text(13),
-    "five loops": nest_loops(5),
+    "one loop": nest_loops(1),
     "seven loops": nest_loops(7),
-    "replaced text": 'cel.bind(a, "' + "a" * 5000 + '", size(a.replace("a", a).replace("a", '
-    '"' + "b" * 100 + '")) > 0)',
-    "loops over attributes": 'device.attributes["a.com"].all(a, device.attributes["a.com"].all(b, '
-    'device.attributes["a.com"].all(c, device.attributes["a.com"].all(d, a + b != c + d))))',
+    "replaced text": 'device.driver.replace("gpu", "cpu").contains("cpu")',
+    "loop over attributes": 'device.attributes["a.com"].all(a, a != "x")',
+    "joined texts": '["gpu", device.driver].join(".").contains("gpu")',
+    "split text": 'size(device.driver.split(".")) > 1',
+    "substring": 'device.driver.substring(1) == "x"',
+    "sum": "9223372036854775807 + 1 == 0",
+    "list of several types": 'device.driver in ["a", 1]',
+    "raw text": 'device.driver == r"x"',
+    "comment": 'true // "\n && [1].all(x, true) // "',
+}
+INVALID_EXPRESSIONS = {
     "no truth": "1 + 1",
     "division by zero": "1 / 0 == 1",
-    "overflow": "9223372036854775807 + 1 == 0",
-    "index": "[1][5] == 1",
-    # kube-apiserver does not know the sizes of the elements.
-    "joined texts": '["gpu", device.driver].join(".").contains("gpu")',
     "regular expression": '"aaaa".matches("(")',
     "quantity": 'quantity("abc").isGreaterThan(quantity("1"))',
     "version": 'semver("x").isGreaterThan(semver("1.0.0"))',
-    "substring": '"abc".substring(5) == ""',
-    "character": '"abc".charAt(9) == "x"',
     "join": '["a"].join(1) == ""',
     "Unicode": r'"\uD800" == "x"',
     "length": "true" + " && true" * 3000,
-    "formatted text": "".join(
-        [
-            'cel.bind(a0, "xxxxxxxxxx", ',
-            *(f'cel.bind(a{n + 1}, "%s%s%s%s".format([{f"a{n}, " * 3}a{n}]), ' for n in range(20)),
-            "size(a20) > 0",
-            ")" * 21,
-        ]
-    ),
 }
 VALID_EXPRESSIONS = {
     "device.attributes['gpu.example.com'].cell == 0 && device.driver == 'gpu.example.com'",
     'cel.bind(d, device.attributes["gpu.example.com"], d.cell in [0, 1])',
-    'device.attributes["gpu.example.com"].all(name, name.matches("^[a-z]*$"))',
-    '["a", "b"].exists(x, x == device.driver) || "device" != ""',
-    # Their cost needs the sizes of results.
-    '(device.driver + "-x").contains("gpu")',
     '(device.driver == "x" ? "long" : "short").contains("or")',
-    'device.driver.lowerAscii().replace("gpu", "cpu").contains("cpu")',
-    'device.driver.split(".").exists(part, part == "example")',
-    "[[1, 2], [3]].all(items, items.all(item, item > 0))",
+    'device.driver.lowerAscii().contains("gpu")',
+    'device.driver in ["a", "gpu.example.com"]',
 }
 DEVICE = Device(name="d", attributes={"cell": ("int", 0)})
 
 
-@pytest.mark.parametrize("name", INVALID_EXPRESSIONS)
-def test_hostile_selector_is_an_error(name: str) -> None:
+@pytest.mark.parametrize("name", UNKNOWN_COSTS | INVALID_EXPRESSIONS)
+def test_hostile_selector_takes_little_time_and_memory(name: str) -> None:
     cpu_before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started_at = time.process_time()
-    problem = find_selector_problem(INVALID_EXPRESSIONS[name])
+    problem = find_selector_problem((UNKNOWN_COSTS | INVALID_EXPRESSIONS)[name])
     assert problem is not None
-    assert problem.is_invalid, problem
+    assert problem.is_invalid == (name in INVALID_EXPRESSIONS), problem
     # The child process is still there, or it was ended: only the latter counts.
     cpu_after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert time.process_time() - started_at < 1
@@ -101,17 +89,6 @@ def test_hostile_selector_is_an_error(name: str) -> None:
 def test_usual_selector_is_within_the_cost_limit(expression: str) -> None:
     assert find_selector_problem(expression) is None
     assert is_device_selected(expression, "gpu.example.com", DEVICE)
-
-
-def test_costly_loops_are_rejected_with_their_cost() -> None:
-    problem = find_selector_problem(nest_loops(5))
-    assert problem is not None
-    assert problem.text == "its estimated cost is 11,957,891, and Kubernetes allows 1,000,000"
-    # Within the limit of Kubernetes, but not evaluated by the library.
-    problem = find_selector_problem(nest_loops(4))
-    assert problem is not None
-    assert not problem.is_invalid
-    assert find_selector_problem(nest_loops(3)) is None
 
 
 def test_function_that_only_kubernetes_has_is_not_an_error() -> None:
