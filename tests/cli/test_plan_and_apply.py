@@ -334,31 +334,6 @@ def test_saved_plan_is_applied_without_prompt_and_only_once(
     assert "Saved plan already applied" in err
 
 
-def test_saved_plan_is_checked_without_samples(
-    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = """
-resource "nexus_kubernetes_cluster" "c" {
-  name       = "c"
-  site_id    = nexus_site.lab.id
-  depends_on = [nexus_rack.r]
-  control_plane {
-    count       = 2
-    vm_sku_name = "NC_G6_28_v1"
-  }
-}
-"""
-    Path("main.nf.hcl").write_text(CONFIGURATION + cluster)
-    save_plan(nf)
-    assert json.loads(nf("show", "-json", "p.nfplan")[1])["placement_changes"][0]["certainty"]
-
-    def fail(*_arguments: object, **_options: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("nexusform.planning.verdicts.placement_fit.repeat_with_samples", fail)
-    assert nf("apply", "p.nfplan")[0] == 0
-
-
 def test_saved_plan_is_applied_as_reviewed(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("count         = 2", "count         = 9"))

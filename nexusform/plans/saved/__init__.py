@@ -2,9 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "plan_comparison": (
-        "list_different_parts list_visible_differences has_sampled_verdicts remove_confidence"
-    ),
+    "plan_comparison": "list_different_parts list_visible_differences",
     "plan_file": (
         "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN read_plan_file "
         "SavedPlan read_signature build_signature_member CorruptArchiveError unpack_archive "

@@ -50,36 +50,6 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     return [name.replace("_", " ") for name in different]
 
 
-def has_sampled_verdicts(plan: Plan) -> bool:
-    """Return whether results of a plan besides its certainty depend on samples.
-
-    Limits, separation or NUMA cells.
-    """
-    has_limit = "certainty" in {result.name for result in plan.guard_rails}
-    return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
-
-
-def remove_confidence(plan: Plan) -> Plan:
-    """Return the plan without the figures of its samples."""
-    rows = [replace(row, certainty=None) if row.kind == "vm" else row for row in plan.placements]
-    tables = [
-        replace(
-            table,
-            racks_certain=0,
-            machines_certain=0,
-            certain_racks=(),
-            tied_set=-1,
-            tied_classes="",
-            tied_machines=(),
-            is_tie_certain=False,
-        )
-        for table in plan.placement_tables
-    ]
-    return replace(
-        plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables), site_ties=()
-    )
-
-
 def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
     """Return the names of the items that a reviewer would see differently in the new plan."""
     before = _collect_visible_items(plan)

@@ -538,16 +538,8 @@ class Run(Struct):
         return replace(result, plan=plan)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan: providers read nothing.
-
-        Samples, schedules with random choices, are planned only if the saved plan has results
-        based on them.
-        """
-        from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
-
+        """Plan again with the recorded inputs of a saved plan: providers read nothing."""
         options = get_plan_options(saved_plan)
-        if not has_sampled_verdicts(saved_plan):
-            options = replace(options, samples=0)
         instances = self.stored.state.instances
         imports: dict[Address, ImportedObject] = {}
         for change in saved_plan.changes:

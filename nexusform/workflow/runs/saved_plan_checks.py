@@ -28,12 +28,7 @@ from nexusform.planning.modules.root_outputs import read_all_data
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Mode, Plan
-from nexusform.plans.saved.plan_comparison import (
-    has_sampled_verdicts,
-    list_different_parts,
-    list_visible_differences,
-    remove_confidence,
-)
+from nexusform.plans.saved.plan_comparison import list_different_parts, list_visible_differences
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.git_work_tree import find_commit
@@ -224,18 +219,13 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
 def _compare_all_parts(saved: SavedPlan, new_plan: Plan) -> CheckedPlan:
     """Accept the plan if all of its parts equal those of a new plan.
 
-    The figures of confidence need samples (schedules with random choices), so they are compared
-    only if the new plan has them, too.
+    So do the figures of confidence: the predictions of the plan are verified with them.
     """
-    plan = saved.plan
-    if has_sampled_verdicts(plan):
-        differing_parts = list_different_parts(plan, new_plan)
-    else:
-        differing_parts = list_different_parts(remove_confidence(plan), remove_confidence(new_plan))
+    differing_parts = list_different_parts(saved.plan, new_plan)
     if differing_parts:
         problem = f"Its {format_list(differing_parts)} differ from a new plan."
         return _reject_plan(problem)
-    return CheckedPlan(plan)
+    return CheckedPlan(saved.plan)
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:

@@ -398,23 +398,35 @@ def _list_vnfcs(document: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
     The order is (index in the VDU, time of creation). The index is 0 if Tacker has none. Raises
     TackerProblem with the position of an invalid value.
     """
+    # By resource; a VNFC that is not started may have none.
     ids = {
-        row.get("vnfcResourceInfoId"): str(row.get("id"))
-        for _, row in _list_rows(document, "vnfcInfo")
-    }  # by resource
+        row.get("vnfcResourceInfoId"): _read_required_text(document, path, row, "id")
+        for path, row in _list_rows(document, "vnfcInfo")
+    }
     for path, row in _list_rows(document, "vnfcResourceInfo"):
-        for name in ("id", "vduId"):
-            if not get_text(row, name):
-                expected = "a text of at least one character"
-                raise _build_invalid_value_problem(document, (*path, name), row.get(name), expected)
+        resource_id = _read_required_text(document, path, row, "id")
         metadata = get_mapping(row, "metadata")
         index = metadata.get("vdu_idx")
         yield ObservedVnfc(
-            id=ids.get(row.get("id"), str(row.get("id"))),
-            vdu=get_text(row, "vduId"),
+            id=ids.get(resource_id, resource_id),
+            vdu=_read_required_text(document, path, row, "vduId"),
             zone=str(row.get("zoneId") or metadata.get("zone") or ""),
             order=(index if isinstance(index, int) else 0, get_text(metadata, "creation_time")),
         )
+
+
+def _read_required_text(
+    document: Mapping[str, Any], path: Path, row: Mapping[str, Any], name: str
+) -> str:
+    """Return a text of a row that is not empty.
+
+    Raises TackerProblem with the position of another value.
+    """
+    text = get_text(row, name)
+    if not text:
+        expected = "a text of at least one character"
+        raise _build_invalid_value_problem(document, (*path, name), row.get(name), expected)
+    return text
 
 
 def _list_rows(document: Mapping[str, Any], name: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +19,13 @@ from nexusform.domains.vnf.providers.tacker_operations import parse_instance
 from nexusform.json_data.plain_data import Path, format_path, replace_part_at_path
 from nexusform.network.api_client import ApiClient, ApiResponse
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
-from tests.domains.vnf.providers.test_tacker_ownership import Capture, apply, read_output, tacker
+from tests.domains.vnf.providers.test_tacker_ownership import (
+    Capture,
+    apply,
+    read_output,
+    tacker,
+    write_configuration,
+)
 
 __all__ = ["tacker"]
 
@@ -34,6 +41,7 @@ WRONG_VALUES: list[tuple[Path, Any]] = [
     ((INFO, "scaleStatus", 0, "aspectId"), None),
     ((INFO, "vnfcResourceInfo", 1, "id"), None),
     ((INFO, "vnfcResourceInfo", 1, "vduId"), 7),
+    ((INFO, "vnfcInfo", 1, "id"), None),
     ((INFO,), None),
     (("instantiationState",), "RUNNING"),
     (("instantiationState",), None),
@@ -53,6 +61,38 @@ def test_invalid_value_stops_a_plan_with_its_position(
     output = read_output(capfd)
     assert f"{format_path(path)} is {json.dumps(value)}, not " in output
     assert f"invalid VNF instance {identifier}" in output
+    assert tacker.changes == []
+
+
+# The instances are listed by a creation, the operations by an update, too.
+@pytest.mark.parametrize("path", ["/vnf_instances", "/vnf_lcm_op_occs"])
+@pytest.mark.parametrize("answer", [None, {}, [None], "none"])
+def test_answer_that_is_no_list_stops_an_apply(
+    tacker: type[MemoryTacker],
+    capfd: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    answer: Any,
+) -> None:
+    """A null is not an empty list: the VNF may exist, or another operation may run."""
+    if path == "/vnf_lcm_op_occs":
+        assert apply() == 0
+        write_configuration(level=1)
+    tacker.changes.clear()
+    capfd.readouterr()
+    read_list = MemoryTacker.read_list
+
+    def read_answer(client: MemoryTacker, read_path: str, query: Mapping[str, str]) -> Any:
+        if read_path != path:
+            return read_list(client, read_path, query)
+        with monkeypatch.context() as context:
+            response = ApiResponse(200, {}, json.dumps(answer).encode())
+            context.setattr(client, "_read_answer", lambda _path, query: response)
+            return TackerClient.read_list(client, read_path, query)
+
+    monkeypatch.setattr(MemoryTacker, "read_list", read_answer)
+    assert apply() == 1
+    assert f"to /vnflcm/v2{path} is not a list of objects" in read_output(capfd)
     assert tacker.changes == []
 
 
