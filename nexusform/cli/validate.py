@@ -92,9 +92,10 @@ def validate(arguments: ValidateArguments) -> int:
 
 def _list_unread_files(paths: Iterable[str], sources: Iterable[str]) -> Iterator[Diagnostic]:
     """Yield an error for each file among the paths that the validation did not read."""
-    read_paths = {Path(source).resolve() for source in sources}
+    # Links may be loops, which `Path.resolve` does not accept.
+    read_paths = set(map(os.path.realpath, sources))
     for path in paths:
-        if not Path(path).is_dir() and Path(path).resolve() not in read_paths:
+        if not Path(path).is_dir() and os.path.realpath(path) not in read_paths:
             detail = (
                 f'"{path}" was not read: it is neither a file of the configuration (*.nf.hcl, '
                 "*.nf.json) nor one of its test files. Variable files are checked by `nexusform "

@@ -314,7 +314,7 @@ def open_directory(path: str | Path, *, create: bool = False, mode: int = 0o777)
 
     Raises OSError; LinkInWorkTree if a committed link is on the path.
     """
-    _declare_opening(path)
+    _declare_opening(path, os.O_RDWR)
     return _open_path(path, create=create, mode=mode)
 
 
@@ -326,16 +326,16 @@ def open_parent(path: str | Path, *, create: bool = False) -> tuple[OpenDirector
     parent, name = os.path.split(os.fspath(path))
     if name in ("", ".", ".."):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    _declare_opening(path)
+    _declare_opening(path, os.O_RDWR | _NO_FOLLOW)
     return _open_path(parent or ".", create=create), name
 
 
-def _declare_opening(path: str | Path) -> None:
+def _declare_opening(path: str | Path, flags: int) -> None:
     """Raise the audit event of Python for a path, so that a sandbox can reject it.
 
     The path is followed by names relative to descriptors, of which an event does not tell.
     """
-    sys.audit("open", os.fspath(path), None, os.O_RDWR)
+    sys.audit("open", os.fspath(path), None, flags)
 
 
 def _open_path(path: str | Path, *, create: bool, mode: int = 0o777) -> OpenDirectory:

@@ -77,8 +77,8 @@ class Confinement(Struct, frozen=True):
     def resolve(self, path: str | Path) -> str:
         """Return the path to open for a path of the configuration, links resolved.
 
-        Raises OutsideConfinement. Hidden, Git and system directories are outside, too. The
-        unresolved path is checked first: before any access.
+        Raises OutsideConfinement. Hidden, Git and system directories are outside, too, and files
+        with a name elsewhere. The unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
         # Not confined, or a name no file has: opening it fails.
@@ -101,6 +101,9 @@ class Confinement(Struct, frozen=True):
             hides_root = is_path_below(self.root, directory)
             if is_path_below(real_path, directory) and not hides_root:
                 raise OutsideConfinement(self.root, self.reason)
+        if _has_names_elsewhere(real_path):
+            reason = "it is a hard link to a file elsewhere: replace it by a copy"
+            raise OutsideConfinement(self.root, reason)
         return real_path
 
     def reveal(self, directory: str) -> Confinement:
@@ -152,6 +155,20 @@ class Confinement(Struct, frozen=True):
 def is_path_below(path: str, directory: str) -> bool:
     """Return whether an absolute path is a directory or in it, by its text."""
     return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+def _has_names_elsewhere(path: str) -> bool:
+    """Return whether a file has names outside of its directory: hard links.
+
+    A file that is being replaced has a second name beside it. An absent file has no name.
+    """
+    with suppress(OSError):
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            with os.scandir(os.path.dirname(path)) as entries:  # noqa: PTH120
+                names = sum(entry.inode() == status.st_ino for entry in entries)
+            return names < status.st_nlink
+    return False
 
 
 UNCONFINED: Final = Confinement()

@@ -506,3 +506,16 @@ def test_file_that_is_not_read_is_no_success(
     assert ("Success!" in said.out) == (code == 0)
     assert run_command_line(["validate", *flags, path, "-json"]) == code
     assert json.loads(capsys.readouterr().out)["valid"] == (code == 0)
+
+
+@pytest.mark.parametrize("path", ["loop.nf.hcl", "main.nf.hcl"])
+def test_link_to_itself_is_an_unreadable_file(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('resource "nexus_site" "a" {\n}\n')
+    Path("loop.nf.hcl").symlink_to("loop.nf.hcl")
+    assert run_command_line(["validate", path]) == 1
+    said = capsys.readouterr().err
+    assert "Internal error" not in said
+    assert "loop.nf.hcl" in said

@@ -162,6 +162,13 @@ def link_to_path(name: str) -> Use:
     return use
 
 
+def use_hard_links(_path: str, files: Files) -> str:
+    """Return a use with files of the work tree that have the content of a file outside."""
+    names = ("more.nf.hcl", "x.auto.nfvars.hcl", "a.nftest.hcl", "inner/more.nf.hcl", "text")
+    files |= dict.fromkeys(names, "=>")
+    return 'module "m" {\n  source = "./inner"\n}\noutput "o" {\n  value = file("text")\n}\n'
+
+
 def use_link_in_module(path: str, files: Files) -> str:
     files["inner/more.nf.hcl"] = f"->{path}"
     return 'module "m" {\n  source = "./inner"\n}\n'
@@ -239,6 +246,7 @@ USES: list[Use] = [
             ".nexusform/backend.json",
         ),
     ),
+    use_hard_links,
     use_link_in_module,
     use_loose_test,
 ]
@@ -284,6 +292,7 @@ def list_paths(place: Path) -> list[str]:
         "~/.netrc",
         "~",
         "link",
+        "hard",
         "./link",
         "chain",
         "folder/secret",
@@ -346,11 +355,14 @@ def write_tree(place: Path, root: Path, use: Use, path: str) -> None:
     files.setdefault("inner/main.nf.hcl", "")
     files[".git/config"] = f"[http]\n\textraheader = {CANARY}\n"
     files.setdefault(".nexusform/backend.json", JSON_SECRET)
+    files["hard"] = "=>"
     linked = {name: text[2:] for name, text in files.items() if text.startswith("->")}
     for name, text in files.items():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if name not in linked:
+        if text.startswith("=>"):
+            target.hardlink_to(place / "outside/secret")
+        elif name not in linked:
             target.write_text(text)
     for name, target_text in {**list_links(place), **linked}.items():
         link = root / name

@@ -49,11 +49,15 @@ def tree(tmp_path: Path) -> Path:
     (root / "git").symlink_to(".git")
     (root / "loop").symlink_to("loop")
     (root / "up").symlink_to("..")
+    (root / "hard").hardlink_to(tmp_path / "outside/secret")
+    (root / "second").hardlink_to(root / "a")
     return root
 
 
 INSIDE = [
     "a",
+    # As the state and its backup while it is written.
+    "second",
     "./a",
     "sub/b",
     "in",
@@ -67,6 +71,7 @@ INSIDE = [
 ]
 OUTSIDE = [
     "out",
+    "hard",
     "..",
     "../outside/secret",
     "up/outside/secret",

@@ -486,7 +486,8 @@ def _list_inventories(site_import: SiteImportPlan) -> Iterator[InventoryRead]:
 
 def _check_target_file(path: str, root: str) -> Diagnostic | None:
     """Return an error unless the path is a *.nf.hcl file in the root module's directory."""
-    if path.endswith(CONFIGURATION_SUFFIX) and Path(path).resolve().parent == Path(root).resolve():
+    directory = os.path.dirname(os.path.realpath(path))  # noqa: PTH120 - a link may be a loop
+    if path.endswith(CONFIGURATION_SUFFIX) and directory == os.path.realpath(root):
         return None
     detail = (
         f"nexusform reads *{CONFIGURATION_SUFFIX} files of the root module's directory only, and "
