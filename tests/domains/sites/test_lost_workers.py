@@ -70,10 +70,10 @@ def read_serials() -> dict[str, int]:
     return {path.stem: json.loads(path.read_text())["serial"] for path in paths}
 
 
-def list_worker_pids() -> list[int]:
-    """Return the process ids of the warm workers of this process."""
-    words = ["ps", "ww", "--ppid", str(os.getpid()), "-o", "pid=,args="]
-    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+def list_worker_pids(parent: int = os.getpid()) -> list[int]:
+    """Return the process ids of the warm workers of a process."""
+    words = ["ps", "ww", "--ppid", str(parent), "-o", "pid=,args="]
+    listed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
     return [int(line.split()[0]) for line in listed.splitlines() if "local_worker" in line]
 
 
@@ -129,12 +129,15 @@ def test_killed_cluster_workers_are_replaced(
         with_processes = json.loads(_plan_as_json(capsys, run_command_line, engine))["digest"]
 
         def list_pids() -> list[int]:
-            return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+            """Return the ids of the workers, then of their processes for the command."""
+            pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+            children = [pid for parent in pids for pid in list_worker_pids(parent)]
+            return pids if len(killed) % 2 else children
 
-        with kill_workers(list_pids, times=2) as killed:
+        with kill_workers(list_pids, times=3) as killed:
             code = run_command_line(["sites", "apply", engine, "f.nfsites"])
     assert code == 0, capsys.readouterr()
-    assert killed
+    assert len(killed) > 1
     assert read_serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
     assert len(with_processes) == 64
 

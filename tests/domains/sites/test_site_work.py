@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,13 +20,14 @@ from nexusform.cli.shared_flags import create_context
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.remote_state.backends.http import HttpBackend
-from nexusform.domains.sites.engines import local_worker
+from nexusform.domains.sites.engines import dask_cluster, local_worker, local_workers
 from nexusform.domains.sites.types.site_tasks import (
     SiteResult,
     SiteStatus,
     SiteTaskKind,
     Task,
     decode_task,
+    decode_task_result,
     encode_task_message,
 )
 from nexusform.domains.sites.workflow import site_project, site_worker
@@ -192,17 +195,12 @@ def test_prepared_site_stays_locked_until_release(worker: FleetTaskWorker) -> No
     assert not lock.exists()
 
 
-def test_locks_of_terminated_command_are_released(
-    worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_releases_the_locks_that_are_left(worker: FleetTaskWorker) -> None:
     planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     run_site_task(worker, SiteTaskKind.PREPARE, "par1", planned)
     lock = Path(run_site_task.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
-    worker.release_abandoned_locks()
     assert lock.exists()
-    monkeypatch.setattr(site_worker, "LOCK_TIMEOUT", -1.0)
-    worker.record_heartbeat("s")
-    worker.release_abandoned_locks()
+    worker.release_locks()
     assert not lock.exists()
 
 
@@ -253,6 +251,40 @@ def test_worker_process_of_a_confined_fleet_has_a_wall(
     assert code == 0, out + err
     code, out, err = command("apply", "f.nfsites")
     assert code == 0, out + err
+
+
+def test_dask_worker_runs_each_command_in_a_process_with_its_wall(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    fleet()
+    # A forked process has no pipe of its parent.
+    monkeypatch.setattr(local_workers, "subprocess", subprocess)
+    worker = SimpleNamespace(address="tcp://worker")
+    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+    monkeypatch.setenv("NF_CONFINE", str(tmp_path))
+    opened = open_fleet(create_context(), "2026-01-01T00:00:00Z")
+    assert opened.fleet is not None, opened.diagnostics
+    for session in ("a", "b", "a"):
+        context = msgspec.structs.replace(opened.fleet.context, session=session)
+        task = Task(SiteTaskKind.STATUS, "par1", context)
+        address, message = dask_cluster.run_task(encode_task_message(task))
+        assert (address, decode_task_result(message).site) == ("tcp://worker", "par1")
+    assert list(dask_cluster._PROCESSES) == ["a", "b"]
+    one, other = (each.worker.process for each in dask_cluster._PROCESSES.values())
+    # A process that died is replaced when Dask repeats the task.
+    one.kill()
+    task = Task(SiteTaskKind.STATUS, "par1", context)
+    with pytest.raises(RuntimeError, match="its process ended with -9"):
+        dask_cluster.run_task(encode_task_message(task))
+    dask_cluster.record_heartbeat("b")
+    dask_cluster._end_abandoned_processes()
+    assert other.poll() is None
+    # Without a sign of life of its command it ends.
+    monkeypatch.setattr(dask_cluster, "_LOCK_TIMEOUT", -1.0)
+    dask_cluster._end_abandoned_processes()
+    assert other.poll() == 0
+    assert dask_cluster._PROCESSES == {}
 
 
 def test_fleet_root_runs_after_sites_it_reads(

@@ -3,21 +3,25 @@
 Tasks have none.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import logging
 import queue
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.diagnostics.missing_packages import describe_missing_package
-from nexusform.domains.sites.engines.local_worker import run_task_safely
+from nexusform.domains.sites.engines.local_worker import receive_message, send_message
+from nexusform.domains.sites.engines.local_workers import WorkerProcess, start_process
 from nexusform.domains.sites.types.site_tasks import (
     OnResult,
     SiteTaskKind,
@@ -28,7 +32,6 @@ from nexusform.domains.sites.types.site_tasks import (
     decode_task_result,
     encode_task_message,
 )
-from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.files.sandbox import declare_server
 
 # Options of Dask by their environment variables.
@@ -42,8 +45,11 @@ _HEARTBEAT_SECONDS: Final = 20.0
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
 # Maximum seconds without a worker.
 _NO_WORKERS_TIMEOUT: Final = 120.0
-# The worker of this process.
-_WORKERS: Final[list[FleetTaskWorker]] = []
+# Seconds that locks are kept without a heartbeat of their command.
+_LOCK_TIMEOUT: Final = 120.0
+# In a Dask worker: its processes by the session of their command.
+_PROCESSES: Final[dict[str, _SessionProcess]] = {}
+_STARTING: Final = Lock()
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
@@ -317,32 +323,74 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
     return options
 
 
-def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
-    """Release the locks of commands without a recent heartbeat.
+class _SessionProcess(Struct):
+    """Process with the tasks of one command, one at a time; it keeps their locks.
 
-    Every ten seconds, without end (daemon thread).
+    `heartbeat` is the monotonic time of the last sign of life of the command.
     """
+
+    worker: WorkerProcess
+    heartbeat: float
+    lock: Lock = field(default_factory=Lock)
+
+
+def _end_abandoned_processes() -> None:
+    """End the processes of commands without a recent heartbeat: they release their locks."""
+    for session, process in list(_PROCESSES.items()):
+        is_abandoned = monotonic() - process.heartbeat > _LOCK_TIMEOUT
+        # A process with a task is not idle.
+        if is_abandoned and process.lock.acquire(blocking=False):
+            _PROCESSES.pop(session, None)
+            process.worker.close()
+
+
+def _watch_processes() -> None:
+    """End abandoned processes every ten seconds, without end (daemon thread)."""
     while True:
         sleep(10.0)
-        worker.release_abandoned_locks()
+        _end_abandoned_processes()
+
+
+@cache
+def _start_watch() -> None:
+    Thread(target=_watch_processes, daemon=True, name="nexusform-locks").start()
+
+
+def _find_process(session: str) -> _SessionProcess:
+    """Return the process of a command, started for its first task.
+
+    Raises TaskEngineError.
+    """
+    with _STARTING:
+        _start_watch()
+        if session not in _PROCESSES:
+            worker = start_process(ends_with_parent=True)
+            _PROCESSES[session] = _SessionProcess(worker, monotonic())
+        return _PROCESSES[session]
 
 
 def run_task(message: bytes) -> tuple[str, bytes]:
-    """Run an encoded task in this Dask worker.
+    """Run an encoded task for this Dask worker, in the process of its command.
 
-    Return the worker's address and the encoded result.
+    The process has the wall of the command's sandbox, and serves no other command. Return the
+    worker's address and the encoded result. Raises RuntimeError if the process ended.
     """
     from distributed import get_worker
 
-    if not _WORKERS:
-        _WORKERS.append(FleetTaskWorker())
-        Thread(
-            target=_release_abandoned_locks,
-            args=(_WORKERS[0],),
-            daemon=True,
-            name="nexusform-locks",
-        ).start()
-    result = encode_task_message(run_task_safely(_WORKERS[0], decode_task(message)))
+    session = decode_task(message).fleet.session
+    process = _find_process(session)
+    with process.lock:
+        process.heartbeat = monotonic()
+        try:
+            send_message(process.worker.tasks, message)
+            result = receive_message(process.worker.results)
+        except (OSError, ValueError):
+            # The process ended, or its pipes are closed.
+            result = None
+        if result is None:
+            _PROCESSES.pop(session, None)
+            process.worker.close()
+            raise RuntimeError(f"its process ended with {process.worker.process.returncode}")
     return str(get_worker().address), result
 
 
@@ -351,5 +399,6 @@ def record_heartbeat(session: str) -> None:
 
     This worker then keeps its locks.
     """
-    for worker in _WORKERS:
-        worker.record_heartbeat(session)
+    process = _PROCESSES.get(session)
+    if process is not None:
+        process.heartbeat = monotonic()

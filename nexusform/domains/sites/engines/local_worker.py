@@ -6,7 +6,9 @@ All else goes to stderr.
 import os
 import signal
 import struct
+import sys
 from contextlib import ExitStack
+from threading import Thread
 from typing import IO, Final
 
 import click
@@ -24,6 +26,7 @@ from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.files.run_log import format_traceback, start_log
 from nexusform.files.sandbox import use_sandbox
 
+LIFELINE: Final = "-lifeline"
 # Before each message.
 LENGTH: Final = struct.Struct("<I")
 
@@ -73,8 +76,19 @@ def open_sandbox(walls: ExitStack, fleet: FleetContext) -> None:
         walls.enter_context(use_sandbox(confinement, filter(None, paths)))
 
 
+def _end_with_parent(descriptor: int) -> None:
+    """End this process at the end of a pipe, which the parent process holds open."""
+    os.read(descriptor, 1)
+    os._exit(1)
+
+
 def main() -> None:
-    """Run tasks until stdin ends."""
+    """Run tasks until stdin ends, then release the locks that they left.
+
+    With the argument LIFELINE and the number of a pipe, end with it at once, also amid a task.
+    """
+    if sys.argv[1:2] == [LIFELINE]:
+        Thread(target=_end_with_parent, args=(int(sys.argv[2]),), daemon=True).start()
     for number in (signal.SIGINT, signal.SIGTERM):
         # The parent process decides on the end.
         signal.signal(number, signal.SIG_IGN)
@@ -95,6 +109,7 @@ def main() -> None:
                     open_sandbox(walls, task.fleet)
                     is_open = True
                 send_message(results, encode_task_message(run_task_safely(worker, task)))
+            worker.release_locks()
     except BrokenPipeError:
         # The parent process was killed; nothing may be flushed to it.
         os._exit(1)

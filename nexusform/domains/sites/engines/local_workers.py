@@ -28,13 +28,27 @@ from nexusform.domains.sites.types.site_tasks import (
 _ATTEMPTS: Final = 3
 
 
-class _WorkerProcess(Struct):
-    """Worker process and its current task."""
+class WorkerProcess(Struct):
+    """Worker process and its current task.
+
+    `lifeline` is a pipe that the process ends with, None for one that finishes its task first.
+    """
 
     process: subprocess.Popen[bytes]
     tasks: IO[bytes]
     results: IO[bytes]
+    lifeline: IO[bytes] | None = None
     task: Task | None = None
+
+    def close(self) -> None:
+        """Close the pipes, and wait for the end of the process."""
+        for stream in (self.tasks, self.results):
+            # The other end is closed.
+            with suppress(OSError):
+                stream.close()
+        self.process.wait()
+        if self.lifeline is not None:
+            self.lifeline.close()
 
 
 class _Batch(Struct):
@@ -52,7 +66,7 @@ class LocalTaskEngine:
     def __init__(self, count: int = 0) -> None:
         # By default one per usable CPU.
         self._count = count or len(os.sched_getaffinity(0))
-        self._processes: list[_WorkerProcess] = []
+        self._processes: list[WorkerProcess] = []
         # By site: the index in _processes of the worker with its lock.
         self._homes: dict[str, int] = {}
 
@@ -107,7 +121,7 @@ class LocalTaskEngine:
     def close(self) -> None:
         """Close the processes; each ends at the end of its input."""
         for worker in self._processes:
-            self._close_worker(worker)
+            worker.close()
         self._processes = []
         self._homes = {}
 
@@ -121,7 +135,7 @@ class LocalTaskEngine:
         """
         # Assigned tasks have their worker.
         while len(self._processes) < min(self._count, len(batch.pending)):
-            self._processes.append(_start_process())
+            self._processes.append(start_process())
         for number, worker in enumerate(self._processes):
             running_count = sum(
                 running_worker.task is not None for running_worker in self._processes
@@ -161,8 +175,8 @@ class LocalTaskEngine:
         After the last attempt the failure is reported.
         """
         crashed = self._processes[number]
-        self._close_worker(crashed)
-        self._processes[number] = _start_process()
+        crashed.close()
+        self._processes[number] = start_process()
         self._homes = {site: home for site, home in self._homes.items() if home != number}
         # The locks they need ended with the worker.
         batch.pending.extend(batch.assigned.pop(number, ()))
@@ -176,28 +190,30 @@ class LocalTaskEngine:
         reason = f"The worker process of this site {exit_text} (also after retries)."
         batch.on_result(task, build_lost_result(task, reason))
 
-    def _close_worker(self, worker: _WorkerProcess) -> None:
-        """Close the pipes of a worker, and wait for its end."""
-        for stream in (worker.tasks, worker.results):
-            # The other end is closed.
-            with suppress(OSError):
-                stream.close()
-        worker.process.wait()
 
-
-def _start_process() -> _WorkerProcess:
+def start_process(*, ends_with_parent: bool = False) -> WorkerProcess:
     """Start a worker process, without modules of the current directory (-P).
 
+    If this process dies, the worker finishes its task, or ends at once with `ends_with_parent`.
     Raises TaskEngineError.
     """
+    words = [sys.executable, "-P", "-m", local_worker.__name__]
+    inherited: tuple[int, ...] = ()
+    lifeline = None
+    if ends_with_parent:
+        read_end, write_end = os.pipe()
+        inherited = (read_end,)
+        lifeline = os.fdopen(write_end, "wb")
+        words += [local_worker.LIFELINE, str(read_end)]
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
-            [sys.executable, "-P", "-m", local_worker.__name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=inherited
         )
     except OSError as problem:
         raise TaskEngineError(f"No worker process can be started: {problem.strerror}.") from None
+    finally:
+        for descriptor in inherited:
+            os.close(descriptor)
     assert process.stdin is not None, "a pipe"
     assert process.stdout is not None, "a pipe"
-    return _WorkerProcess(process, process.stdin, process.stdout)
+    return WorkerProcess(process, process.stdin, process.stdout, lifeline)

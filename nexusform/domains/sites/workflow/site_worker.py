@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import RLock
 from time import monotonic
 from typing import Final
 
@@ -86,8 +85,6 @@ from nexusform.workflow.states.state_commands import (
 )
 
 PLAN_SUFFIX: Final = ".nfplan"
-# Seconds that a lock is kept without a heartbeat of its command.
-LOCK_TIMEOUT: Final = 120.0
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MAX_RECURSION: Final = 3_000
 _MAX_WRONG_PREDICTIONS: Final = 5  # named per site
@@ -117,15 +114,12 @@ class FleetTaskWorker:
         Python's recursion limit is raised to at least _MAX_RECURSION, and garbage
         is collected rarely.
         """
-        self._lock = RLock()
         # By root directory and digest.
         self._definitions: dict[tuple[str, str], FleetDefinition] = {}
         # By site name.
         self._entries: dict[str, SiteEntry] = {}
         # By session and site name.
         self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}
-        # Time of the last heartbeat by session.
-        self._heartbeats: dict[str, float] = {}
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
         collect_garbage_rarely()
 
@@ -134,32 +128,28 @@ class FleetTaskWorker:
 
         Errors of its site are part of the result; exceptions are bugs.
         """
-        with self._lock:
-            self._heartbeats[task.fleet.session] = monotonic()
-            os.chdir(task.fleet.root)
-            # This fills `_entries`, the sites by name.
-            definition, problems = self._load_definition(task.fleet)
-            if definition is None:
-                return build_rejected_result(task.site, problems)
-            site = self._entries.get(task.site)
-            if site is None:
-                reason = "nexusform.sites.hcl no longer declares it. Nothing was done."
-                return SiteResult(task.site, SiteStatus.REJECTED, reason)
-            # The file was edited since the run started.
-            if definition.digest != task.fleet.definition_digest:
-                return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
-            try:
-                # As for `nexusform plan`: paths are relative to the root module.
-                os.chdir(site.source)
-            except OSError as problem:
-                detail = (
-                    f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
-                )
-                error = build_error("unreadable-configuration-directory", detail, site.span)
-                result = build_rejected_result(site.name, [error])
-            else:
-                result = self._run_task_by_kind(task, site)
-            return _make_paths_relative_to_fleet(result, site.source, task.fleet.root)
+        os.chdir(task.fleet.root)
+        # This fills `_entries`, the sites by name.
+        definition, problems = self._load_definition(task.fleet)
+        if definition is None:
+            return build_rejected_result(task.site, problems)
+        site = self._entries.get(task.site)
+        if site is None:
+            reason = "nexusform.sites.hcl no longer declares it. Nothing was done."
+            return SiteResult(task.site, SiteStatus.REJECTED, reason)
+        # The file was edited since the run started.
+        if definition.digest != task.fleet.definition_digest:
+            return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
+        try:
+            # As for `nexusform plan`: paths are relative to the root module.
+            os.chdir(site.source)
+        except OSError as problem:
+            detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
+            error = build_error("unreadable-configuration-directory", detail, site.span)
+            result = build_rejected_result(site.name, [error])
+        else:
+            result = self._run_task_by_kind(task, site)
+        return _make_paths_relative_to_fleet(result, site.source, task.fleet.root)
 
     def _load_definition(
         self, fleet: FleetContext
@@ -257,16 +247,11 @@ class FleetTaskWorker:
         if prepared is not None:
             prepared.exit_stack.close()
 
-    def record_heartbeat(self, session: str) -> None:
-        """Record a heartbeat of a session, so that its locks are kept."""
-        self._heartbeats[session] = monotonic()
-
-    def release_abandoned_locks(self) -> None:
-        """Release the locks of commands without a heartbeat."""
-        with self._lock:
-            for session, name in list(self._prepared_sites):
-                if monotonic() - self._heartbeats.get(session, 0.0) > LOCK_TIMEOUT:
-                    self._prepared_sites.pop((session, name)).exit_stack.close()
+    def release_locks(self) -> None:
+        """Release the locks of prepared sites that were not applied."""
+        while self._prepared_sites:
+            _, prepared = self._prepared_sites.popitem()
+            prepared.exit_stack.close()
 
 
 def _run_question(task: Task, site: SiteEntry) -> SiteResult:
