@@ -10,6 +10,9 @@ from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 
 # Another placement avoids that the loss of a rack breaks the quorum of etcd.
 QUORUM_ON_ONE_RACK: Final = "control-plane-on-one-rack"
+# The loss of a rack leaves no VM of a pool or cluster that was on several racks.
+ALL_ON_ONE_RACK: Final = "all-on-one-rack"
+RACK_RISKS: Final = frozenset({QUORUM_ON_ONE_RACK, ALL_ON_ONE_RACK})
 
 
 # Ends of objects, and of all pods of workloads, on clusters whose placement stays.

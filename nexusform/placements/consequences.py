@@ -61,6 +61,11 @@ class ObjectTitles(Struct, frozen=True):
     place: str = ""
 
 
+def find_nothing_unfinished(_note: Mapping[str, Any]) -> str:
+    """Return "": an object of the type does no work that its end interrupts."""
+    return ""
+
+
 def list_no_titles(_values: Mapping[str, Any]) -> ObjectTitles:
     """Return no titles: an object of the type has a name."""
     return ObjectTitles()
@@ -75,7 +80,8 @@ class ConsequenceTable(Struct, frozen=True, kw_only=True):
     whose deletion ends no object: `leaves the fleet`. `replace`: it is deleted and created again
     under its name. `leave`: it stays, unmanaged. `find_weakening(before, after)` returns what a
     change of its arguments weakens, as the end of a sentence with its name: `changes from deny to
-    warn`; "" for nothing.
+    warn`; "" for nothing. `find_unfinished(note)` returns from the private data what the end of an
+    object interrupts, a lasting loss: `in mid-run: 1 of 3 clusters is updated`; "" for nothing.
     """
 
     noun: str = ""
@@ -85,6 +91,7 @@ class ConsequenceTable(Struct, frozen=True, kw_only=True):
     replace: Outcome = HARMLESS
     leave: Outcome = HARMLESS
     find_weakening: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = find_no_weakening
+    find_unfinished: Callable[[Mapping[str, Any]], str] = find_nothing_unfinished
 
 
 NO_CONSEQUENCES: Final = ConsequenceTable()

@@ -21,6 +21,9 @@ from tests.plans.impact.test_risk_assessment import ALL, NEW, OLD, build_configu
 Result = tuple[int, str, str]
 SMALL = RACKS + cluster("a", pools=pool("p", 2), count=3)
 PINNED = SMALL.replace("count       = 3", 'count       = 3\n    availability_zones = ["r0"]', 1)
+SMALL_ON_ONE_RACK = SMALL.replace(
+    "count       = 2", 'count       = 2\n    availability_zones = ["r0"]', 1
+)
 RULE = """
 resource "nexus_separation_rule" "spread" {
   scope       = "machine"
@@ -99,6 +102,7 @@ CASES = {
         (SMALL,), RACKS + cluster("a", pools=pool("p", 2)), "lasting"
     ),
     "control-plane-on-one-rack": RiskCase((RACKS,), PINNED, "lasting"),
+    "all-on-one-rack": RiskCase((SMALL,), SMALL_ON_ONE_RACK, "lasting"),
     "control-plane-quorum-lost": RiskCase(
         (SMALL,), SMALL.replace("r${count.index}", "other${count.index}"), "lasting"
     ),

@@ -682,11 +682,6 @@ def _validate_plan(
     findings = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *findings])
-    all_actions = [vm_object.request.actions for vm_object in objects]
-    if any(actions.recreations or actions.removals for actions in all_actions):
-        from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
-
-        findings += check_rack_concentration(objects)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *findings]
     if certainty is None:
         return PlanValidation(all_diagnostics, failures.unplaced)

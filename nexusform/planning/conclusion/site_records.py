@@ -15,11 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_erro
 from nexusform.diagnostics.phrases import format_list, group_by
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
-from nexusform.placements.consequence_record import (
-    QUORUM_ON_ONE_RACK,
-    Consequence,
-    ConsequenceCause,
-)
+from nexusform.placements.consequence_record import RACK_RISKS, Consequence, ConsequenceCause
 from nexusform.placements.vm_demands import (
     ClaimDemand,
     PlacedVm,
@@ -178,15 +174,14 @@ def add_consequences(plan: P, registries: PluginRegistries) -> P:
 def list_risk_diagnostics(plan: Plan, *, everything: bool) -> Iterator[Diagnostic]:
     """Yield a warning for each risk that the state had before the plan, and advice about sites.
 
-    With `everything`, also for control planes that the plan places on too few racks: the impact of
-    a plan names these.
+    With `everything`, also for VMs that the plan places on too few racks: the decision names them.
     """
     unavoidable_risks: dict[bool, list[Consequence]] = {}
     for risk in plan.consequences:
         is_preexisting = risk.since is ConsequenceCause.STATE
         if not risk.is_avoidable:
             unavoidable_risks.setdefault(is_preexisting, []).append(risk)
-        elif is_preexisting or (everything and risk.risk == QUORUM_ON_ONE_RACK):
+        elif is_preexisting or (everything and risk.risk in RACK_RISKS):
             remedy = f"e-place a node on another rack: -replace={risk.address}:NODE."
             yield build_warning(
                 risk.risk,

@@ -1,13 +1,12 @@
 """Stranded VMs: a plan removes or re-creates their machine without acting on them.
 
 They are outside the selection, or a destroy plan includes only the machine. Such a plan is
-rejected. A cluster reduced to one rack gets a warning.
+rejected.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic
@@ -424,51 +423,3 @@ def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) 
         "without -target and -exclude places them elsewhere."
     )
     return build_diagnostic(Severity.WARNING, MISSING_MACHINE, detail)
-
-
-RACK_CONCENTRATION = "cluster-on-one-rack"
-
-
-class _ClusterRacks(Struct):
-    # Racks of a cluster before and after the plan, its number of VMs after it, and the object
-    # for its warning.
-    first_object: vm_objects.VmObject
-    before: set[str] = field(default_factory=set)
-    after: set[str] = field(default_factory=set)
-    vms: int = 0
-
-
-def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster or VNF whose VMs all end on one rack.
-
-    It has several VMs, which are on several racks before the plan. The separate pools of a cluster
-    count with it.
-    """
-    racks_by_owner: dict[str, _ClusterRacks] = {}
-    for vm_object in objects:
-        # It is removed, or unknown.
-        if not vm_object.pools:
-            continue
-        racks = racks_by_owner.setdefault(vm_object.request.demand.owner, _ClusterRacks(vm_object))
-        racks_before, racks_after = vm_object.list_racks()
-        racks.before |= racks_before
-        racks.after |= racks_after
-        racks.vms += len(vm_object.list_vms())
-    for racks in racks_by_owner.values():
-        if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
-            demand = racks.first_object.request.demand
-            (rack,) = racks.after
-            summary = (
-                f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it "
-                "down"
-            )
-            detail = (
-                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this "
-                "plan leaves all of its "
-                f"{format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole "
-                "cluster down. Rules do "
-                "not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open "
-                "another rack first."
-            )
-            problem = Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
-            yield racks.first_object.instance.build_diagnostic(problem)

@@ -349,14 +349,6 @@ class VmObject(Struct):
             return tuple(self.prior.existing.values())
         return self.list_placed_vms()
 
-    def list_racks(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the racks of the VMs before and after the plan."""
-        vms_before = self.prior.existing.values()
-        vms_after = self.list_vms()
-        return frozenset(vm.placement.rack for vm in vms_before), frozenset(
-            vm.placement.rack for vm in vms_after
-        )
-
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed.
 

@@ -26,6 +26,7 @@ from nexusform.placements.consequence_record import (
     ConsequenceKind,
 )
 from nexusform.placements.consequences import (
+    LASTING_LOSS,
     NO_CONSEQUENCES,
     ConsequenceSeverity,
     ConsequenceTable,
@@ -149,12 +150,10 @@ class _ObjectNames:
 
     def __init__(self, plan: Plan, types: Types) -> None:
         self._types = types
-        format_cluster = build_cluster_formatter(plan.placements)
-        self._clusters = {
-            (row.site_id, row.cluster): format_cluster(row)
-            for row in plan.placements
-            if row.kind == VM
-        }
+        # A pod has the id of no site.
+        vms = [row for row in plan.placements if row.kind == VM]
+        format_cluster = build_cluster_formatter(vms)
+        self._clusters = {(row.site_id, row.cluster): format_cluster(row) for row in vms}
         self._changes = {change.address: change for change in plan.changes if not change.deposed}
 
     def format_cluster(self, site_id: str, cluster: str) -> str:
@@ -294,9 +293,15 @@ def _build_resource_consequence(
 
     `is_readdressed` if the plan creates it again at another address.
     """
-    ending = _find_ending(change, _find_table(resource_type), is_readdressed=is_readdressed)
+    table = _find_table(resource_type)
+    ending = _find_ending(change, table, is_readdressed=is_readdressed)
     is_replaced = ending.kind is ConsequenceKind.REPLACED
     outcome = ending.outcome
+    unfinished = ""
+    if ending.kind is ConsequenceKind.ENDS:
+        unfinished = table.find_unfinished(change.private or {})
+    if unfinished:
+        outcome = LASTING_LOSS
     unlisted = _count_unlisted_pods(content)
     counts = unlisted + Counter(row.kind for row in rows if KINDS[row.kind].is_running(row.source))
     clusters = _list_clusters(rows, content)
@@ -313,18 +318,27 @@ def _build_resource_consequence(
     if change.deposed:
         name = f"{name} (deposed object)"
     location = format_list(clusters, _MAX_NAMES)
-    vms_and_pods = format_kind_counts(_drop_bindings(counts))
+    # A VM is all that runs on itself.
+    loses_own_data = outcome.data is DataFate.LOST
+    vms_and_pods = "" if loses_own_data else format_kind_counts(_drop_bindings(counts))
     renaming = ""
     if change.action in _REPLACEMENTS and ending.kind is ConsequenceKind.ENDS:
         renaming = f", because its name changes to {get_text(change.after, 'name')}"
     verb = select_word_form(max(title_count, 1), *ending.verbs)
+    sentence = join_texts(
+        (f"{name} {verb}", enclose("on ", location), enclose("with ", vms_and_pods), unfinished),
+        " ",
+    )
     text = join_texts(
         (
-            f"{name} {verb}{enclose(' on ', location)}{enclose(' with ', vms_and_pods)}{renaming}",
+            f"{sentence}{renaming}",
+            "its data is lost" if loses_own_data else "",
             describe_lost_data(content) if title_count else _describe_content(content),
         ),
         "; ",
     )
+    extent = enclose("on ", location) or enclose("(", vms_and_pods, ")")
+    own_data = "(data lost)" if loses_own_data else ""
     removed_counts = unlisted + Counter(row.kind for row in removed)
     return Consequence(
         kind=ending.kind,
@@ -333,10 +347,7 @@ def _build_resource_consequence(
         subject=name,
         address=str(change.address),
         title=join_texts(
-            (
-                f"{name}{enclose(' on ', location) or enclose(' (', vms_and_pods, ')')}",
-                describe_lost_data(content),
-            ),
+            (join_texts((name, extent, own_data, unfinished), " "), describe_lost_data(content)),
             "; ",
         ),
         text=text,

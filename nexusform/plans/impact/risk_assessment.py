@@ -5,7 +5,7 @@ rail is a view of its records.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
@@ -15,6 +15,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, group_by, s
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.placements.consequence_record import (
+    ALL_ON_ONE_RACK,
     QUORUM_ON_ONE_RACK,
     Consequence,
     ConsequenceCause,
@@ -36,6 +37,7 @@ from nexusform.plans.impact.object_effects import (
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import Action, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import (
+    PoolVms,
     SiteVms,
     VmOwnerKind,
     get_owner_kind,
@@ -210,6 +212,50 @@ def _depends_on_rack(on_rack: int, total: int) -> bool:
     One or two VMs lose it with any of them.
     """
     return total > _MAX_FRAGILE and total - on_rack < compute_quorum(total)
+
+
+def _find_single_racks(plan: Plan) -> Iterator[Consequence]:
+    """Yield the risk of each pool, or whole cluster or VNF, whose VMs all end on one rack.
+
+    It has several VMs, which run on several racks before the plan. Where Azure chooses the removed
+    VMs, the racks of the others are not known. Control planes have risks of their own.
+    """
+    chosen = {(row.site_id, row.cluster, row.pool) for row in plan.placements if row.chosen_by}
+    titles = _count_sites_by_cluster(plan)
+    for site in plan.sites:
+        for cluster, rows in group_by(site.pools, lambda pool: pool.cluster).items():
+            name = f"{site.id}/{cluster}" if titles[cluster] > 1 else cluster
+            known = [row for row in rows if (site.id, cluster, row.pool) not in chosen]
+            rack = _find_new_single_rack(rows) if len(known) == len(rows) else ""
+            if rack:
+                yield _build_single_rack_risk(name, rows, rack)
+                continue
+            for pool, pool_rows in group_by(known, lambda row: row.pool).items():
+                rack = _find_new_single_rack(pool_rows)
+                if rack and pool != _CONTROL_PLANE:
+                    yield _build_single_rack_risk(f"{name}/{pool}", pool_rows, rack)
+
+
+def _find_new_single_rack(rows: Sequence[PoolVms]) -> str:
+    """Return the rack that has all of several VMs after the plan, and not before; or ""."""
+    before = {vm.placement.rack for row in rows for vm in row.before}
+    after = [vm.placement.rack for row in rows for vm in row.after]
+    return after[0] if len(after) > 1 and len(set(after)) == 1 < len(before) else ""
+
+
+def _build_single_rack_risk(name: str, rows: Sequence[PoolVms], rack: str) -> Consequence:
+    after = sum(1 for row in rows for _ in row.after)
+    return Consequence(
+        kind=ConsequenceKind.LOSES_REDUNDANCY,
+        risk=ALL_ON_ONE_RACK,
+        severity=ConsequenceSeverity.LASTING,
+        subject=name,
+        address=str(rows[0].address),
+        where=(rack,),
+        before=sum(1 for row in rows for _ in row.before),
+        after=after,
+        text=f"{name} has all of its {after:,} VMs on {rack}; losing that rack leaves none",
+    )
 
 
 def _find_upgrade_losses(plan: Plan) -> Iterator[Consequence]:
@@ -798,6 +844,7 @@ RISK_FINDERS: Final[dict[str, Callable[[Plan], Iterator[Consequence]]]] = {
     "unmanaged VMs": _find_lost_unmanaged_vms,
     "control planes": _find_control_plane_losses,
     "racks": _find_rack_dependencies,
+    "single racks": _find_single_racks,
     "upgrades": _find_upgrade_losses,
     "machine actions": _find_machine_action_losses,
     "stopped VMs": _find_stopped_vms,

@@ -51,7 +51,8 @@ def describe_objects(objects: Sequence[Consequence]) -> list[tuple[str, int]]:
             if len(group) == 1:
                 titles.append((group[0].title, 1))
                 continue
-            each = f"{pattern.removesuffix(')')} each)" if pattern.endswith(")") else pattern
+            has_count = pattern.endswith(")") and any(map(str.isdigit, pattern.rpartition("(")[2]))
+            each = f"{pattern.removesuffix(')')} each)" if has_count else pattern
             titles.append((each.replace(_SUBJECT, _format_names(group)), len(group)))
     return titles
 

@@ -19,12 +19,12 @@ from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudge
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_disruption_budget
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
+    find_weaker_amount,
     read_integer_or_percentage,
     read_text,
 )
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
-from nexusform.kubernetes.quantity import IntegerOrPercent
 from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
@@ -96,27 +96,16 @@ _BUDGET_KIND: Final = FleetKind("ClusterResourcePlacementDisruptionBudget", _BUD
 
 
 def _find_weaker_budget(before: Values, after: Values) -> str:
-    """Return `changes from max_unavailable 1 to 2`, or "" for an equal or stricter budget.
-
-    Another form of an amount counts as weaker, because the number of clusters decides.
-    """
-    old, new = (_BUDGET_KIND.read_arguments(values) for values in (before, after))
-    changes: list[str] = []
-    for name, direction in (("max_unavailable", 1), ("min_available", -1)):
-        amounts = [read_integer_or_percentage(side.get(name), default=None) for side in (old, new)]
-        if amounts[0] != amounts[1] and not _is_stricter(amounts[0], amounts[1], direction):
-            start, end = (amount if amount is not None else "none" for amount in amounts)
-            changes.append(f"{name} {start} to {end}")
-    return enclose("changes from ", format_list(changes))
-
-
-def _is_stricter(
-    old: IntegerOrPercent | None, new: IntegerOrPercent | None, direction: int
-) -> bool:
-    """Return whether an amount of one form becomes stricter; lower ones if `direction` is 1."""
-    if old is None or new is None or old.is_percent != new.is_percent:
-        return False
-    return (new.value - old.value) * direction < 0
+    """Return `changes from max_unavailable 1 to 2`, or "" for an equal or stricter budget."""
+    old, new = (
+        read_budget(values, _BUDGET_KIND.read_arguments(values)).budget
+        for values in (before, after)
+    )
+    changes = (
+        find_weaker_amount("max_unavailable", old.max_unavailable, new.max_unavailable),
+        find_weaker_amount("min_available", old.min_available, new.min_available, is_minimum=True),
+    )
+    return enclose("changes from ", format_list(filter(None, changes)))
 
 
 FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = build_fleet_type(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
@@ -233,6 +234,16 @@ def _check_subscription_label(labels: Mapping[str, Any]) -> list[Problem]:
     return [build_error(("labels", _SUBSCRIPTION_LABEL), detail)]
 
 
+def _find_lost_taints(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return `loses taint KEY`, or "" if each taint stays or is not known."""
+    configured = get_list(after, "taint")
+    if remove_unknown_values({"taint": configured}) != {"taint": configured}:
+        return ""
+    remaining = read_taints(configured)
+    lost = [taint for taint in read_taints(get_list(before, "taint")) if taint not in remaining]
+    return enclose("loses taint ", format_list(taint.key for taint in lost))
+
+
 FLEET_MEMBER_CLUSTER: Final = FleetObjectType(
     name="fleet_member_cluster",
     phase=5,
@@ -241,5 +252,7 @@ FLEET_MEMBER_CLUSTER: Final = FleetObjectType(
     check=check,
     build_fleet_object=build_member,
     kind=PlanningKind.MEMBER,
-    consequences=ConsequenceTable(noun="member", departure="leaves the fleet"),
+    consequences=ConsequenceTable(
+        noun="member", departure="leaves the fleet", find_weakening=_find_lost_taints
+    ),
 )

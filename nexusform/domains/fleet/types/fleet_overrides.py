@@ -27,7 +27,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 )
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text
-from nexusform.placements.consequences import ConsequenceTable
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 MAX_RULES: Final = 20
@@ -127,7 +127,7 @@ def build_override_type(
         description,
         read=read_override,
         findings=lambda _override, arguments: _check_override(arguments, selector),
-        consequences=ConsequenceTable(noun="override"),
+        consequences=ConsequenceTable(noun="override", delete=LASTING_LOSS),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
@@ -26,6 +27,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
 )
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
+    find_weaker_amount,
     read_placement,
 )
 from nexusform.domains.fleet.types.fleet_kinds import (
@@ -76,9 +78,10 @@ def build_placement_type(
     name: str, kind: str, description: str, *, is_namespaced: bool = False
 ) -> FleetObjectType:
     """Build the resource type of a placement."""
+    fleet = FleetKind(kind, _SPEC, is_namespaced)
     placement = build_fleet_type(
         name,
-        FleetKind(kind, _SPEC, is_namespaced),
+        fleet,
         description,
         read=read_placement,
         findings=partial(_check_placement, is_namespaced=is_namespaced),
@@ -93,8 +96,29 @@ def build_placement_type(
         placement_kinds=(BINDING, POD),
         list_applied_objects=_index_by_cluster,
         correct_recorded_object=_remove_unselectable_objects,
-        consequences=ConsequenceTable(noun="placement", delete=LASTING_LOSS, replace=LASTING_LOSS),
+        consequences=ConsequenceTable(
+            noun="placement",
+            delete=LASTING_LOSS,
+            replace=LASTING_LOSS,
+            find_weakening=partial(_find_weaker_rollout, fleet),
+        ),
     )
+
+
+def _find_weaker_rollout(fleet: FleetKind, before: Values, after: Values) -> str:
+    """Return `changes its rollout from max_unavailable 1 to 3`, or "" for no weaker limit."""
+    old, new = (
+        read_placement(values, fleet.read_arguments(values)).rolling_update
+        for values in (before, after)
+    )
+    periods = [update.unavailable_period_seconds for update in (old, new)]
+    changes = (
+        find_weaker_amount("max_unavailable", old.max_unavailable, new.max_unavailable),
+        f"unavailable_period_seconds {periods[0]} to {periods[1]}"
+        if periods[1] < periods[0]
+        else "",
+    )
+    return enclose("changes its rollout from ", format_list(filter(None, changes)))
 
 
 def _check_placement(

@@ -1,27 +1,43 @@
 """The staged types, cluster-wide and namespaced: strategies, runs and approvals."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_list,
+    join_texts,
+    select_word_form,
+)
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetApprovalRequest,
     FleetObject,
     FleetUpdateRun,
     FleetUpdateStrategy,
+    RunRecord,
 )
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     build_error,
     build_violations,
     check_update_stages,
 )
-from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
+from nexusform.domains.fleet.scheduling.staged_update import (
+    APPROVAL,
+    TIMED_WAIT,
+    RunState,
+    Stage,
+    UpdateStageTask,
+)
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
+    find_weaker_amount,
     get_or_default,
     read_integer_or_percentage,
     read_label_selector,
@@ -40,10 +56,13 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.plain_data import get_list, list_texts
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
-from nexusform.placements.consequences import ConsequenceTable
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 
+_TASK_NOUNS: Final = {APPROVAL: "approval", TIMED_WAIT: "wait"}
+# Lost rules in a text.
+_MAX_RULES: Final = 3
 _APPROVALS: Final = make_placement_argument(
     SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>."
 )
@@ -95,6 +114,17 @@ def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
     return build_violations((index and is_other, ("resource_snapshot_index",), message))
 
 
+def _find_unfinished_run(note: Mapping[str, Any]) -> str:
+    """Return `in mid-run: 1 of 3 clusters is updated`; "" if it has not started, or has ended."""
+    record = convert(note, RunRecord)
+    clusters = {cluster for _, names in record.stages or () for cluster in names}
+    if record.ended or not clusters:
+        return ""
+    done = len(clusters.intersection(record.done))
+    verb = select_word_form(done, "is", "are")
+    return f"in mid-run: {done:,} of {format_count(len(clusters), 'cluster')} {verb} updated"
+
+
 def build_run_type(
     name: str, kind: str, *, strategy: str, is_namespaced: bool = False
 ) -> FleetObjectType:
@@ -112,7 +142,7 @@ def build_run_type(
         read=_read_run,
         findings=_check_run,
         values={"approvals": _APPROVALS},
-        consequences=ConsequenceTable(noun="staged run"),
+        consequences=ConsequenceTable(noun="staged run", find_unfinished=_find_unfinished_run),
     )
 
 
@@ -282,6 +312,40 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 
+def _find_weaker_stages(fleet: FleetKind, before: Values, after: Values) -> str:
+    """Return `loses the approval after stage one`, or "" if no stage loses or weakens a rule."""
+    old, new = (_read_strategy(values, fleet.read_arguments(values)) for values in (before, after))
+    new_stages = {stage.name: stage for stage in new.stages}
+    lost: list[str] = []
+    changes: list[str] = []
+    for stage in old.stages:
+        new_stage = new_stages.get(stage.name)
+        if new_stage is None:
+            lost.append(f"stage {stage.name}")
+            continue
+        for position, tasks, new_tasks in (
+            ("before", stage.before, new_stage.before),
+            ("after", stage.after, new_stage.after),
+        ):
+            lost += [
+                f"the {_TASK_NOUNS[task.type]} {position} stage {stage.name}"
+                for task in tasks
+                if not any(_is_kept(task, new_task) for new_task in new_tasks)
+            ]
+        amount = find_weaker_amount(
+            "max_concurrency", stage.max_concurrency, new_stage.max_concurrency
+        )
+        changes += [f"{amount} in stage {stage.name}"] if amount else []
+    lost_text = enclose("loses ", format_list(lost, _MAX_RULES))
+    change_text = enclose("changes from ", format_list(changes, _MAX_RULES))
+    return join_texts((lost_text, change_text), " and ")
+
+
+def _is_kept(task: UpdateStageTask, new_task: UpdateStageTask) -> bool:
+    """Return whether a task has the same type, and waits no shorter."""
+    return task.type == new_task.type and (new_task.wait_seconds or 0) >= (task.wait_seconds or 0)
+
+
 def build_strategy_type(
     name: str, kind: str, description: str, *, is_namespaced: bool = False
 ) -> FleetObjectType:
@@ -293,7 +357,11 @@ def build_strategy_type(
         description,
         read=_read_strategy,
         findings=_check_strategy,
-        consequences=ConsequenceTable(noun="staged strategy"),
+        consequences=ConsequenceTable(
+            noun="staged strategy",
+            delete=LASTING_LOSS,
+            find_weakening=partial(_find_weaker_stages, fleet),
+        ),
     )
 
 

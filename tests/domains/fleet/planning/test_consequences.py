@@ -21,7 +21,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.pull_request.plan_comment import render_markdown
-from tests.domains.fleet.planning.fleet_harness import build_member, build_placement
+from tests.domains.fleet.planning.fleet_harness import STAGES, build_member, build_placement
 from tests.kill_points import scale_count
 from tests.planning.harness import (
     RACKS,
@@ -231,6 +231,106 @@ def test_replaced_manifest_loses_only_data() -> None:
         replaced = change(text, text, replaces=("fleet_hub_manifest.web",))
         record = find_consequences(replaced)["Namespace web and 1 object"]
         assert (record.kind, record.severity, record.data) == ("replaced", severity, data)
+
+
+ROLLING = """strategy {
+  rolling_update {
+    max_unavailable            = "1"
+    unavailable_period_seconds = 60
+  }
+}"""
+EXTERNAL = 'strategy {\n  type = "External"\n}'
+APPROVAL = """after_stage_task {
+      type = "Approval"
+    }"""
+RUN = """
+resource "fleet_cluster_staged_update_run" "r" {
+  placement_name               = "p"
+  staged_rollout_strategy_name = fleet_cluster_staged_update_strategy.s.name
+  state                        = "Run"
+}
+"""
+TAINTED = 'taint {\n  key    = "x"\n  effect = "NoSchedule"\n}'
+BUDGET = """
+resource "fleet_placement_disruption_budget" "p" {
+  min_available = "2"
+}
+"""
+OVERRIDE = """
+resource "fleet_resource_override" "o" {
+  namespace = "web"
+  resource_selector {
+    group   = "apps"
+    version = "v1"
+    kind    = "Deployment"
+    name    = "shop"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      json_patch_override {
+        op    = "replace"
+        path  = "/spec/replicas"
+        value = "5"
+      }
+    }
+  }
+}
+"""
+
+
+def build_staged(strategy: str = STAGES, run: str = RUN) -> str:
+    members = build_member("a", {"ring": "4"}) + build_member("b", {"ring": "3"})
+    content = build_manifest(NAMESPACE, DEPLOYMENT % 2)
+    placement = build_placement('placement_type = "PickAll"', EXTERNAL)
+    return members + content + placement + strategy + run
+
+
+def build_rolling(strategy: str = ROLLING, *, more: str = "", taint: str = "") -> str:
+    members = build_member("a", more=taint) + build_member("b")
+    content = build_manifest(NAMESPACE, DEPLOYMENT % 2)
+    return members + content + build_placement('placement_type = "PickAll"', strategy) + more
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (build_rolling(), build_rolling(ROLLING.replace('"1"', '"100%"')),
+         "placement p changes its rollout from max_unavailable 1 to 100%"),
+        (build_rolling(), build_rolling(ROLLING.replace("60", "5")),
+         "placement p changes its rollout from unavailable_period_seconds 60 to 5"),
+        (build_rolling(more=BUDGET), build_rolling(more=BUDGET.replace("2", "1")),
+         "disruption budget p changes from min_available 2 to 1"),
+        (build_rolling(more=BUDGET), build_rolling(), "disruption budget p is deleted"),
+        (build_rolling(more=OVERRIDE), build_rolling(), "override web/o is deleted"),
+        (build_rolling(taint=TAINTED), build_rolling(), "member a loses taint x"),
+        (build_staged(run=""), build_staged(STAGES.replace(APPROVAL, ""), run=""),
+         "staged strategy s loses the approval after stage one"),
+        (build_staged(run=""), build_staged(STAGES.replace(
+            'name = "two"', 'name = "two"\n max_concurrency = "2"'), run=""),
+         "staged strategy s changes from max_concurrency 1 to 2 in stage two"),
+        (build_staged(run=""), build_staged("", run=""), "staged strategy s is deleted"),
+        (build_staged(), build_staged(run=""),
+         "staged run r is deleted in mid-run: 1 of 2 clusters is updated"),
+    ],
+)  # fmt: skip
+def test_rule_that_ends_or_becomes_weaker_is_a_lasting_risk(
+    before: str, after: str, text: str
+) -> None:
+    changed = change(before, after)
+    assert [item.text for item in changed.consequences if item.is_lasting] == [text]
+    assert not any(item.is_lasting for item in change(before, before).consequences)
+
+
+def test_stricter_rule_or_finished_run_is_no_risk() -> None:
+    for before, after in (
+        (build_rolling(ROLLING.replace('"1"', '"3"')), build_rolling()),
+        (build_rolling(), build_rolling(taint=TAINTED)),
+        (build_staged(STAGES.replace(APPROVAL, ""), run=""), build_staged(run="")),
+        (build_staged(STAGES.replace(APPROVAL, "")), build_staged(
+            STAGES.replace(APPROVAL, ""), run="")),
+    ):  # fmt: skip
+        assert not any(item.is_lasting for item in change(before, after).consequences)
 
 
 def test_types_that_place_or_hold_something_declare_consequences() -> None:
