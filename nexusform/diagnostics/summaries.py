@@ -35,7 +35,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "cannot-import-non-existent-remote-object": "Cannot import non-existent remote object",
     "creation-rejected-by-azure": "Azure will reject a new object",
     "deleted-machine-with-vms": "Cannot delete a machine that runs VMs",
-    "destructive-rename": "A rename without a moved block destroys VMs",
+    "destructive-rename": "A rename without a moved block destroys objects",
     "duplicate-check": "Duplicate check configuration",
     "duplicate-resource": "Duplicate resource configuration",
     "errored-saved-plan": "Saved plan has errors",

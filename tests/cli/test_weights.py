@@ -54,7 +54,7 @@ def test_rename_with_destroyed_vms_comes_first_in_every_report(nf: Callable[...,
     Path("main.nf.hcl").write_text(CONFIGURATION.replace('"core"', '"packet_core"'))
     code, text = nf("plan", "-report=markdown:plan.md", "-report=html:plan.html")
     assert code == 0
-    assert text.lstrip().startswith("╷\n│ Warning: A rename without a moved block destroys VMs")
+    assert text.lstrip().startswith("╷\n│ Warning: A rename without a moved block destroys objects")
     assert "3 VMs would be destroyed." in " ".join(text.replace("│", " ").split())
     block = (
         "moved {\n  from = nexus_kubernetes_cluster.core\n  to   = "

@@ -399,8 +399,11 @@ def _suggest_probable_renames(
         return ()
     from nexusform.planning.conclusion.rename_advice import build_rename_diagnostics
 
-    removed_vms = Counter(row.address for row in rows if row.action is PlacementAction.REMOVE)
-    return build_rename_diagnostics(instances, removed_vms)
+    removed: dict[Address, Counter[str]] = {}
+    for row in rows:
+        if row.action is PlacementAction.REMOVE:
+            removed.setdefault(row.address, Counter())[row.kind] += 1
+    return build_rename_diagnostics(instances, removed)
 
 
 def _combine_diagnostics(

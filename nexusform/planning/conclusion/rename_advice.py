@@ -5,7 +5,7 @@ is probable if a deleted object has a similar new one. A `moved` block would kee
 cannot be renamed.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, product
 from textwrap import indent
@@ -14,9 +14,10 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import enclose, format_count
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
+from nexusform.plans.impact.object_effects import format_kind_counts
 from nexusform.plans.plan import Action
 from nexusform.resources.address import (
     Address,
@@ -28,7 +29,7 @@ from nexusform.resources.address import (
 from nexusform.values.typed_value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
-# The deleted object has VMs.
+# The deleted object has VMs, bindings or pods.
 DESTRUCTIVE: Final = "destructive-rename"
 POOL_RENAMED: Final = "pool-rename"
 _POOL_BLOCK: Final = "agent_pool"
@@ -48,22 +49,21 @@ _Group: TypeAlias = dict[object, Instance]
 
 
 def build_rename_diagnostics(
-    instances: Collection[Instance], removed_vms: Mapping[Address, int]
+    instances: Collection[Instance], removed: Mapping[Address, Mapping[str, int]]
 ) -> Iterator[Diagnostic]:
     """Yield advice for each deleted object that seems to be renamed, and for each renamed pool.
 
     Exactly one new object is similar to it. Whole modules are compared first, then the blocks and
-    the instance keys that are left. `removed_vms` counts the VMs removed with each object: advice
-    about an object with VMs has another diagnostic id.
+    the instance keys that are left. `removed` counts the VMs, bindings and pods removed with each
+    object, by kind: advice about an object with any has another diagnostic id.
     """
     renamed_addresses: set[Address] = set()
     for before, after in _find_renamed_modules(instances):
         renamed_addresses |= {instance.address for instance in (*before.values(), *after.values())}
         addresses = format_module(_get_module_path(before)), format_module(_get_module_path(after))
-        yield _build_advice(before, after, removed_vms, addresses)
+        yield _build_advice(before, after, removed, addresses)
     yield from _build_block_advice(
-        [instance for instance in instances if instance.address not in renamed_addresses],
-        removed_vms,
+        [instance for instance in instances if instance.address not in renamed_addresses], removed
     )
 
 
@@ -122,7 +122,7 @@ def _group_by_module(instances: Iterable[Instance]) -> tuple[list[_Group], list[
 
 
 def _build_block_advice(
-    instances: Collection[Instance], removed_vms: Mapping[Address, int]
+    instances: Collection[Instance], removed: Mapping[Address, Mapping[str, int]]
 ) -> Iterator[Diagnostic]:
     """Yield advice for blocks, then for the instance keys in one block."""
     existing_blocks: set[ConfigAddress] = set()
@@ -154,7 +154,7 @@ def _build_block_advice(
             _group_by_block(in_removed_blocks), _group_by_block(in_new_blocks)
         )
         for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
-            yield _build_advice(old, new, removed_vms, _get_group_addresses(old, new))
+            yield _build_advice(old, new, removed, _get_group_addresses(old, new))
 
 
 def _find_changed_keys(
@@ -297,7 +297,10 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 
 def _build_advice(
-    before: _Group, after: _Group, removed_vms: Mapping[Address, int], addresses: tuple[str, str]
+    before: _Group,
+    after: _Group,
+    removed: Mapping[Address, Mapping[str, int]],
+    addresses: tuple[str, str],
 ) -> Diagnostic:
     """Build the warning about a probable rename of these instances.
 
@@ -307,8 +310,10 @@ def _build_advice(
     instance = next(iter(after.values()))
     old, new = addresses
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
-    vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
-    effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
+    counts: Counter[str] = Counter()
+    for deleted in before.values():
+        counts.update(removed.get(deleted.address, {}))
+    effect = enclose(" ", format_kind_counts(counts), " would be destroyed.")
     old_ids = _list_ids(before.values(), is_new=False)
     is_same_object = old_ids == _list_ids(after.values(), is_new=True)
     if is_same_object:
@@ -325,7 +330,7 @@ def _build_advice(
         )
         summary = f"{new}: is this {old} renamed?{effect} This keeps the object"
     text = f"{text}:\n\n{indent(render_moved_block(old, new), '  ')}"
-    kind = DESTRUCTIVE if vms else RENAMED
+    kind = DESTRUCTIVE if counts else RENAMED
     problem = Problem((), kind, text, Severity.WARNING, brief=summary, is_multiline=True)
     return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
 from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.plans.impact.object_effects import Effect, compute_effect
@@ -12,17 +12,19 @@ from nexusform.plans.plan import Action, ContentEffect, PlacementAction, Placeme
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import FieldChange, describe_field, format_value
 
+# The decision names these objects.
+_ENDINGS: Final = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _MAX_DEPARTURES: Final = 3
 _MAX_OVERRIDDEN_VALUES: Final = 5
 _MAX_CLUSTERS: Final = 4
 
 
 def list_departures(plan: Plan) -> list[PlacementChange]:
-    """Return the rows of placements that leave clusters and stay in the plan.
+    """Return the rows of placements that leave clusters, without those that end as a whole.
 
     The row may stay if its objects leave: the cluster has left before its binding is removed.
     """
-    destroyed = {change.address for change in plan.changes if change.action is Action.DELETE}
+    ended = {change.address for change in plan.changes if change.action in _ENDINGS}
     left = {
         (change.address, change.cluster)
         for change in plan.content_changes
@@ -36,12 +38,12 @@ def list_departures(plan: Plan) -> list[PlacementChange]:
             compute_effect(row) is Effect.REMOVED
             or (row.action is PlacementAction.UPDATE and (row.address, row.object) in left)
         )
-        and row.address not in destroyed
+        and row.address not in ended
     ]
 
 
 def describe_departures(plan: Plan) -> list[str]:
-    """Return a clause per cluster that a placement leaves: `most-cpu leaves cluster3`.
+    """Return a clause per placement that leaves clusters: `most-cpu leaves cluster3`.
 
     The number of others follows the first clauses.
     """
@@ -50,15 +52,16 @@ def describe_departures(plan: Plan) -> list[str]:
         for change in plan.changes
         if change.before is not None
     }
-    departures = list_departures(plan)
+    departures = list(group_by(list_departures(plan), lambda row: row.address).items())
     clauses = [
-        f"{names.get(row.address) or row.address} leaves {row.object}"
-        for row in departures[:_MAX_DEPARTURES]
+        f"{names.get(address) or address} leaves "
+        f"{format_names([row.object for row in rows], _MAX_CLUSTERS)}"
+        for address, rows in departures[:_MAX_DEPARTURES]
     ]
     hidden_count = len(departures) - len(clauses)
     if hidden_count:
         verb = select_word_form(hidden_count, "more placement leaves", "more placements leave")
-        clauses.append(f"{hidden_count:,} {verb} a cluster")
+        clauses.append(f"{hidden_count:,} {verb} clusters")
     return clauses
 
 

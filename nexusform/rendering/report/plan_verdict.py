@@ -24,6 +24,7 @@ from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
     list_plan_risks,
     list_replaced_objects,
+    list_unnamed_risks,
 )
 from nexusform.plans.impact.guard_rails import (
     NOTHING_TO_PREDICT,
@@ -41,6 +42,7 @@ from nexusform.plans.impact.object_effects import (
     count_plan_effects,
     describe_lost_vms,
     format_effect_clauses,
+    format_kind_counts,
 )
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import (
@@ -57,6 +59,7 @@ from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     describe_left_clusters,
+    describe_risks,
     format_title,
     list_blocking_reasons,
     list_blocking_rules,
@@ -122,8 +125,24 @@ def build_headline(plan: Plan) -> str:
     if moving or any(item.runs for item in ended_objects):
         clauses = [*ended, *moving, *placed, *waiting]
     else:
-        clauses = [*ended, *_describe_object_changes(plan), *placed, "nothing moves", *waiting]
+        is_hurt = any(risk.is_lasting for risk in plan.consequences)
+        rest = _describe_unnamed_risks(plan) if is_hurt else ["nothing moves"]
+        clauses = [*ended, *_describe_object_changes(plan), *placed, *rest, *waiting]
     return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
+
+
+def _describe_unnamed_risks(plan: Plan) -> list[str]:
+    """Return a clause on the first lasting risk, with the number of others.
+
+    Return [] if a destroyed or replaced object explains the colour.
+    """
+    objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
+    sentences = describe_risks([risk for risk in list_unnamed_risks(plan) if risk.is_lasting])
+    if not sentences or any(ended.is_lasting for ended in objects):
+        return []
+    (text, count), *_ = sentences
+    others = sum(number for _, number in sentences) - count
+    return [f"{text}{enclose(' and ', format_count(others, 'more risk') if others else '')}"]
 
 
 def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
@@ -200,11 +219,18 @@ def _describe_ended_objects(plan: Plan) -> list[str]:
             if ended.address == old_address or ended.address.startswith(f"{old_address}[")
         ]
         name = renamed[0].subject if len(renamed) == 1 else old_address
-        vms = format_count(sum(ended.runs.get(VM, 0) for ended in renamed), "VM")
+        runs: Counter[str] = Counter()
+        for ended in renamed:
+            runs.update(ended.runs)
+        count_text = format_kind_counts(runs)
         if all(ended.kind is ConsequenceKind.REPLACED for ended in renamed):
-            clauses.append(f"{name} is deleted and created again ({vms}) without this moved block")
+            clauses.append(
+                f"{name} is deleted and created again ({count_text}) without this moved block"
+            )
         else:
-            clauses.append(f"{name} looks renamed: {vms} would be re-created; add this moved block")
+            clauses.append(
+                f"{name} looks renamed: {count_text} would be re-created; add this moved block"
+            )
         destroyed = [ended for ended in destroyed if ended not in renamed]
         replaced = [ended for ended in replaced if ended not in renamed]
     for verb, objects in (("destroys", destroyed), ("replaces", replaced)):

@@ -17,6 +17,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_text
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action, ContentEffect
 from nexusform.resources.address import Address
@@ -31,7 +32,8 @@ class ClusterContent(NamedTuple):
     name). `ending` is the effect on an object that is missing afterwards: all of them, if the
     placement ends or leaves the cluster. With `is_recreated`, all objects are deleted before the
     cluster gets those of `after`. `owner` names the object of the hub that has those of `after`.
-    `recreated_workloads` are keys of workloads that are re-created.
+    `recreated_workloads` are keys of workloads that are re-created. `object_id` is the type and id
+    of the placement or manifest: one that is deleted may be created again at another address.
     """
 
     address: Address
@@ -43,6 +45,7 @@ class ClusterContent(NamedTuple):
     is_recreated: bool = False
     owner: str = ""
     recreated_workloads: frozenset[str] = frozenset()
+    object_id: tuple[str, str] = ("", "")
 
     @property
     def is_changed(self) -> bool:
@@ -98,6 +101,7 @@ def list_placement_contents(
             before,
             after,
             owner=_name_owner(placement.spec.instance),
+            object_id=_get_object_id(placement.spec.instance),
         )
         is_deleted_first = cluster in placement.evicted_clusters or (
             cluster in placement.rejoining_members and cluster in ends.destroyed
@@ -119,22 +123,32 @@ def _name_owner(instance: Instance) -> str:
     return f"{instance.address} (new)" if is_second else str(instance.address)
 
 
+def _get_object_id(instance: Instance) -> tuple[str, str]:
+    """Return type and id of an object; its address in place of an unknown id."""
+    values = instance.before if instance.is_removed else instance.planned
+    object_id = get_text(values, "id")
+    return (instance.address.type, object_id or str(instance.address))
+
+
 def join_recreated_contents(contents: Iterable[ClusterContent]) -> Iterator[ClusterContent]:
     """Yield the contents; one that ends and its successor on the same cluster as one."""
     contents = tuple(contents)
     successors = {
-        (content.address, content.cluster): content for content in contents if not content.before
+        (content.object_id, content.cluster): content for content in contents if not content.before
     }
     ended = {
-        (content.address, content.cluster): content
+        (content.object_id, content.cluster): content
         for content in contents
         if content.ending is ContentEffect.LEFT
     }
     for content in contents:
-        key = (content.address, content.cluster)
+        key = (content.object_id, content.cluster)
         if content is ended.get(key) and key in successors:
             successor = successors[key]
-            yield content._replace(after=successor.after, owner=successor.owner, is_recreated=True)
+            # At another address, it is created after the deletion.
+            is_moved = successor.address != content.address
+            owner = content.owner if is_moved else successor.owner
+            yield content._replace(after=successor.after, owner=owner, is_recreated=True)
         elif content is not successors.get(key) or key not in ended:
             yield content
 
@@ -165,6 +179,7 @@ def list_unplanned_contents(
                 manifests,
                 manifests,
                 owner=str(instance.address),
+                object_id=_get_object_id(instance),
             )
             yield _end_content(content, instance) if is_lost else content
 
@@ -220,7 +235,13 @@ def _build_direct_content(instance: Instance, cluster_id: str) -> ClusterContent
     """Build an empty content of a manifest on a cluster."""
     name = cluster_id.rpartition("/")[2]
     return ClusterContent(
-        instance.address, name, cluster_id, _NOTHING, _NOTHING, owner=str(instance.address)
+        instance.address,
+        name,
+        cluster_id,
+        _NOTHING,
+        _NOTHING,
+        owner=str(instance.address),
+        object_id=_get_object_id(instance),
     )
 
 

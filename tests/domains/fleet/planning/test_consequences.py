@@ -21,6 +21,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.pull_request.plan_comment import render_markdown
+from nexusform.rendering.report.plan_verdict import build_headline
 from tests.domains.fleet.planning.fleet_harness import STAGES, build_member, build_placement
 from tests.kill_points import scale_count
 from tests.planning.harness import (
@@ -231,6 +232,22 @@ def test_replaced_manifest_loses_only_data() -> None:
         replaced = change(text, text, replaces=("fleet_hub_manifest.web",))
         record = find_consequences(replaced)["Namespace web and 1 object"]
         assert (record.kind, record.severity, record.data) == ("replaced", severity, data)
+
+
+def test_placement_at_another_address_loses_what_a_replaced_one_loses() -> None:
+    """It is deleted before it is created again, so its objects end on the clusters."""
+    text = build_fleet(CLAIM % "", DEPLOYMENT % 3)
+    renamed = text.replace('_placement" "p" {', '_placement" "q" {\n  name = "p"')
+    changed = change(text, renamed)
+    (record,) = changed.consequences
+    assert record.text == (
+        "placement p is deleted and created again on a and b; Namespace web and 2 objects are "
+        "deleted; the data of PersistentVolumeClaim web/data is lost"
+    )
+    assert (record.objects, record.data, record.removed["binding"]) == (6, "lost", 2)
+    (advice,) = [item for item in changed.diagnostics if item.id == "destructive-rename"]
+    assert "2 fleet bindings would be destroyed" in advice.brief
+    assert "(2 fleet bindings) without this moved block" in build_headline(changed)
 
 
 ROLLING = """strategy {
