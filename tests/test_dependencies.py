@@ -131,6 +131,14 @@ FEATURES = (
         '"found"',
         typed='regex("f[a-z]+", "a found b")\n',
     ),
+    Feature(
+        "httpx2",
+        "a state on an HTTP server",
+        'nexusform {\n  backend "http" {\n    address = "http://127.0.0.1:1/s"\n  }\n}\n',
+        ("plan",),
+        "the connection was refused",
+        domain="remote_state",
+    ),
 )
 
 
@@ -235,7 +243,6 @@ nexusform {
 AZURE_BLOB = 'storage_account_name = "a"\n    container_name = "c"\n    key = "k"'
 S3_BUCKET = 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'
 DATABASE = 'conn_str = "postgres://localhost:1/x"'
-TACKER = 'provider "tacker" {\n  endpoint = "http://127.0.0.1:1"\n  auth     = "none"\n}\n'
 VAULT = (
     PASSPHRASE.replace("pbkdf2", "azure_vault")
     .replace(
@@ -258,7 +265,6 @@ USES = (
     Extra("pygls", "editor", ("lsp",), domain="editor"),
     Extra("distributed", "cluster", DASK, domain="sites"),
     Extra("highspy", "optimize", REPACK, domain="whatif"),
-    Extra("httpx2", "kubernetes", ("plan",), TACKER + SITE, domain="vnf"),
     Extra("lightkube", "kubernetes", ("plan",), FLEET, domain="hub"),
     Extra("azure.mgmt.networkcloud", "azure", IMPORT_FROM_AZURE, domain="azure"),
     Extra("azure.identity", "azure", IMPORT_FROM_AZURE, domain="azure"),
@@ -313,7 +319,7 @@ def test_bare_install_names_the_extra_of_each_use(tmp_path: Path) -> None:
 def test_missing_package_in_any_place_is_no_internal_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing = ModuleNotFoundError("No module named 'httpx2'", name="httpx2")
+    missing = ModuleNotFoundError("No module named 'lightkube'", name="lightkube")
 
     def raise_missing_package(*_: object, **__: object) -> None:
         raise missing
@@ -321,7 +327,7 @@ def test_missing_package_in_any_place_is_no_internal_error(
     monkeypatch.setattr("nexusform.cli.main.ROOT.main", raise_missing_package)
     assert run_command_line(["version"]) == 1
     error = " ".join(capsys.readouterr().err.split())
-    assert "needs the package httpx2: pip install '.[kubernetes]'" in error
+    assert "needs the package lightkube: pip install '.[kubernetes]'" in error
     missing.name = "click"
     assert run_command_line(["version"]) == 1
     assert "Internal error" in capsys.readouterr().err
@@ -358,11 +364,10 @@ def test_azure_actions_fail_without_their_packages(
             n["name"] for n in server.site.properties(CLUSTER_ID)["nodes"] if "web" in n["name"]
         )
         anew = ("apply", "-auto-approve", f"-replace=nexus_kubernetes_cluster.c:{node}")
-        for package in ("lightkube", "httpx2"):
-            code, output = nexusform(here, *anew, package=package)
-            assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), (
-                output
-            )
+        code, output = nexusform(here, *anew, package="lightkube")
+        assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), (
+            output
+        )
         _, output = nexusform(here, "apply", "-resume")
         assert "kube/c.yaml cannot be used" in " ".join(output.replace("│", " ").split()), output
     finally:

@@ -13,7 +13,6 @@ EXTRAS: Final[Mapping[str, str]] = {
     "cryptography": "encryption",
     "distributed": "cluster",
     "highspy": "optimize",
-    "httpx2": "kubernetes",
     "lightkube": "kubernetes",
     "lsprotocol": "editor",
     "numpy": "optimize",

@@ -200,7 +200,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     from nexusform.files.sandbox import declare_server
     from nexusform.network.azure_identity import build_sign_in_transport, create_configured_identity
     from nexusform.network.connection_errors import describe_request_error
-    from nexusform.network.http_client import build_limited_session
+    from nexusform.network.limited_session import build_limited_session
 
     declare_server(key_id)
     try:

@@ -1,35 +1,42 @@
-"""HTTP requests with checked lengths, timeouts, and restricted redirects.
+"""HTTP requests over httpx2, with limited answers and restricted redirects.
 
-A redirect is followed for GET only, and within one origin: another origin must not receive
-credentials, and a write must not become a read.
+An answer has a limited size, also after decompression. A redirect is followed for GET only, and
+within one origin: another origin must not receive credentials, and a write must not become a read.
 """
 
-import http.client
+from __future__ import annotations
+
+import os
 import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.connection_errors import describe_connection_error, find_connection_error
-from nexusform.network.deadlines import compute_silence_limit
-from nexusform.network.read_limits import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadByteLimit
+from nexusform.network.deadlines import compute_silence_limit, is_caller_waiting
+from nexusform.network.read_limits import CONNECT_SECONDS, MAX_ERROR_BYTES, ReadByteLimit
 from nexusform.network.web_errors import WebError, WebErrorKind, check_plain_credentials
+
+if TYPE_CHECKING:
+    from httpx2 import Client, Response
 
 SCHEMES: Final = ("http", "https")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _SUCCESS: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
-# Bytes read at once in a session.
-_PART_BYTES: Final = 1 << 16
+# Bytes of one decompression step.
+_PART_BYTES: Final = 1 << 20
+# Of httpx2: the certificates of the system, or these.
+_CERTIFICATE_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 class WebRequest(Struct, frozen=True):
@@ -50,16 +57,27 @@ class WebRequest(Struct, frozen=True):
 
 
 class WebResponse(Struct, frozen=True):
-    """Complete response; `headers` have names in lower case."""
+    """Complete response of any status; `headers` have names in lower case.
+
+    The content of an error of more than MAX_ERROR_BYTES is empty: its status says enough.
+    """
 
     status: int
+    headers: Mapping[str, str]
     content: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_success(self) -> bool:
         """Whether the status is successful in HTTP."""
         return self.status in _SUCCESS
+
+    @property
+    def is_web_page(self) -> bool:
+        """Whether the content is HTML, such as the sign-in page of a proxy."""
+        content_type = self.headers.get("content-type", "").lower()
+        return "html" in content_type or self.content[:64].lstrip().lower().startswith(
+            (b"<!doctype", b"<html")
+        )
 
 
 def parse_origin(address: str) -> str:
@@ -67,7 +85,6 @@ def parse_origin(address: str) -> str:
 
     Raises WebError.
     """
-    # Python's message would repeat it with its secrets.
     if not address.isprintable() or " " in address:
         raise WebError(
             "its address has a blank or a control character", WebErrorKind.INVALID_REQUEST
@@ -84,18 +101,156 @@ def parse_origin(address: str) -> str:
     return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
 
 
+@cache
+def _load_certificates(*_: str | None) -> ssl.SSLContext:
+    """Load the trusted certificates, which takes 30 ms: once for all clients of a process.
+
+    The arguments are the values of the variables that httpx2 reads.
+    """
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
+
+
+def create_client(**settings: Any) -> Client:
+    """Create a client with time limits that follows no redirect; `settings` are those of httpx2."""
+    from httpx2 import Client, Timeout
+
+    if settings.get("verify", True) is True:
+        settings["verify"] = _load_certificates(*map(os.environ.get, _CERTIFICATE_VARIABLES))
+    silence = compute_silence_limit()
+    timeout = Timeout(silence, connect=min(CONNECT_SECONDS, silence))
+    return Client(timeout=timeout, follow_redirects=False, **settings)
+
+
+@contextmanager
+def open_response(
+    client: Client,
+    method: str,
+    address: str,
+    content: bytes | None,
+    headers: Mapping[str, str],
+    **options: Any,
+) -> Iterator[Response]:
+    """Send a request and yield its answer, content unread; convert errors of the transport.
+
+    Raises WebError.
+    """
+    from httpx2 import HTTPError, InvalidURL, ReadTimeout, RemoteProtocolError, StreamError
+
+    try:
+        request = client.build_request(
+            method, address, content=content, headers=dict(headers), **options
+        )
+    except (InvalidURL, ValueError) as problem:
+        raise WebError(describe_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
+    record_server_access(parse_origin(str(request.url)))
+    try:
+        response = client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            response.close()
+    except ReadTimeout:
+        seconds = compute_silence_limit()
+        raise WebError(f"no data received for {seconds:.0f} s", WebErrorKind.SILENT) from None
+    except RemoteProtocolError as problem:
+        message = f"the answer is not HTTP ({describe_connection_error(problem)})"
+        raise WebError(find_connection_error(problem) or message) from None
+    except (HTTPError, StreamError, OSError) as problem:
+        # Raised by the reader of the answer.
+        if isinstance(problem, FileTooLarge):
+            raise
+        raise WebError(describe_connection_error(problem), WebErrorKind.UNREACHABLE) from None
+
+
+def read_response(response: Response, max_bytes: int) -> WebResponse:
+    """Read the content of an answer.
+
+    Raises WebError, FileTooLarge, httpx2 errors.
+    """
+    is_success = response.status_code in _SUCCESS
+    limit = ReadByteLimit(max_bytes if is_success else MAX_ERROR_BYTES)
+    parts: list[bytes] = []
+    try:
+        limit.check(parse_integer(response.headers.get("Content-Length", "")) or 0)
+        for part in decompress_chunks(response, max_bytes):
+            limit.count(len(part))
+            parts.append(part)
+    except FileTooLarge:
+        if is_success:
+            raise
+        parts = []
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return WebResponse(response.status_code, headers, b"".join(parts))
+
+
+def decompress_chunks(response: Response, max_bytes: int) -> Iterator[bytes]:
+    """Yield the content in small parts, decompressed if gzip.
+
+    Raises WebError, also if no caller waits any more.
+    """
+    coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        raise WebError(
+            f'the answer has the unsupported encoding "{coding[:20]}"', WebErrorKind.WRONG_CONTENT
+        )
+    limit = ReadByteLimit(max_bytes)
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)  # 16: gzip
+    for chunk in response.iter_raw():
+        if not is_caller_waiting():
+            raise WebError("the request was abandoned", WebErrorKind.SILENT)
+        limit.reserve(len(chunk))
+        if coding == "identity":
+            yield chunk
+            continue
+        try:
+            # At most so many bytes at once.
+            yield decoder.decompress(chunk, _PART_BYTES)
+            while decoder.unconsumed_tail:
+                yield decoder.decompress(decoder.unconsumed_tail, _PART_BYTES)
+        except zlib.error:
+            raise WebError(
+                "the answer is not gzip, as its head declares", WebErrorKind.WRONG_CONTENT
+            ) from None
+
+
 def send_request(request: WebRequest) -> WebResponse:
     """Send a request and return its complete response, of any status.
 
     Raises WebError, FileTooLarge.
     """
     address = request.address
-    for _ in range(_MAX_REDIRECTS + 1):
-        answer, location = _send_single_request(request, address)
-        if answer.status not in _REDIRECTS:
-            return answer
-        address = _resolve_redirect(request, address, location, answer.status)
+    # A library's message about an invalid address would repeat it with its secrets.
+    parse_origin(address)
+    with create_client(verify=request.verify) as client:
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = _send_once(client, request, address)
+            if response.status not in _REDIRECTS:
+                return response
+            location = response.headers.get("location", "")
+            address = _resolve_redirect(request, address, location, response.status)
     raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", WebErrorKind.REDIRECT)
+
+
+def _send_once(client: Client, request: WebRequest, address: str) -> WebResponse:
+    """Send a request to one address.
+
+    Raises WebError, FileTooLarge.
+    """
+    # A login in the address ends with @.
+    has_credentials = "Authorization" in request.headers or "@" in address
+    rejection = check_plain_credentials(address) if has_credentials else ""
+    if rejection:
+        raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
+    headers = {"Accept-Encoding": "identity", **request.headers}
+    with open_response(client, request.method, address, request.body, headers) as opened:
+        response = read_response(opened, request.max_bytes)
+    # An empty document has a length, or the status 204.
+    is_complete = response.content or "content-length" in response.headers or response.status == 204
+    if request.method == "GET" and response.is_success and not is_complete:
+        raise WebError("the answer is empty")
+    return response
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
@@ -144,160 +299,3 @@ def _explain_rejected_redirect(
         return ""
     rejection = request.explain_rejection(target)
     return f"It is not followed: {rejection}" if rejection else ""
-
-
-def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
-    """Send one request.
-
-    Return its response, and the address of a redirect ("" without one). Raises WebError.
-    """
-    record_server_access(parse_origin(address))
-    # A login in the address ends with @.
-    has_credentials = "Authorization" in request.headers or "@" in address
-    rejection = check_plain_credentials(address) if has_credentials else ""
-    if rejection:
-        raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
-    try:
-        http_request = urllib.request.Request(  # noqa: S310 - parse_origin checked its scheme
-            address, data=request.body, method=request.method, headers=dict(request.headers)
-        )
-        try:
-            # An opener for http and https only: proxies of the environment, no redirects.
-            context = None if request.verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - by the operator
-            opener = urllib.request.OpenerDirector()
-            for handler in (
-                urllib.request.ProxyHandler(),
-                urllib.request.HTTPHandler(),
-                urllib.request.HTTPSHandler(context=context),
-                urllib.request.HTTPDefaultErrorHandler(),
-                urllib.request.HTTPErrorProcessor(),
-            ):
-                opener.add_handler(handler)
-            answer = opener.open(http_request, timeout=compute_silence_limit())
-        except urllib.error.HTTPError as refusal:
-            # A response with an error status.
-            answer = refusal
-        with answer:
-            response = _read_complete_response(request, answer)
-            headers = {name.lower(): str(text) for name, text in answer.headers.items()}
-            return replace(response, headers=headers), headers.get("location", "")
-    except http.client.HTTPException as problem:
-        message = f"the answer is not HTTP ({describe_connection_error(problem)})"
-        raise WebError(find_connection_error(problem) or message) from None
-    except FileTooLarge:
-        raise
-    except OSError as problem:
-        reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
-        if isinstance(reason, TimeoutError):
-            raise WebError(
-                f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT
-            ) from None
-        cause = reason if isinstance(reason, BaseException) else problem
-        raise WebError(describe_connection_error(cause), WebErrorKind.UNREACHABLE) from None
-    except ValueError as problem:
-        raise WebError(describe_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
-
-
-def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
-    """Return the complete content of a response.
-
-    Raises WebError, FileTooLarge, HTTPException, OSError.
-    """
-    status = int(answer.status)
-    # They have no content.
-    if status in (204, 304):
-        return WebResponse(status, b"")
-    coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
-    if coding != "identity":
-        raise WebError(
-            f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT
-        )
-    length = _read_declared_length(answer)  # None: unknown
-    announced = length or 0
-    is_success = status in _SUCCESS
-    max_bytes = request.max_bytes
-    if not is_success:
-        if announced > MAX_ERROR_BYTES:
-            # The status says enough.
-            return WebResponse(status, b"")
-        max_bytes = MAX_ERROR_BYTES
-    content = ReadByteLimit(max_bytes).read_all(answer, announced)
-    if length is None:
-        # An empty document would have a length or the status 204.
-        if request.method == "GET" and is_success and not content:
-            raise WebError("the answer is empty")
-    elif len(content) != length:
-        raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
-    return WebResponse(status, content)
-
-
-def _read_declared_length(answer: Any) -> int | None:
-    """Return the declared length of a response; None if there is none, or in chunked encoding.
-
-    Raises WebError.
-    """
-    text = str(answer.headers.get("Content-Length", "")).strip()
-    if not text or answer.headers.get("Transfer-Encoding"):
-        return None
-    length = parse_integer(text)
-    if length is None:
-        raise WebError(f'the answer has the invalid length "{text[:20]}"')
-    return length
-
-
-def build_limited_session(endpoint: str) -> Any:
-    """Build a session of `requests` for one server only, with a limited answer size.
-
-    Its proxy and certificates (`verify`) are those of the environment. It raises RequestException.
-    """
-    from requests import Session
-    from requests.exceptions import InvalidURL, RequestException
-
-    origin = parse_origin(endpoint)
-
-    class LimitedSession(Session):
-        """Session with at most MAX_ANSWER_BYTES per answer, decompressed."""
-
-        def send(self, request: Any, **options: Any) -> Any:
-            """Send a request to the endpoint only."""
-            try:
-                is_to_endpoint = parse_origin(request.url) == origin
-            except WebError:
-                is_to_endpoint = False
-            if not is_to_endpoint:
-                raise InvalidURL(
-                    f"an answer of {origin} links to another server, and credentials are not sent "
-                    "there"
-                )
-            record_server_access(origin)
-            is_stream = options.get("stream")
-            try:
-                response = super().send(request, **{**options, "stream": True})
-                if not is_stream:
-                    limit = ReadByteLimit(MAX_ANSWER_BYTES)
-                    parts: list[bytes] = []
-                    # A rejected answer leaves no open connection.
-                    with response:
-                        for part in response.iter_content(_PART_BYTES):
-                            limit.count(len(part))
-                            parts.append(part)
-                    response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does
-            except RequestException:
-                # Also a ValueError or OSError in some cases, so first.
-                raise
-            except FileTooLarge as problem:
-                raise RequestException(f"the answer is unusable: {problem.strerror}") from None
-            except ValueError as problem:
-                # Of a length in the head.
-                raise RequestException(f"the answer is not HTTP: {problem}") from None
-            return response
-
-    session = LimitedSession()
-    settings = session.merge_environment_settings(
-        endpoint, proxies={}, stream=None, verify=None, cert=None
-    )
-    session.proxies.update(settings["proxies"])
-    session.verify = settings["verify"]
-    # A password for the endpoint in a netrc file would replace the token of each request.
-    session.trust_env = False
-    return session

@@ -50,13 +50,17 @@ class ReadByteLimit:
 
         Raises FileTooLarge.
         """
-        if announced > self._remaining:
-            raise FileTooLarge(self._maximum)
+        self.check(announced)
         extend_deadline(announced)
         # One byte more shows an excess.
         content = body.read(self._remaining + 1)
         self.count(len(content))
         return content
+
+    def check(self, size: int) -> None:
+        """Raise FileTooLarge if this many bytes more would exceed the maximum."""
+        if size > self._remaining:
+            raise FileTooLarge(self._maximum)
 
     def count(self, size: int) -> None:
         """Count bytes already read.

@@ -253,7 +253,7 @@ def test_client_ends_in_time_with_an_error(
 ) -> None:
     # A large answer reaches its limit of bytes before that of time.
     shorten_deadline(monkeypatch, 1 if answer in LARGE else 0.2)
-    for module in ("api_client", "read_limits", "http_client"):
+    for module in ("api_client", "read_limits", "limited_session"):
         monkeypatch.setattr(f"nexusform.network.{module}.MAX_ANSWER_BYTES", 1 << 24)
     monkeypatch.setattr(
         "nexusform.domains.azure.providers.azure_subscription._MAX_LIST_SECONDS", 2.0

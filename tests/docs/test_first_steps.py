@@ -192,4 +192,4 @@ def test_first_command_of_the_readme_installs_and_the_page_runs(tmp_path: Path) 
         [checkout / ".venv/bin/pip", "list"], capture_output=True, text=True, check=True
     ).stdout.lower()
     assert "nexusform" in listed
-    assert "httpx2" not in listed
+    assert "lightkube" not in listed

@@ -10,8 +10,6 @@ import pytest
 from nexusform.network.api_client import ApiClient, ApiRequest
 from tests.crowded_server import CrowdedServer, PlainRequestHandler
 
-pytest.importorskip("httpx2")
-
 
 @pytest.mark.parametrize(
     ("base", "path", "target"),

@@ -11,7 +11,8 @@ from nexusform.backends.backend_definition import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.http_client import WebRequest, build_limited_session, send_request
+from nexusform.network.http_client import WebRequest, send_request
+from nexusform.network.limited_session import build_limited_session
 from nexusform.network.web_errors import WebError
 from tests.contracts.bad_answers import (
     CUT,

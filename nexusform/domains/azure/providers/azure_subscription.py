@@ -47,7 +47,7 @@ from nexusform.network.deadlines import (
     is_caller_waiting,
     read_deadline,
 )
-from nexusform.network.http_client import build_limited_session
+from nexusform.network.limited_session import build_limited_session
 from nexusform.network.parallel_calls import call_in_parallel
 from nexusform.network.read_limits import CONNECT_SECONDS, PageLimits, parse_json
 

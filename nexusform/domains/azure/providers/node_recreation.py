@@ -25,7 +25,8 @@ from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
-from nexusform.network.api_client import ApiRequest, ApiResponse
+from nexusform.network.api_client import ApiRequest
+from nexusform.network.http_client import WebResponse
 from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
 from nexusform.providers.kubeconfig import (
@@ -293,7 +294,7 @@ def _delete_nodes_with_kubeconfig(
                 )
 
 
-def _is_confirmed(answer: ApiResponse) -> bool:
+def _is_confirmed(answer: WebResponse) -> bool:
     """Return whether an answer is a success of the API server, and not of a proxy."""
     if not answer.is_success:
         return False
@@ -305,7 +306,7 @@ def _is_confirmed(answer: ApiResponse) -> bool:
     return get_text(document, "kind") in ("Node", "Status")
 
 
-def _read_api_error_message(answer: ApiResponse) -> str:
+def _read_api_error_message(answer: WebResponse) -> str:
     """Return the error message in an answer of an API server, else the reason for its absence."""
     try:
         document = parse_json(answer.content)

@@ -29,8 +29,9 @@ from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings
-from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
+from nexusform.network.api_client import ApiClient, ApiRequest, StreamRejected
 from nexusform.network.deadlines import share_deadline
+from nexusform.network.http_client import WebResponse
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
 from nexusform.providers.kubeconfig import (
@@ -535,7 +536,7 @@ class HubClient:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
-    ) -> tuple[ApiResponse, dict[str, Any]]:
+    ) -> tuple[WebResponse, dict[str, Any]]:
         """Send a request; return the answer and its object.
 
         Temporary failures are retried until a deadline. The pause between attempts doubles, from
@@ -597,7 +598,7 @@ class HubClient:
 
     def _send_with_renewed_credentials(
         self, request: ApiRequest
-    ) -> tuple[ApiResponse, dict[str, Any]]:
+    ) -> tuple[WebResponse, dict[str, Any]]:
         """Send a request, and again with new credentials if the hub rejects them.
 
         Raises ApiError and HubProblem.
@@ -623,7 +624,7 @@ class HubClient:
 
     def _send_request(
         self, client: ApiClient, request: ApiRequest
-    ) -> tuple[ApiResponse, dict[str, Any]]:
+    ) -> tuple[WebResponse, dict[str, Any]]:
         """Send a request once; return the answer and its object.
 
         Raises ApiError and HubProblem.
@@ -750,7 +751,7 @@ def _is_kubernetes_object(document: Any) -> bool:
     return True
 
 
-def _build_api_error(answer: ApiResponse) -> ApiError:
+def _build_api_error(answer: WebResponse) -> ApiError:
     """Build the error of an answer without success; a web page is not printed."""
     body = _WEB_PAGE if answer.is_web_page else _parse_json_or_text(answer.content)
     retry_after = answer.headers.get("retry-after", "")

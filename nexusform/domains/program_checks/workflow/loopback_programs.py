@@ -20,7 +20,8 @@ from urllib.parse import parse_qsl
 from msgspec import json
 
 from nexusform.files.program_environment import build_program_environment
-from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
+from nexusform.network.api_client import ApiClient, ApiRequest
+from nexusform.network.http_client import WebResponse
 from nexusform.network.web_errors import WebError, find_free_port
 
 _START_SECONDS: Final = 90.0
@@ -222,7 +223,7 @@ class LoopbackPrograms:
 
     def _send_once(
         self, method: str, path: str, body: Mapping[str, Any] | None, patch: str
-    ) -> ApiResponse:
+    ) -> WebResponse:
         """Send a request to the API server; `path` may have a query.
 
         Raises WebError.

@@ -40,7 +40,7 @@ from nexusform.interfaces.state_storage import (
 )
 from nexusform.json_data.plain_data import get_text
 from nexusform.network.connection_errors import find_connection_error
-from nexusform.network.http_client import build_limited_session
+from nexusform.network.limited_session import build_limited_session
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 

@@ -24,8 +24,9 @@ from nexusform.files.external_files import explain_untrusted_file, is_untrusted_
 from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
-from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
+from nexusform.network.api_client import ApiClient, ApiRequest
 from nexusform.network.deadlines import share_deadline
+from nexusform.network.http_client import WebResponse
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError, check_plain_credentials
 
@@ -103,7 +104,7 @@ class TackerClient:
         return document
 
     @share_deadline()
-    def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:
+    def _read_answer(self, path: str, query: Mapping[str, str]) -> WebResponse:
         """Return an answer.
 
         While Tacker is unreachable, read again for a limited time. Raises TackerProblem.
@@ -146,7 +147,7 @@ class TackerClient:
             if not marker:
                 return rows
 
-    def _find_next_marker(self, answer: ApiResponse, path: str) -> str:
+    def _find_next_marker(self, answer: WebResponse, path: str) -> str:
         """Return the marker of the next page, "" after the last one.
 
         Raises TackerProblem for a next page without a marker: the list would lack its rows.
@@ -169,7 +170,7 @@ class TackerClient:
         path: str,
         body: Mapping[str, Any] | None = None,
         check_before_retry: Callable[[], None] = lambda: None,
-    ) -> ApiResponse:
+    ) -> WebResponse:
         """Send a change.
 
         Send it again after conflicts, for a limited time: Tacker reports the end of an operation
@@ -193,7 +194,7 @@ class TackerClient:
         """
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
-    def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
+    def _parse_object(self, answer: WebResponse, path: str) -> Mapping[str, Any]:
         """Return the object in an answer.
 
         Raises TackerProblem if it has no id.
@@ -205,7 +206,7 @@ class TackerClient:
             )
         return document
 
-    def _parse(self, answer: ApiResponse) -> Any:
+    def _parse(self, answer: WebResponse) -> Any:
         try:
             return parse_json(answer.content)
         except ValueError as problem:
@@ -221,7 +222,7 @@ class TackerClient:
         query: Mapping[str, str],
         *,
         is_repeated: bool = False,
-    ) -> ApiResponse:
+    ) -> WebResponse:
         """Send a request, after a 401 again (`is_repeated`).
 
         Return Tacker's own 404 to GET or DELETE. Raises TackerProblem.

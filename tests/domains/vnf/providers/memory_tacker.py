@@ -13,7 +13,7 @@ from nexusform.domains.vnf.providers.tacker_client import (
     TackerClient,
     TackerProblem,
 )
-from nexusform.network.api_client import ApiResponse
+from nexusform.network.http_client import WebResponse
 
 VNFD = """tosca_definitions_version: tosca_simple_yaml_1_2
 topology_template:
@@ -132,7 +132,7 @@ class MemoryTacker(TackerClient):
         body: Mapping[str, Any] | None,
         query: Mapping[str, str],
         **_options: Any,
-    ) -> ApiResponse:
+    ) -> WebResponse:
         assert not query
         for call in list(self.before_write):
             call(f"{method} {path}")
@@ -142,7 +142,7 @@ class MemoryTacker(TackerClient):
             identifier = self.add_instance(
                 body["vnfInstanceName"], body.get("metadata", {}), is_instantiated=False
             )
-            return ApiResponse(201, {}, json.dumps(self.instances[identifier]).encode())
+            return WebResponse(201, {}, json.dumps(self.instances[identifier]).encode())
         _, _, identifier, *action = path.split("/")
         instance = self.instances.get(identifier)
         if instance is None:
@@ -155,12 +155,12 @@ class MemoryTacker(TackerClient):
             raise TackerProblem("not in this state", status=409)
         if not action:
             del self.instances[identifier]
-            return ApiResponse(204, {}, b"")
+            return WebResponse(204, {}, b"")
         return self._start_operation(instance, action[0], body or {})
 
     def _start_operation(
         self, instance: dict[str, Any], action: str, body: Mapping[str, Any]
-    ) -> ApiResponse:
+    ) -> WebResponse:
         """Run an operation to its end."""
         if action == "instantiate":
             self._instantiate(instance)
@@ -188,4 +188,4 @@ class MemoryTacker(TackerClient):
             "vnfInstanceId": instance["id"],
             "startTime": f"2026-01-01T{number:08d}",
         }
-        return ApiResponse(202, {"location": f"http://t/vnf_lcm_op_occs/o{number}"}, b"")
+        return WebResponse(202, {"location": f"http://t/vnf_lcm_op_occs/o{number}"}, b"")

@@ -17,7 +17,8 @@ from nexusform.domains.vnf.providers.tacker_client import (
 )
 from nexusform.domains.vnf.providers.tacker_operations import parse_instance
 from nexusform.json_data.plain_data import Path, format_path, replace_part_at_path
-from nexusform.network.api_client import ApiClient, ApiResponse
+from nexusform.network.api_client import ApiClient
+from nexusform.network.http_client import WebResponse
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
 from tests.domains.vnf.providers.test_tacker_ownership import (
     Capture,
@@ -115,7 +116,7 @@ def test_two_levels_of_one_aspect_are_invalid() -> None:
 def test_rejection_has_the_reason_of_tacker(
     content: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ApiClient, "send", lambda _client, _request: ApiResponse(400, {}, content))
+    monkeypatch.setattr(ApiClient, "send", lambda _client, _request: WebResponse(400, {}, content))
     client = TackerClient("http://tacker", Credentials(), PollTiming())
     with pytest.raises(TackerProblem) as rejected:
         client.write("POST", "/vnf_instances", {})
@@ -129,7 +130,7 @@ def test_missing_object_is_an_answer_of_tacker_only(
     content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway without Tacker behind it also answers 404."""
-    answers = [ApiResponse(404, {}, content)]
+    answers = [WebResponse(404, {}, content)]
     monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answers[0])
     client = TackerClient("http://tacker", Credentials(), PollTiming())
     with pytest.raises(
@@ -140,7 +141,7 @@ def test_missing_object_is_an_answer_of_tacker_only(
         TackerProblem, match=r"\(status 404\): this is not an answer of Tacker. Check"
     ):
         client.write("DELETE", "/vnf_instances/i")
-    answers[0] = ApiResponse(404, {}, b'{"status": 404, "detail": "VnfInstance i not found."}')
+    answers[0] = WebResponse(404, {}, b'{"status": 404, "detail": "VnfInstance i not found."}')
     assert client.read("/vnf_instances/i") is None
     client.close()
 
@@ -155,7 +156,7 @@ def test_missing_object_is_an_answer_of_tacker_only(
 def test_list_with_a_next_page_that_cannot_be_read_is_no_list(
     link: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = ApiResponse(200, {"link": link}, b"[]")
+    answer = WebResponse(200, {"link": link}, b"[]")
     monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answer)
     client = TackerClient("http://tacker", Credentials(), PollTiming())
     with pytest.raises(TackerProblem, match="its next page has no nextpage_opaque_marker"):
@@ -209,7 +210,7 @@ def test_vnfc_of_an_unknown_vdu_is_not_removed(tacker: type[MemoryTacker], capfd
 
 
 def test_answer_with_another_object_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = ApiResponse(200, {}, b'{"id": "other"}')
+    answer = WebResponse(200, {}, b'{"id": "other"}')
     monkeypatch.setattr(ApiClient, "send", lambda _client, _request: answer)
     client = TackerClient("http://tacker", Credentials(), PollTiming())
     with pytest.raises(TackerProblem, match="is another object, with the id other"):

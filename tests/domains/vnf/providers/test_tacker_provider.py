@@ -25,7 +25,7 @@ from nexusform.domains.vnf.providers.tacker_operations import ObservedVnfc, matc
 from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
-from nexusform.network.api_client import ApiResponse
+from nexusform.network.http_client import WebResponse
 
 pytestmark = pytest.mark.of_domains("vnf")
 
@@ -61,9 +61,9 @@ class RecordingClient(TackerClient):
 
     def write(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: Any
-    ) -> ApiResponse:
+    ) -> WebResponse:
         self.sent[f"{method} {path}"] = body
-        return ApiResponse(
+        return WebResponse(
             202,
             {"location": "http://t/vnflcm/v2/vnf_lcm_op_occs/o"},
             b'{"id": "i", "instantiationState": "NOT_INSTANTIATED"}',
