@@ -87,7 +87,7 @@ def test_answer_that_is_no_list_stops_an_apply(
         if read_path != path:
             return read_list(client, read_path, query)
         with monkeypatch.context() as context:
-            response = ApiResponse(200, {}, json.dumps(answer).encode())
+            response = WebResponse(200, {}, json.dumps(answer).encode())
             context.setattr(client, "_read_answer", lambda _path, _query: response)
             return TackerClient.read_list(client, read_path, query)
 
