@@ -3,9 +3,10 @@
 The checks are guard rails, an earlier plan, and real programs.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class EvaluatedFile(Struct, frozen=True):
@@ -80,10 +81,10 @@ class PreviousPlanDifferences(Struct, frozen=True):
     """Differences from an earlier plan of the same branch.
 
     `ref` is its commit, or its time. The numbers are later minus earlier: VMs, bindings and pods
-    that move or lose their host, removed ones, and VMs that fit. `objects` are the VMs, bindings
-    and pods with another action, location or trigger, `resources` the addresses of other
-    resources with another action or attributes. `has_other_differences` means that outputs,
-    findings or figures differ.
+    that move or lose their host, removed ones, and VMs that fit: in all, and by name of the sites
+    with a difference. `objects` are the VMs, bindings and pods with another action, location or
+    trigger, `resources` the addresses of other resources with another action or attributes.
+    `has_other_differences` means that outputs, findings or figures differ.
     """
 
     ref: str
@@ -94,6 +95,7 @@ class PreviousPlanDifferences(Struct, frozen=True):
     objects: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     has_other_differences: bool = False
+    capacity_by_site: Mapping[str, int] = field(default_factory=dict)
 
 
 class DecisionDifference(Struct, frozen=True):

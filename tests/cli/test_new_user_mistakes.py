@@ -214,7 +214,7 @@ def test_guard_rails_fail_after_reports_are_written(nf: Callable[..., tuple[int,
     )
     assert code == 1
     assert "Plan: 4 to add" in text
-    assert "-fail-on=capacity:5000000 allows at least 5000000." in text
+    assert "-fail-on=capacity:5000000 requires at least 5000000." in text
     assert "of 3 VMs; -fail-on=certainty:1" in text
     assert json.loads(Path("b.json").read_text())["errored"] is False
     assert Path("b.nfplan").exists()

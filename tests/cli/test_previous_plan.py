@@ -115,6 +115,24 @@ def test_unchanged_push_has_no_difference(nf: Callable[..., tuple[int, str, str]
     }
 
 
+def test_differences_in_capacity_are_those_of_each_site(
+    nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site with more capacity does not hide one with less."""
+    site = SITE.replace("    labels      = LABELS\n", "").replace("count       = 3", "count = %d")
+    other = site.replace("lab", "par").replace('"nexus_rack" "rack"', '"nexus_rack" "other"')
+    other = other.replace('"nexus_kubernetes_cluster" "c"', '"nexus_kubernetes_cluster" "d"')
+    monkeypatch.setenv("GITHUB_SHA", "0123456789abcdef" * 2 + "01234567")
+    Path("main.nf.hcl").write_text(site % 1 + other % 3)
+    assert nf("plan", "-out=first.plan")[0] == 0
+    Path("main.nf.hcl").write_text(site % 3 + other % 1)
+    _, text, _ = nf("plan", "-previous=first.plan", "-report=json:p.json")
+    since = get_since("p.json")
+    assert since is not None
+    assert (since["capacity"], since["capacity_by_site"]) == (0, {"lab": -4, "par": 4})
+    assert "capacity for 4 fewer on lab, 4 more on par" in " ".join(text.split())
+
+
 @pytest.mark.usefixtures("first_push")
 def test_equal_totals_with_other_moves_differ(nf: Callable[..., tuple[int, str, str]]) -> None:
     """Another VM moves: the totals are equal, the moves are not."""

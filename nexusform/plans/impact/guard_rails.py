@@ -213,7 +213,8 @@ def _build_breach(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagno
     if not limit.blocks:
         detail = f"{text}; -warn-on={limit_text} asks for a review: it expects {allowed}."
         return build_warning(GUARD_RAIL_REVIEW, detail, extra={_LIMIT: limit_text})
-    detail = f"{text}; -fail-on={limit_text} allows {allowed}."
+    verb = "requires" if GUARD_RAILS[limit.name].is_minimum else "allows"
+    detail = f"{text}; -fail-on={limit_text} {verb} {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
 

@@ -54,6 +54,7 @@ def compare_plans(plan: Plan, previous: Plan, ref: str) -> PreviousPlanDifferenc
         address
         for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))
     }
+    capacity_by_site = _compute_capacity_differences(before.capacity, after.capacity)
     return PreviousPlanDifferences(
         ref=ref,
         moved=later.moved
@@ -63,7 +64,8 @@ def compare_plans(plan: Plan, previous: Plan, ref: str) -> PreviousPlanDifferenc
         - earlier.recreated
         - earlier.host_lost,
         removed=later.removed - earlier.removed,
-        capacity=_compute_capacity_difference(before.capacity, after.capacity),
+        capacity=sum(capacity_by_site.values()),
+        capacity_by_site=capacity_by_site,
         clusters_no_longer_affected=_sort_names(freed),
         objects=_sort_names(name for *_, name in objects),
         resources=_sort_names(resources.difference(address for address, *_ in objects)),
@@ -72,20 +74,20 @@ def compare_plans(plan: Plan, previous: Plan, ref: str) -> PreviousPlanDifferenc
     )
 
 
-def _compute_capacity_difference(
+def _compute_capacity_differences(
     before: Iterable[SpareCapacitySummary], after: Iterable[SpareCapacitySummary]
-) -> int:
-    """Return the difference of certain spare capacity.
+) -> dict[str, int]:
+    """Return the differences of certain spare capacity by site.
 
-    It covers the sites of both plans with the same largest SKU.
+    They cover the sites of both plans with the same largest SKU.
     """
     earlier_capacity = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
-    difference = 0
+    differences: dict[str, int] = {}
     for row in after:
         earlier = earlier_capacity.get((row.site, row.vm_sku_name))
-        if earlier is not None:
-            difference += row.after.minimum - earlier
-    return difference
+        if earlier is not None and earlier != row.after.minimum:
+            differences[row.site] = row.after.minimum - earlier
+    return differences
 
 
 def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> set[_Key]:

@@ -584,6 +584,7 @@ def _build_plan_differences(differences: PreviousPlanDifferences) -> dict[str, A
         "moved": differences.moved,
         "removed": differences.removed,
         "capacity": differences.capacity,
+        **omit_empty({"capacity_by_site": dict(differences.capacity_by_site)}),
         "clusters_no_longer_affected": list(differences.clusters_no_longer_affected),
         "objects": list(differences.objects),
         "resources": list(differences.resources),

@@ -848,7 +848,7 @@ def _build_previous_plan_line(plan: Plan) -> list[DecisionLine]:
             _format_difference(since.removed),
             f" {select_word_form(abs(since.removed), 'removal')}",
         ),
-        enclose("capacity for ", _format_difference(since.capacity)),
+        enclose("capacity for ", _format_capacity_differences(since.capacity_by_site)),
         enclose("", format_names(since.clusters_no_longer_affected), " no longer affected"),
         enclose("other placement of ", objects),
         enclose("other change of ", format_first_items(since.resources, _MAX_NAMES)),
@@ -864,6 +864,14 @@ def _format_difference(difference: int) -> str:
     if not difference:
         return ""
     return f"{abs(difference):,} {'fewer' if difference < 0 else 'more'}"
+
+
+def _format_capacity_differences(differences: Mapping[str, int]) -> str:
+    """Format `2 fewer`; of several sites `2 fewer on lab, 3 more on par1`."""
+    if len(differences) == 1:
+        return _format_difference(*differences.values())
+    texts = [f"{_format_difference(count)} on {site}" for site, count in differences.items()]
+    return format_first_items(texts, _MAX_NAMES)
 
 
 def list_blocking_reasons(plan: Plan) -> list[str]:
