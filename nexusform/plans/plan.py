@@ -402,8 +402,9 @@ class ContentChange(Struct, frozen=True):
     unknown. `has_rows` means that its pods have placement rows, too. Their pool is `workload`, the
     cluster and the workload: `a/web/Deployment/api`; their site is `site_id`. `severity` and `data`
     are those of the object's end, by its kind and by what uses it. `extent` is what ends with it:
-    `everything in it`. An overridden value has the key of its override, the JSON pointer in the
-    object ("": the object itself), and the value before and after (None: absent).
+    `everything in it`, `remaining` the pods of a smaller workload that stay. An overridden value
+    has the key of its override, the JSON pointer in the object ("": the object itself), and the
+    value before and after (None: absent).
     """
 
     address: Address
@@ -422,6 +423,7 @@ class ContentChange(Struct, frozen=True):
     severity: ConsequenceSeverity = ConsequenceSeverity.LASTING
     data: DataFate | None = None
     extent: str = ""
+    remaining: int = 0
 
     @property
     def is_loss(self) -> bool:

@@ -61,6 +61,7 @@ ELSEWHERE = {
     "host-lost",
     "placement-leaves-cluster",
     "stopped-workload",
+    "workload-without-redundancy",
     "vms-stopped",
 }
 

@@ -138,6 +138,7 @@ def find_object_consequences(plan: Plan, types: Types) -> Iterator[Consequence]:
         lambda change: change.address,
     )
     yield from _find_ended_resources(plan, types, rows, names, content)
+    yield from _find_recreated_vms(plan, types, names)
     yield from _find_left_clusters(plan, rows, names)
     yield from _find_content_changes(plan, rows)
     yield from _find_smaller_workloads(rows)
@@ -244,6 +245,33 @@ def _find_ended_resources(
             removed,
             changes_of_content,
             is_readdressed=is_readdressed,
+        )
+
+
+def _find_recreated_vms(plan: Plan, types: Types, names: _ObjectNames) -> Iterator[Consequence]:
+    """Yield the consequence of each VM outside clusters that is re-created: it loses its data."""
+    ended = {change.address for change in plan.changes if change.action in _ENDINGS}
+    for row in plan.placements:
+        is_recreated = compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+        if row.kind != VM or row.address in ended or not is_recreated:
+            continue
+        table = _find_table(types.get(row.address.type))
+        if table.replace.data is not DataFate.LOST:
+            continue
+        name = names.format_address(row.address)
+        location = "" if compute_effect(row) is Effect.RECREATED else " on another machine"
+        yield Consequence(
+            kind=ConsequenceKind.REPLACED,
+            risk="replaced-object",
+            severity=table.replace.severity,
+            subject=name,
+            address=str(row.address),
+            title=f"{name} (data lost)",
+            text=f"{name} is re-created{location}; its data is lost",
+            runs={VM: 1},
+            data=table.replace.data,
+            before=1,
+            after=1,
         )
 
 
@@ -494,11 +522,18 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
         rows = lost.by_workload.pop(key, [])
         runs = {change.pod_kind: change.pods} if change.pods else {}
         pods = enclose(" (", format_kind_counts(runs), ")")
-        is_shrinking = change.effect is ContentEffect.SCALED_IN
         extent = enclose(" with ", change.extent)
         sentence = f"{change.object} {verb} on {change.cluster}{extent}{pods}"
+        is_last = change.remaining == 1
+        kind = ConsequenceKind.LOSES_REDUNDANCY if is_last else ConsequenceKind.SHRINKS
+        if is_last:
+            total = format_count(change.pods + 1, "pod")
+            sentence = (
+                f"{change.object} keeps 1 of {total} on {change.cluster}, so losing it leaves none"
+            )
+            risk = "workload-without-redundancy"
         yield Consequence(
-            kind=ConsequenceKind.SHRINKS if is_shrinking else ConsequenceKind.ENDS,
+            kind=ConsequenceKind.ENDS if change.effect is ContentEffect.REMOVED else kind,
             risk=risk,
             severity=change.severity,
             subject=change.object,
@@ -508,7 +543,8 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
             runs=runs,
             where=(change.cluster,),
             data=change.data,
-            before=change.pods,
+            before=change.pods + change.remaining,
+            after=change.remaining,
             removed=Counter(row.kind for row in rows) + _count_unlisted_pods([change]),
             objects=int(change.effect is ContentEffect.REMOVED),
         )

@@ -21,7 +21,7 @@ from nexusform.placements.consequence_record import (
     ConsequenceCause,
     ConsequenceKind,
 )
-from nexusform.placements.consequences import ConsequenceSeverity
+from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
 from nexusform.plans.impact.object_consequences import Types, find_object_consequences
 from nexusform.plans.impact.object_effects import (
@@ -34,7 +34,7 @@ from nexusform.plans.impact.object_effects import (
     describe_lost_vms,
     get_source_node,
 )
-from nexusform.plans.maintenance import compute_quorum
+from nexusform.plans.maintenance import PlannedMachineAction, compute_quorum
 from nexusform.plans.plan import Action, PlacementChange, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
@@ -446,16 +446,39 @@ def _find_machine_action_losses(plan: Plan) -> Iterator[Consequence]:
             yield _build_machine_action_loss(pool, len(machines), most_down, is_lasting=is_lasting)
 
 
+_REPLACE_ACTION: Final = "Replace"
+# Of the VMs on a replaced machine, by its storagePolicy. Without one, Azure decides.
+_DISK_FATES: Final = {"Preserve": DataFate.KEPT, "DiscardAll": DataFate.LOST}
+
+
+def _find_disk_fate(action: PlannedMachineAction) -> DataFate | None:
+    """Return the fate of the disks of a replaced machine; None for another action."""
+    if action.action != _REPLACE_ACTION:
+        return None
+    return _DISK_FATES.get(action.options.get("storagePolicy", ""), DataFate.UNKNOWN)
+
+
 def _find_stopped_vms(plan: Plan) -> Iterator[Consequence]:
-    """Yield the VMs that each machine action stops; they stay down if it leaves the machine off."""
+    """Yield the VMs that each machine action stops, and the fate of the disks of the machine.
+
+    They stay down if it leaves the machine off.
+    """
     for action in plan.machine_actions:
         if not action.stopped_vms:
             continue
         count = len(action.stopped_vms)
+        verb = select_word_form(count, "stops", "stop")
         end = "until it starts" if action.leaves_off else "for some time"
+        data = _find_disk_fate(action)
         severity = ConsequenceSeverity.NONE
         if action.leaves_off:
             severity = ConsequenceSeverity.TEMPORARY
+        elif data in (DataFate.LOST, DataFate.UNKNOWN):
+            severity = ConsequenceSeverity.LASTING
+        owner = select_word_form(count, "its", "their")
+        loss = ""
+        if data in (DataFate.LOST, DataFate.UNKNOWN):
+            loss = f"; {owner} data {'is' if data is DataFate.LOST else 'may be'} lost"
         yield Consequence(
             kind=ConsequenceKind.DOWN,
             risk="vms-stopped",
@@ -463,8 +486,9 @@ def _find_stopped_vms(plan: Plan) -> Iterator[Consequence]:
             subject=action.machine,
             address=str(action.address),
             runs={VM: count},
+            data=data,
             before=count,
-            text=f"{format_count(count, 'VM')} on {action.machine} stop {end}",
+            text=f"{format_count(count, 'VM')} on {action.machine} {verb} {end}{loss}",
         )
 
 

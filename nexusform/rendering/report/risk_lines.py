@@ -90,8 +90,9 @@ def _describe_group(findings: Sequence[Consequence]) -> Iterator[tuple[str, int]
     """Yield one sentence, or one per different text if more than a word differs."""
     texts = [_WORD.split(_get_pattern(finding)) for finding in findings]
     differing = [i for i, column in enumerate(zip(*texts, strict=True)) if len(set(column)) > 1]
-    # Few objects that differ are clearer in sentences of their own.
-    if len(differing) > 1 or (differing and len(findings) < _MIN_DIFFERING):
+    # Few objects that differ are clearer in sentences of their own; one is the same elsewhere.
+    has_few = len(findings) < _MIN_DIFFERING and len({item.subject for item in findings}) > 1
+    if len(differing) > 1 or (differing and has_few):
         for group in group_by(findings, _get_pattern).values():
             yield from _describe_group(group)
         return
@@ -106,7 +107,7 @@ def _describe_group(findings: Sequence[Consequence]) -> Iterator[tuple[str, int]
 def _name_subjects(pattern: str, findings: Sequence[Consequence]) -> str:
     """Return a sentence with the names of its objects."""
     names = _format_names(findings)
-    count = len(findings)
+    count = len({finding.subject for finding in findings})
     if count > 1 and pattern.startswith(_SUBJECT):
         return f"{names}: each of {count:,}{pattern.removeprefix(_SUBJECT)}"
     return pattern.replace(_SUBJECT, names)

@@ -89,3 +89,57 @@ def test_object_with_one_id_at_another_address_is_replaced() -> None:
     headline = build_headline(planned)
     assert headline.startswith("b is deleted and created again (7 VMs) without this moved block")
     assert "removed" not in headline
+
+
+VM = """
+resource "nexus_virtual_machine" "vm" {
+  count      = 3
+  site_id    = nexus_site.s.id
+  name       = "vm${count.index}"
+  cpu_cores  = 4
+  memory_gib = 16
+  disk_gib   = 50
+}
+"""
+
+
+def test_vm_outside_clusters_loses_its_data_when_it_is_re_created() -> None:
+    removed = change(RACKS + VM, RACKS + VM.replace("= 3", "= 1"))
+    assert find_line(removed, "Destroys") == ("VM vm1 (data lost)", "VM vm2 (data lost)")
+    without_rack = change(RACKS + VM, RACKS.replace("= 3", "= 2", 1) + VM)
+    (risk,) = [item for item in without_rack.consequences if item.is_lasting]
+    assert risk.text == "VM vm0 is re-created on another machine; its data is lost"
+    assert (risk.data, find_line(without_rack, "Replaces")) == ("lost", ("VM vm0 (data lost)",))
+
+
+@pytest.mark.parametrize(
+    ("policy", "severity", "ending"),
+    [
+        ("", "lasting", "; its data may be lost"),
+        ("DiscardAll", "lasting", "; its data is lost"),
+        ("Preserve", "none", ""),
+    ],
+)
+def test_disks_of_a_replaced_machine_follow_its_storage_policy(
+    policy: str, severity: str, ending: str
+) -> None:
+    machine = """
+resource "nexus_bare_metal_machine" "m" {
+  rack_id     = nexus_rack.r[2].id
+  name        = "r2-bm02"
+  slot        = 2
+  machine_sku = "bom-1.7.3"
+}
+"""
+    option = f'  azure {{\n    body = {{ storagePolicy = "{policy}" }}\n  }}\n' if policy else ""
+    action = f"""
+resource "nexus_bare_metal_machine_action" "x" {{
+  machine_id      = nexus_bare_metal_machine.m.id
+  action          = "Replace"
+  run_id          = "1"
+  allow_workloads = true
+{option}}}
+"""
+    text = RACKS + VM + machine
+    (risk,) = [item for item in change(text, text + action).consequences if item.runs]
+    assert (risk.severity, risk.text) == (severity, f"1 VM on r2-bm02 stops for some time{ending}")

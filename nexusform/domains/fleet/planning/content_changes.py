@@ -58,8 +58,8 @@ class ClusterRows(NamedTuple):
 class _ObjectEffect(NamedTuple):
     """Effect on one object, and its affected pods.
 
-    `is_workload` means that it runs pods, even if their number is unknown. An object that `returns`
-    is created again after its end.
+    `is_workload` means that it runs pods, even if their number is unknown. `remaining` pods of a
+    smaller workload stay. An object that `returns` is created again after its end.
     """
 
     manifest: Manifest
@@ -67,6 +67,7 @@ class _ObjectEffect(NamedTuple):
     is_workload: bool
     pods: int
     returns: bool = False
+    remaining: int = 0
 
 
 class _Takers(Struct, frozen=True):
@@ -133,6 +134,7 @@ def _find_cluster_changes(
                 severity=outcome.severity,
                 data=outcome.data,
                 extent=describe_extent(effect.manifest) if ends else "",
+                remaining=effect.remaining,
             )
 
 
@@ -181,8 +183,7 @@ class _ClusterOutcomes:
         """Return the severity of an effect, and the fate of the data."""
         manifest = effect.manifest
         if effect.effect in (ContentEffect.SCALED_IN, ContentEffect.STOPPED):
-            stops = effect.effect is ContentEffect.STOPPED
-            return compute_scale_in(manifest, self._get_storage(), stops=stops)
+            return compute_scale_in(manifest, self._get_storage(), remaining=effect.remaining)
         if effect.effect not in (ContentEffect.REMOVED, ContentEffect.LEFT):
             return Outcome()
         outcome = compute_end(
@@ -276,7 +277,9 @@ def _compare_replicas(
     ended = before.replicas - after.replicas
     if ended > 0:
         effect = ContentEffect.SCALED_IN if after.replicas else ContentEffect.STOPPED
-        yield _ObjectEffect(manifest, effect, is_workload=True, pods=ended)
+        yield _ObjectEffect(
+            manifest, effect, is_workload=True, pods=ended, remaining=after.replicas
+        )
     remaining = min(before.replicas, after.replicas)
     if is_rolled_out and remaining:
         pods = min(_count_known_pods(before), _count_known_pods(after))

@@ -216,15 +216,15 @@ def needs_pods_to_hurt(manifest: Manifest) -> bool:
     return row is not None and row.condition is EndCondition.NEED
 
 
-def compute_scale_in(manifest: Manifest, storage: StorageObjects, *, stops: bool) -> Outcome:
-    """Return the outcome of fewer replicas of a workload; `stops` means none.
+def compute_scale_in(manifest: Manifest, storage: StorageObjects, *, remaining: int) -> Outcome:
+    """Return the outcome of fewer replicas of a workload; the last one has no redundancy.
 
     A StatefulSet deletes the claims of its ended pods only if `whenScaled` is Delete.
     """
     data: DataFate | None = None
     if _get_retention(manifest, "whenScaled") == _DELETE:
         data = combine_fates(_list_template_fates(manifest, storage))
-    is_lasting = stops or data in (DataFate.LOST, DataFate.UNKNOWN)
+    is_lasting = remaining <= 1 or data in (DataFate.LOST, DataFate.UNKNOWN)
     return Outcome(_get_severity(is_lasting=is_lasting), data)
 
 
