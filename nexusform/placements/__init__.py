@@ -4,11 +4,12 @@
 PUBLIC = {
     "consequence_record": (
         "CONTENT_RISKS Consequence ConsequenceCause ConsequenceKind DESTROYED_CONTENT "
-        "QUORUM_ON_ONE_RACK STOPPED_WORKLOAD"
+        "QUORUM_ON_ONE_RACK STOPPED_WORKLOAD build_consequence_document"
     ),
     "consequences": (
         "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "
-        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES ObjectTitles Outcome combine_fates"
+        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES ObjectTitles Outcome combine_fates "
+        "get_worst_severity"
     ),
     "prediction_scores": (
         "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain "

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -25,7 +25,8 @@ class ConsequenceKind(StrEnum):
     """What happens to the subject of a consequence.
 
     `ends`: it is deleted. `replaced`: it is deleted and created again. `leaves`: it stays,
-    unmanaged. `shrinks`: it has fewer VMs or pods. `down`: nothing of it, or no quorum, is up.
+    unmanaged. `shrinks`: it has fewer VMs or pods. `restarts`: some of its VMs are re-created.
+    `down`: nothing of it, or no quorum, is up.
     `loses_redundancy`: the next failure stops it. `loses_rule`: a rule holds no longer.
     `loses_capacity`: nothing more fits.
     """
@@ -34,6 +35,7 @@ class ConsequenceKind(StrEnum):
     REPLACED = "replaced"
     LEAVES = "leaves"
     SHRINKS = "shrinks"
+    RESTARTS = "restarts"
     DOWN = "down"
     LOSES_REDUNDANCY = "loses_redundancy"
     LOSES_RULE = "loses_rule"
@@ -92,3 +94,26 @@ class Consequence(Struct, frozen=True, kw_only=True):
     def is_lasting(self) -> bool:
         """Whether the plan causes it, and it lasts."""
         return self.is_caused and self.severity is ConsequenceSeverity.LASTING
+
+
+def build_consequence_document(consequence: Consequence) -> dict[str, Any]:
+    """Build the record of a consequence; `runs` and `removed` count objects by placement kind."""
+    details = {
+        "runs": dict(consequence.runs),
+        "where": list(consequence.where),
+        "data": consequence.data.value if consequence.data else "",
+        "removed": dict(consequence.removed),
+        "objects": consequence.objects,
+    }
+    return {
+        "kind": consequence.kind.value,
+        "risk": consequence.risk,
+        "severity": consequence.severity.value,
+        "subject": consequence.subject,
+        "address": consequence.address,
+        **{name: detail for name, detail in details.items() if detail},
+        "before": consequence.before,
+        "after": consequence.after,
+        "since": consequence.since.value,
+        "text": consequence.text,
+    }

@@ -18,6 +18,16 @@ class ConsequenceSeverity(StrEnum):
     TEMPORARY = "temporary"
     NONE = "none"
 
+    @property
+    def rank(self) -> int:
+        """Position from the best severity (0) to the worst."""
+        return list(reversed(ConsequenceSeverity)).index(self)
+
+
+def get_worst_severity(severities: Iterable[ConsequenceSeverity]) -> ConsequenceSeverity:
+    """Return the worst of some severities; NONE without any."""
+    return max(severities, key=lambda severity: severity.rank, default=ConsequenceSeverity.NONE)
+
 
 class DataFate(StrEnum):
     """Fate of the data of an object that ends or leaves, the worst one first."""

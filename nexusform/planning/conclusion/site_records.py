@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -68,30 +68,8 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     Pre-existing findings are marked. A plan with errors gets no capacity, and only the current VMs.
     If only placement failed, it also has the VMs it could place.
     """
-    result = _add_site_problems(result, registries)
+    result, before, after = _add_sites(_add_site_problems(result, registries), registries)
     plan = result.plan
-    order_in_plan = {change.address: position for position, change in enumerate(plan.changes)}
-    before = result.occupied_before
-    if before is None:
-        before = build_occupied_sites(
-            plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes
-        )
-        result = replace(result, occupied_before=before)
-    after = before
-    # Lost machines of a hypothetical plan.
-    lost_machines = [
-        (site.id, machine) for site in result.sites.values() for machine in site.lost_machines
-    ]
-    is_changed = any(change.action is not Action.NO_OP for change in plan.changes)
-    if (is_changed or lost_machines) and _is_placement_known(plan):
-        after = build_occupied_sites(
-            plan,
-            result.objects,
-            registries,
-            BeforeOrAfter.AFTER,
-            lost_machines=lost_machines,
-            recorded_machines=_list_configured_machines(before),
-        )
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     if not plan.errored:
@@ -110,7 +88,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
                     registries,
                     side,
                     result.prior_notes if side is BeforeOrAfter.BEFORE else {},
-                    lost_machines if side is BeforeOrAfter.AFTER else (),
+                    _list_lost_machines(result) if side is BeforeOrAfter.AFTER else (),
                     recorded_machines=_list_configured_machines(before),
                     as_listed=True,
                 )
@@ -121,18 +99,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
             )
             plan, capacity = add_listed_capacity(plan, capacity, listed_capacity)
         other_capacity = _collect_site_resource_capacity(result, before, after)
-    site_ids = sorted({*before, *after})
-    sites = tuple(
-        _build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids
-    )
-    lost_vm_rows = chain.from_iterable(
-        problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics
-    )
-    # (site id, machine, name).
-    lost_vms = set(map(tuple, lost_vm_rows))
-    if lost_vms:
-        sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
-    plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
+    plan = replace(plan, capacity=capacity, other_capacity=other_capacity)
     plan = add_consequences(plan, registries)
     if plan.drift:
         from nexusform.plans.impact.outside_changes import find_outside_changes
@@ -148,6 +115,57 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     diagnostics = (*plan.diagnostics, *check_shortages(plan), *risks)
     plan = replace(plan, diagnostics=diagnostics)
     return replace(result, plan=plan)
+
+
+_Occupied: TypeAlias = Mapping[str, SiteWithVms]
+
+
+def add_sites(result: PlanResult, registries: PluginRegistries) -> PlanResult:
+    """Return the result with the VMs of its sites before and after the plan."""
+    return _add_sites(result, registries)[0]
+
+
+def _add_sites(
+    result: PlanResult, registries: PluginRegistries
+) -> tuple[PlanResult, _Occupied, _Occupied]:
+    """Return the result with its sites in the plan, and the sites before and after it, by id."""
+    plan = result.plan
+    before = result.occupied_before
+    if before is None:
+        before = build_occupied_sites(
+            plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes
+        )
+    after = before
+    lost_machines = _list_lost_machines(result)
+    is_changed = any(change.action is not Action.NO_OP for change in plan.changes)
+    if (is_changed or lost_machines) and _is_placement_known(plan):
+        after = build_occupied_sites(
+            plan,
+            result.objects,
+            registries,
+            BeforeOrAfter.AFTER,
+            lost_machines=lost_machines,
+            recorded_machines=_list_configured_machines(before),
+        )
+    order_in_plan = {change.address: position for position, change in enumerate(plan.changes)}
+    site_ids = sorted({*before, *after})
+    sites = tuple(
+        _build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids
+    )
+    lost_vm_rows = chain.from_iterable(
+        problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics
+    )
+    # (site id, machine, name).
+    lost_vms = set(map(tuple, lost_vm_rows))
+    if lost_vms:
+        sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
+    result = replace(result, plan=replace(plan, sites=sites), occupied_before=before)
+    return result, before, after
+
+
+def _list_lost_machines(result: PlanResult) -> list[tuple[str, str]]:
+    """Return the lost machines of a hypothetical plan: site id and name."""
+    return [(site.id, machine) for site in result.sites.values() for machine in site.lost_machines]
 
 
 def _list_configured_machines(sites: Mapping[str, SiteWithVms]) -> frozenset[tuple[str, str]]:

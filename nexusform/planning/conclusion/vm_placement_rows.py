@@ -99,10 +99,18 @@ def build_placement_changes(
             yield from _list_current_vm_rows(vm_object, certainty, ledger, everything=everything)
 
 
+def build_unplaced_vm_rows(objects: Iterable[VmObject]) -> Iterator[PlacementChange]:
+    """Yield a row per existing VM that a failed plan re-creates and that fits nowhere."""
+    for vm_object in objects:
+        for key, trigger in vm_object.request.actions.recreations.items():
+            if key not in vm_object.placements.vms:
+                yield _build_row_of_removed_vm(vm_object, key, PlacementAction.MOVE, trigger)
+
+
 def _build_row_of_removed_vm(
     vm_object: VmObject, key: VmKey, action: PlacementAction, trigger: str
 ) -> PlacementChange:
-    """Build the row of a VM in state to remove, forget or lose; `trigger` is the reason."""
+    """Build the row of a VM in state without a new location; `trigger` is the reason."""
     # The names of a VM without a machine, else {}
     unplaced_record = vm_object.prior.unplaced.get(key, {})
     pool_name, number = key

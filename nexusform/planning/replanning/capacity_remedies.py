@@ -11,20 +11,27 @@ from functools import partial
 from itertools import chain, combinations, islice
 from typing import Any, Final, TypeAlias, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_list
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import Edit, PlacementOrder, VmReplacement
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest
+from nexusform.planning.replanning.remedies import (
+    Remedy,
+    RemedyPricing,
+    build_remedy_document,
+    format_numbered_remedies,
+    sort_by_price,
+)
 from nexusform.planning.replanning.trials import plan_trial
-from nexusform.planning.verdicts.numa_samples import format_numa_sampling, is_certain_fit
+from nexusform.planning.verdicts.numa_samples import is_certain_fit
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PoolShortage
 from nexusform.planning.vm_planning.vm_object import HardHint
-from nexusform.plans.plan import Action, NumaSampling, PlacementAction, Plan
+from nexusform.plans.plan import Action, NumaSampling, Plan
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -46,21 +53,6 @@ def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
     if not numa_sampling.sample_count:
         return True
     return numa_sampling.fitting_count < numa_sampling.sample_count
-
-
-def format_certainty_note(result: PlanResult) -> str:
-    """Format a note for a remedy with the number of fitting samples.
-
-    Return "" if no unknown NUMA cell affects it.
-    """
-    numa_sampling = result.plan.numa_sampling
-    if numa_sampling is None:
-        return ""
-    return (
-        " It is certain."
-        if is_certain_fit(result.sites)
-        else f" It fits {format_numa_sampling(numa_sampling)}."
-    )
 
 
 def format_certain_count_note(
@@ -88,30 +80,18 @@ def format_certain_count_note(
             lower = middle
             best = smaller
     if not lower:
-        return " No count fits in every sample."
+        return "No count fits in every sample."
     # None: only the existing VMs are certain.
     if best is None or is_certain_fit(best.sites):
-        return f" {lower} is certain."
+        return f"{lower} is certain."
     # In all samples, but perhaps not in every possible layout.
-    return f" {lower} fits in all of them."
+    return f"{lower} fits in all of them."
 
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
 MAXIMUM_ZONE_TRIALS = 40
 MAXIMUM_COUNT_TRIALS = 12
 MAXIMUM_HINTS = 5
-
-
-class Remedy(Struct, frozen=True):
-    """One remedy: its kind, its text and its data (`change`).
-
-    It also has the arguments to change, if that is sufficient.
-    """
-
-    kind: str
-    text: str
-    change: dict[str, Any] = field(default_factory=dict)
-    edits: tuple[ArgumentAdjustment, ...] = ()
 
 
 # Function that plans again with edits.
@@ -155,6 +135,7 @@ def add_remedies(
         _try_smaller_skus,
     ):
         remedies += search(failure, plan_edits)
+    remedies = sort_by_price(map(RemedyPricing(request, result).add_price, remedies))
     has_hints = any(shortage.binding_hints for shortage in result.unplaced)
     trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
     return replace(
@@ -226,22 +207,6 @@ def _add_advice(
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def format_numbered_remedies(title: str, remedies: Iterable[Remedy]) -> str:
-    """Format a title and the remedies below it, one numbered line each."""
-    return "\n".join(
-        [title, *(f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1))]
-    )
-
-
-def build_remedy_document(remedy: Remedy) -> dict[str, Any]:
-    """Return a remedy for plan documents."""
-    edits = [
-        {"address": str(edit.address), "path": list(edit.path), "value": edit.value}
-        for edit in remedy.edits
-    ]
-    return {"kind": remedy.kind, "text": remedy.text, **remedy.change, "edits": edits}
-
-
 _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs."
 _TRIAL_SUMMARY_WITH_HINTS = (
     "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
@@ -272,9 +237,9 @@ def _try_without_surge(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
             f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade '
-            f"removes a VM before it adds the next, and fits.{format_certainty_note(outcome)}"
+            "removes a VM before it adds the next, and fits."
         )
-        yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
+        yield Remedy("upgrade", text, outcome, {"upgrade_settings": data}, tuple(adjustments))
 
 
 def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
@@ -312,10 +277,8 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
             )
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            remedy = _build_count_remedy(pools, counts)
-            certain = _format_certain_count(outcome, adjustments, pools.values(), trial)
-            text = f"{remedy.text}{format_certainty_note(outcome)}{certain}"
-            yield replace(remedy, text=text, edits=tuple(adjustments))
+            remark = _format_certain_count(outcome, adjustments, pools.values(), trial)
+            yield _build_count_remedy(pools, counts, outcome, adjustments, remark)
             return
         if not outcome.unplaced:
             # Smaller counts do not help with errors other than capacity.
@@ -372,9 +335,7 @@ def _try_equal_shares(
         total = (lower + upper + 1) // 2
     if best is not None:
         counts, adjustments, outcome = best
-        remedy = _build_count_remedy(pools, counts)
-        text = f"{remedy.text}{format_certainty_note(outcome)}"
-        yield replace(remedy, text=text, edits=tuple(adjustments))
+        yield _build_count_remedy(pools, counts, outcome, adjustments)
 
 
 def _format_certain_count(
@@ -399,11 +360,15 @@ def _format_certain_count(
 
 
 def _build_count_remedy(
-    pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
+    pools: dict[tuple[Address, str], PoolShortage],
+    counts: dict[tuple[Address, str], int],
+    outcome: PlanResult,
+    adjustments: Sequence[ArgumentAdjustment],
+    remark: str = "",
 ) -> Remedy:
     """Build the remedy of fewer VMs: the `counts` with capacity.
 
-    Both arguments have the keys (address, pool name).
+    `pools` and `counts` have the keys (address, pool name).
     """
     texts = []
     data = []
@@ -426,7 +391,12 @@ def _build_count_remedy(
         vcpus += count * sku.vcpus
     verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
     return Remedy(
-        "count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data}
+        "count",
+        f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).",
+        outcome,
+        {"counts": data},
+        tuple(adjustments),
+        remark,
     )
 
 
@@ -444,10 +414,7 @@ def _try_more_zones(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             adjustments.append(ArgumentAdjustment(shortage.address, path, sorted(new_zones)))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            remedy = _build_zone_remedy(failure.pools, zones, outcome.plan)
-            yield replace(
-                remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments)
-            )
+            yield _build_zone_remedy(failure.pools, zones, outcome, adjustments)
             return
 
 
@@ -482,12 +449,12 @@ def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
 
 
 def _build_zone_remedy(
-    pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan
+    pools: Sequence[PoolShortage],
+    new_zones: Sequence[str],
+    outcome: PlanResult,
+    adjustments: Sequence[ArgumentAdjustment],
 ) -> Remedy:
-    """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones.
-
-    `plan` is the trial.
-    """
+    """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones."""
     texts = []
     data = []
     for shortage in pools:
@@ -502,33 +469,8 @@ def _build_zone_remedy(
                 "availability_zones": zones,
             }
         )
-    moved_count = count_moved_vms(plan, "zones_changed")
-    cost = format_replacement_cost(moved_count)
-    # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
-    concurrent_count = sum(shortage.existing_count for shortage in pools if shortage.surge)
-    if concurrent_count:
-        nodes = format_count(concurrent_count, "node")
-        cost = f" Other zones re-create the pool: {nodes} down at once, not in batches."
-    return Remedy(
-        "zones",
-        f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}",
-        {"zones": data, "replaced_vms": moved_count},
-    )
-
-
-def count_moved_vms(plan: Plan, *triggers: str) -> int:
-    """Count the existing VMs that a plan places elsewhere for one of these reasons.
-
-    A reason is a trigger such as "zones_changed".
-    """
-    return sum(
-        row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements
-    )
-
-
-def format_replacement_cost(moved_count: int) -> str:
-    """Format the number of existing VMs that a remedy re-places as a sentence; "" for none."""
-    return f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
+    text = f"{'; '.join(texts)}: {_format_fit(pools)}."
+    return Remedy("zones", text, outcome, {"zones": data}, tuple(adjustments))
 
 
 def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
@@ -552,9 +494,8 @@ def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
             data.append({"address": str(address), "status": "active"})
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            certainty = format_certainty_note(outcome)
-            text = f"{', '.join(names)} (planned) active: {_format_fit(failure.pools)}.{certainty}"
-            yield Remedy("racks", text, {"racks": data}, tuple(adjustments))
+            text = f"{', '.join(names)} (planned) active: {_format_fit(failure.pools)}."
+            yield Remedy("racks", text, outcome, {"racks": data}, tuple(adjustments))
             return
 
 
@@ -607,8 +548,7 @@ def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> It
         text = f"Create the clusters in the order {', '.join(names)}: {fits}."
         if order is failing and other_names:
             text = f"Create {', '.join(names)} before {', '.join(other_names)}: {fits}."
-        text += format_certainty_note(outcome)
-        yield Remedy("order", text, {"order": list(map(str, order))})
+        yield Remedy("order", text, outcome, {"order": list(map(str, order))})
         return
 
 
@@ -661,9 +601,8 @@ def _try_recreated_vms(
     outcome = trial([VmReplacement(vm) for vm in vms])
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
-        subject = select_word_form(len(vms), "that VM is", "those VMs are")
-        text = f"{options}: {subject} re-placed as well, and {_format_fit(failure.pools)}."
-        yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
+        text = f"{options}: {_format_fit(failure.pools)}."
+        yield Remedy("replace", text, outcome, {"replace": vms})
 
 
 def _try_soft_hints(
@@ -694,10 +633,7 @@ def _try_hint_argument(
     argument: str,
     value: str,
 ) -> Iterator[Remedy]:
-    """Try another value of one argument of the hints; yield it if the plan has no errors.
-
-    It re-creates their VMs.
-    """
+    """Try another value of one argument of the hints; yield it if the plan has no errors."""
     edits = []
     data = []
     # Addresses of the VMs with the hints, each once.
@@ -712,15 +648,9 @@ def _try_hint_argument(
     # It does not help.
     if outcome.plan.errored:
         return
-    # Reasons of a move.
-    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
-    cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
-    text = (
-        f'{argument} = "{value}" in {subject}: '
-        f"{_format_fit(failure.pools)}.{cost}{format_certainty_note(outcome)}"
-    )
-    yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
+    text = f'{argument} = "{value}" in {subject}: {_format_fit(failure.pools)}.'
+    yield Remedy("hint", text, outcome, {"hints": data}, tuple(edits))
 
 
 def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
@@ -744,8 +674,7 @@ def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[R
         if not outcome.plan.errored:
             vcpus = sum(len(shortage.pool.numbers) * smaller.vcpus for shortage in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
-            text += format_certainty_note(outcome)
-            yield Remedy("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))
+            yield Remedy("sku", text, outcome, {"vm_sku_name": smaller.name}, tuple(adjustments))
             return
 
 

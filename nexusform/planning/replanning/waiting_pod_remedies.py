@@ -4,8 +4,8 @@ Each remedy is tested as a plan.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,12 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
-from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document
+from nexusform.planning.replanning.remedies import (
+    Remedy,
+    RemedyPricing,
+    build_remedy_document,
+    sort_by_price,
+)
 from nexusform.planning.replanning.trials import plan_trial
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.plans.plan import FeasibilityResult, Plan
@@ -49,8 +54,9 @@ def add_feasibility_remedies(
     # others stay untested.
     untested = set(waiting[trials_left:])
     trial_request = replace(request, samples=0, verifies_certainty=False)
+    pricing = RemedyPricing(request, result)
     # Successful fixes by binding and kind.
-    fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
+    fixes: dict[_Binding, dict[str, Remedy]] = {}
     for contribution in result.contributions:
         for proposal in contribution.suggest_fixes(trials_left):
             if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
@@ -61,15 +67,19 @@ def add_feasibility_remedies(
                 continue
             trials_left -= 1
             untested -= proposal.solves
-            trial = plan_trial(trial_request, make_plan, proposal.edits).plan
-            if _is_proposal_successful(proposal, plan, trial):
-                remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
+            trial = plan_trial(trial_request, make_plan, proposal.edits)
+            if _is_proposal_successful(proposal, plan, trial.plan):
+                remedy = pricing.add_price(
+                    Remedy(
+                        proposal.kind, proposal.text, trial, dict(proposal.change), proposal.edits
+                    )
+                )
                 for binding in proposal.solves:
-                    fixes.setdefault(binding, {})[proposal.kind] = build_remedy_document(remedy)
-    rows = [
-        replace(row, suggested_fixes=tuple(fixes.get((row.placement, row.cluster), {}).values()))
-        for row in plan.feasibility
-    ]
+                    fixes.setdefault(binding, {})[proposal.kind] = remedy
+    rows = []
+    for row in plan.feasibility:
+        remedies = sort_by_price(fixes.get((row.placement, row.cluster), {}).values())
+        rows.append(replace(row, suggested_fixes=tuple(map(build_remedy_document, remedies))))
     untested_count = sum(binding in untested and binding not in fixes for binding in waiting)
     return replace(
         result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested_count)

@@ -18,13 +18,12 @@ from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, for
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest
-from nexusform.planning.replanning.capacity_remedies import (
+from nexusform.planning.replanning.remedies import (
     Remedy,
+    RemedyPricing,
     build_remedy_document,
-    count_moved_vms,
-    format_certainty_note,
     format_numbered_remedies,
-    format_replacement_cost,
+    sort_by_price,
 )
 from nexusform.planning.replanning.trials import plan_trial
 from nexusform.planning.verdicts.separation_rules import (
@@ -71,12 +70,12 @@ def add_zone_remedies(
         return result
     violated_addresses = frozenset(str(rule.instance.address) for rule in deny_rules)
     plan = result.plan
+    pricing = RemedyPricing(request, result)
     for rule in deny_rules:
         # Existing violations of other rules do not count against a remedy for this one.
         other_rules = violated_addresses - {str(rule.instance.address)}
-        remedies = list(
-            _find_remedies(rule, result, partial(_plan_trial, request, make_plan, other_rules))
-        )
+        trial = partial(_plan_trial, request, make_plan, other_rules)
+        remedies = sort_by_price(map(pricing.add_price, _find_remedies(rule, result, trial)))
         plan = _add_remedies_to_rule_diagnostic(plan, rule, remedies)
     return replace(result, plan=plan)
 
@@ -174,12 +173,8 @@ def _build_zone_remedy(
                 "pools": sorted(pools),
             }
         )
-    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
-    cost = _format_cost(moved_count, outcome.plan)
-    text = f"{'; '.join(texts)}.{cost}{format_certainty_note(outcome)}"
-    return Remedy(
-        "zones", text, {"groups": groups, "replaced_vms": moved_count}, tuple(adjustments)
-    )
+    text = f"{'; '.join(texts)}.{_format_open_rules(outcome.plan)}"
+    return Remedy("zones", text, outcome, {"groups": groups}, tuple(adjustments))
 
 
 def _iterate_zone_groups(
@@ -257,15 +252,8 @@ def _try_prior_zones(
         zone_text = _format_zones(zones) if zones else "all zones"
         clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")
         data.append({"pools": list(pools), "availability_zones": list(zones)})
-    # Reasons of a move.
-    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
-    text = (
-        f"{'; '.join(clauses)}, "
-        f"unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    )
-    yield Remedy(
-        "zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values())
-    )
+    text = f"{'; '.join(clauses)}, unchanged.{_format_open_rules(outcome.plan)}"
+    yield Remedy("zones", text, outcome, {"as_before": data}, tuple(adjustments.values()))
 
 
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
@@ -427,16 +415,11 @@ def _format_zones(zones: Sequence[str]) -> str:
     return f"[{quoted}]"
 
 
-def _format_cost(moved_count: int, plan: Plan) -> str:
-    """Format the cost of a remedy.
-
-    It is the number of re-created VMs, and the `deny` rules that it leaves violated.
-    """
+def _format_open_rules(plan: Plan) -> str:
+    """Return a sentence on the `deny` rules that a remedy leaves violated; "" for none."""
     open_rules = [
         str(rule.address)
         for rule in plan.separation_verdicts
         if rule.enforcement == "deny" and rule.violations
     ]
-    return format_replacement_cost(moved_count) + enclose(
-        " ", ", ".join(open_rules), " would still be violated."
-    )
+    return enclose(" ", ", ".join(open_rules), " would still be violated.")

@@ -8,8 +8,9 @@ PUBLIC = {
         "sum_decisions"
     ),
     "consequence_views": (
-        "list_assessed_risks list_destroyed_objects list_plan_risks "
-        "list_replaced_objects list_reported_consequences list_unnamed_risks"
+        "format_price list_assessed_risks list_destroyed_objects list_plan_risks "
+        "list_replaced_objects list_reported_consequences list_unnamed_risks "
+        "select_added_consequences"
     ),
     "object_effects": (
         "build_cluster_formatter select_rows_outside_upgrades Effect "
@@ -20,7 +21,7 @@ PUBLIC = {
     ),
     "outside_changes": "find_outside_changes",
     "overridden_values": "list_overridden_values",
-    "risk_assessment": "compute_consequences",
+    "risk_assessment": "assess_changes compute_consequences",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "
         "get_limit_text list_limits parse_guard_rail_limits NOT_PREDICTED "

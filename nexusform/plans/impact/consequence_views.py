@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import enclose, format_list, group_by
+from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, group_by
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequence_record import CONTENT_RISKS, Consequence, ConsequenceKind
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate
@@ -25,6 +25,11 @@ class ConsequenceHolder(Protocol):
 _OBJECT_KINDS: Final = (ConsequenceKind.ENDS, ConsequenceKind.REPLACED)
 # Names of clusters in a title.
 _MAX_CLUSTERS: Final = 3
+# In place of the name of the subject.
+_SUBJECT: Final = "\0"
+# Names of equal objects, and different texts of a severity, in a price.
+_MAX_PRICE_NAMES: Final = 4
+_MAX_PRICE_TEXTS: Final = 4
 
 
 def list_destroyed_objects(plan: ConsequenceHolder) -> list[Consequence]:
@@ -124,3 +129,49 @@ def _sort_by_size(consequences: Iterable[Consequence]) -> list[Consequence]:
             -sum(ended.runs.values()),
         ),
     )
+
+
+def select_added_consequences(
+    consequences: Iterable[Consequence], others: Iterable[Consequence]
+) -> tuple[Consequence, ...]:
+    """Return what a plan causes and another one does not, or not as badly, the worst first."""
+    known = {_get_identity(consequence): consequence for consequence in others}
+    added: list[Consequence] = []
+    for consequence in consequences:
+        other = known.get(_get_identity(consequence))
+        is_known = (
+            other is not None
+            and other.severity.rank >= consequence.severity.rank
+            and other.before - other.after >= consequence.before - consequence.after
+        )
+        if consequence.is_caused and not is_known:
+            added.append(consequence)
+    return tuple(sorted(added, key=lambda consequence: -consequence.severity.rank))
+
+
+def _get_identity(consequence: Consequence) -> tuple[str, str, str]:
+    return consequence.risk, consequence.address, consequence.subject
+
+
+_PRICE_LABELS: Final[Mapping[ConsequenceSeverity, str]] = {
+    ConsequenceSeverity.LASTING: "Lasting loss: ",
+    ConsequenceSeverity.TEMPORARY: "Temporary loss: ",
+    ConsequenceSeverity.NONE: "Also: ",
+}
+
+
+def format_price(consequences: Iterable[Consequence]) -> str:
+    """Return a sentence per severity on what a plan costs, "" for nothing.
+
+    An example is `Lasting loss: each of a and b loses etcd quorum: 3 of 3 VMs down at once.`
+    """
+    sentences = []
+    for severity, group in group_by(consequences, lambda item: item.severity).items():
+        equal_texts = group_by(group, lambda item: item.text.replace(item.subject, _SUBJECT))
+        texts = []
+        for pattern, equal in equal_texts.items():
+            names = format_list([item.subject for item in equal], _MAX_PRICE_NAMES)
+            texts.append(pattern.replace(_SUBJECT, f"each of {names}" if len(equal) > 1 else names))
+        price = format_first_items(texts, _MAX_PRICE_TEXTS, "; ")
+        sentences.append(f"{_PRICE_LABELS[severity]}{price}.")
+    return " ".join(sentences)

@@ -34,6 +34,7 @@ from nexusform.placements.consequences import (
     ObjectTitles,
     Outcome,
     combine_fates,
+    get_worst_severity,
 )
 from nexusform.plans.impact.object_effects import (
     Effect,
@@ -234,7 +235,6 @@ def _find_ended_resources(
         is_readdressed = (
             change.action is Action.DELETE
             and not change.deposed
-            and bool(change.id)
             and (change.address.type, change.id) in created
         )
         yield _build_resource_consequence(
@@ -342,7 +342,7 @@ def _build_resource_consequence(
         outcome = Outcome()
     name, title_count = object_name
     if title_count:
-        outcome = Outcome(_get_worst_severity(content))
+        outcome = Outcome(get_worst_severity(change.severity for change in content))
     if change.deposed:
         name = f"{name} (deposed object)"
     location = format_list(clusters, _MAX_NAMES)
@@ -402,14 +402,6 @@ def _count_unlisted_pods(content: Iterable[ContentChange]) -> Counter[str]:
 def _count_ended_objects(content: Iterable[ContentChange]) -> int:
     """Return the number of objects that are deleted on clusters."""
     return sum(change.effect in (ContentEffect.REMOVED, ContentEffect.LEFT) for change in content)
-
-
-def _get_worst_severity(content: Iterable[ContentChange]) -> ConsequenceSeverity:
-    """Return the worst severity of the ends of objects."""
-    severities = {change.severity for change in content}
-    return next(
-        (item for item in ConsequenceSeverity if item in severities), ConsequenceSeverity.NONE
-    )
 
 
 def _drop_bindings(counts: Mapping[str, int]) -> dict[str, int]:

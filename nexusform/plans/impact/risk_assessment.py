@@ -48,9 +48,10 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 _CONTROL_PLANE: Final = "control-plane"
-_CLUSTER: Final = "nexus_kubernetes_cluster"
 # Changes in batches: most objects are up at any time.
 _ROLLING_TRIGGERS: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
+# A VM that loses its machine has a consequence of its own.
+_RECREATIONS: Final = (Effect.MOVED, Effect.RECREATED, Effect.UNPLACED)
 _REPLACEMENTS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 # Control-plane VMs without redundancy.
 _MAX_FRAGILE: Final = 2
@@ -68,6 +69,11 @@ def compute_consequences(plan: Plan, types: Types) -> tuple[Consequence, ...]:
     """
     if plan.errored:
         return tuple(_find_outage_losses(plan))
+    return assess_changes(plan, types)
+
+
+def assess_changes(plan: Plan, types: Types) -> tuple[Consequence, ...]:
+    """Return the consequences of a plan; of a failed one, those of what it could plan."""
     consequences = list(find_object_consequences(plan, types))
     # By risk and subject: an outage of lost machines repeats no other risk.
     risks: dict[tuple[str, str], Consequence] = {}
@@ -281,13 +287,14 @@ def _find_upgrade_losses(plan: Plan) -> Iterator[Consequence]:
                 )
 
 
-class _NodePool(Struct, frozen=True):
-    """Pool of a cluster with nodes that run before and after the plan.
+class _VmPool(Struct, frozen=True):
+    """Pool of a cluster or VNF, or a plain VM, with VMs that run before and after the plan.
 
-    `before` and `after` are the machines of these nodes by name. `added_machines` are those of new
-    nodes, which may not exist yet when others go down.
+    `before` and `after` are the machines of these VMs by name. `added_machines` are those of new
+    VMs, which may not exist yet when others go down.
     """
 
+    owner: VmOwnerKind
     site_id: str
     cluster: str
     pool: str
@@ -298,13 +305,15 @@ class _NodePool(Struct, frozen=True):
     added_machines: tuple[str, ...]
 
 
-def _list_node_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_NodePool]:
+def _list_node_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_VmPool]:
     """Yield the pools of clusters on a site; `titles` counts the sites with a cluster's name."""
-    node_pools = [
-        pool for pool in site.pools if get_owner_kind(pool.address.type) is VmOwnerKind.NKS
-    ]
+    return (pool for pool in _list_vm_pools(site, titles) if pool.owner is VmOwnerKind.NKS)
+
+
+def _list_vm_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_VmPool]:
+    """Yield the pools and plain VMs on a site; `titles` counts the sites with a cluster's name."""
     for (address, cluster, pool_name), rows in group_by(
-        node_pools, lambda pool: (pool.address, pool.cluster, pool.pool)
+        site.pools, lambda pool: (pool.address, pool.cluster, pool.pool)
     ).items():
         before: dict[str, str] = {}
         after: dict[str, str] = {}
@@ -312,13 +321,19 @@ def _list_node_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_NodePool]
         for row in rows:
             before |= row.machines_before
             after |= row.machines_after
+        owner = get_owner_kind(address.type)
         name = f"{site.id}/{cluster}" if titles[cluster] > 1 else cluster
-        yield _NodePool(
+        title = name if pool_name == _CONTROL_PLANE else f"{name}/{pool_name}"
+        # The cluster of a plain VM is its address.
+        if owner is VmOwnerKind.VM:
+            title = format_list(before or after)
+        yield _VmPool(
+            owner=owner,
             site_id=site.id,
             cluster=cluster,
             pool=pool_name,
             address=address,
-            title=name if pool_name == _CONTROL_PLANE else f"{name}/{pool_name}",
+            title=title,
             before={vm: machine for vm, machine in before.items() if vm in after},
             after={vm: machine for vm, machine in after.items() if vm in before},
             added_machines=tuple(machine for vm, machine in after.items() if vm not in before),
@@ -347,60 +362,68 @@ def _list_down_machines(plan: Plan, site: SiteVms) -> set[str]:
 
 
 def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
-    """Yield the risk of each pool that has no node while its nodes leave their machines.
+    """Yield the consequence of each pool with VMs that leave their machines at once.
 
-    A replaced cluster and an upgraded pool have risks of their own.
+    It hurts a pool without any other VM meanwhile. Control planes, replaced objects and upgraded
+    pools have consequences of their own.
     """
     upgraded = {
         (upgrade.site_id, upgrade.cluster, pool.pool)
         for upgrade in plan.upgrades
         for pool in upgrade.pools
     }
-    replaced = {
-        change.address
-        for change in plan.changes
-        if change.action in _REPLACEMENTS and change.address.type == _CLUSTER
-    }
-    # Nodes down at once, by (site id, cluster, pool).
+    replaced = {change.address for change in plan.changes if change.action in _REPLACEMENTS}
+    # VMs down at once, by (site id, cluster, pool).
     recreated: dict[tuple[str, str, str], set[str]] = {}
     for row in plan.placements:
         pool_key = (row.site_id, row.cluster, row.pool)
         is_at_once = row.kind == VM and row.trigger not in _ROLLING_TRIGGERS
-        if is_at_once and pool_key not in upgraded and compute_effect(row) in DISRUPTIVE_EFFECTS:
+        if is_at_once and pool_key not in upgraded and compute_effect(row) in _RECREATIONS:
             recreated.setdefault(pool_key, set()).add(row.object)
-    # Most plans re-create no node.
+    # Most plans re-create no VM.
     if not recreated:
         return
     titles = _count_sites_by_cluster(plan)
     for site in plan.sites:
         down_machines = _list_down_machines(plan, site)
-        for pool in _list_node_pools(site, titles):
+        for pool in _list_vm_pools(site, titles):
             names = recreated.get((site.id, pool.cluster, pool.pool), set())
-            up = [
-                name
+            up_count = sum(
+                name not in names and machine not in down_machines
                 for name, machine in pool.after.items()
-                if name not in names and machine not in down_machines
-            ]
-            count = len(names.intersection(pool.after))
-            # Control planes have risks of their own.
-            if not count or up or pool.pool == _CONTROL_PLANE or pool.address in replaced:
-                continue
-            nodes = select_word_form(count, "its only node is", f"all {count:,} nodes are")
-            if count < len(pool.after):
-                nodes = f"{count:,} of {len(pool.after):,} nodes are"
-                ending = "re-created at once, the others are down"
-            else:
-                ending = "re-created at once"
-            yield Consequence(
-                kind=ConsequenceKind.DOWN,
-                risk="pool-down",
-                severity=ConsequenceSeverity.TEMPORARY,
-                subject=pool.title,
-                address=str(pool.address),
-                before=len(pool.before),
-                after=0,
-                text=f"{pool.title} has no node for some time: {nodes} {ending}",
             )
+            if names and pool.pool != _CONTROL_PLANE and pool.address not in replaced:
+                # In a failed plan, re-created VMs may have no machine.
+                total = len(names.union(pool.after))
+                yield _build_recreation_loss(pool, total, len(names), up_count)
+
+
+def _build_recreation_loss(pool: _VmPool, total: int, count: int, up_count: int) -> Consequence:
+    """Build the consequence of a pool: `count` of its VMs are re-created, `up_count` others up."""
+    noun = "node" if pool.owner is VmOwnerKind.NKS else "VM"
+    if up_count:
+        verb = select_word_form(count, "is re-created", "are re-created")
+        text = f"{pool.title}: {count:,} of {format_count(total, noun)} {verb}"
+    elif pool.owner is VmOwnerKind.VM:
+        text = f"{pool.title} is down for some time: it is re-created"
+    elif count < total:
+        text = (
+            f"{pool.title} has no {noun} for some time: {count:,} of {total:,} {noun}s are "
+            "re-created at once, the others are down"
+        )
+    else:
+        subject = select_word_form(total, f"its only {noun} is", f"all {total:,} {noun}s are")
+        text = f"{pool.title} has no {noun} for some time: {subject} re-created at once"
+    return Consequence(
+        kind=ConsequenceKind.RESTARTS if up_count else ConsequenceKind.DOWN,
+        risk="vms-recreated" if up_count else "pool-down",
+        severity=ConsequenceSeverity.NONE if up_count else ConsequenceSeverity.TEMPORARY,
+        subject=pool.title,
+        address=str(pool.address),
+        before=total,
+        after=up_count,
+        text=text,
+    )
 
 
 def _find_machine_action_losses(plan: Plan) -> Iterator[Consequence]:
@@ -493,7 +516,7 @@ def _find_stopped_vms(plan: Plan) -> Iterator[Consequence]:
 
 
 def _build_machine_action_loss(
-    pool: _NodePool, total: int, down_count: int, *, is_lasting: bool
+    pool: _VmPool, total: int, down_count: int, *, is_lasting: bool
 ) -> Consequence:
     """Build the risk of a control plane or pool with `down_count` of its `total` VMs stopped."""
     end = "until its machines start" if is_lasting else "for some time"
@@ -594,41 +617,75 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[Consequence]:
         if table.pool != _CONTROL_PLANE or is_removed:
             continue
         cluster = (table.site_id, table.cluster)
-        stopped_count = stopped[cluster]
-        down_count = len(down.get(cluster, ())) + stopped_count
         after = table.total_count
         before = after - growth[cluster]
         members = after - placed[cluster]
-        name = format_cluster(table)
-        # No majority remains.
-        if down_count and down_count * 2 >= members:
-            yield Consequence(
-                kind=ConsequenceKind.DOWN,
-                risk="control-plane-quorum-lost",
-                severity=ConsequenceSeverity.LASTING,
-                subject=name,
-                address=str(table.address),
-                before=before,
-                after=members - down_count,
-                text=(
-                    f"{name} loses etcd quorum: {down_count} of {members} control-plane VMs down "
-                    f"at once{_describe_stopped_members(stopped_count)}"
-                ),
-            )
-        elif after <= _MAX_FRAGILE < before:
-            yield Consequence(
-                kind=ConsequenceKind.LOSES_REDUNDANCY,
-                risk="control-plane-shrinks",
-                severity=ConsequenceSeverity.LASTING,
-                subject=name,
+        yield from _build_control_plane_losses(
+            _ControlPlane(
+                name=format_cluster(table),
                 address=str(table.address),
                 before=before,
                 after=after,
-                text=(
-                    f"{name} keeps {after} of {before} control-plane VMs; losing one breaks etcd "
-                    "quorum"
-                ),
+                members=members,
+                recreated=len(down.get(cluster, ())),
+                stopped=stopped[cluster],
             )
+        )
+
+
+class _ControlPlane(Struct, frozen=True):
+    """Numbers of VMs of a control plane before and after the plan.
+
+    `members` run before it and stay; of these, `recreated` VMs and `stopped` ones are down at once.
+    """
+
+    name: str
+    address: str
+    before: int
+    after: int
+    members: int
+    recreated: int
+    stopped: int
+
+
+def _build_control_plane_losses(plane: _ControlPlane) -> Iterator[Consequence]:
+    """Yield the consequence of a control plane with re-created, stopped or fewer VMs."""
+    down_count = plane.recreated + plane.stopped
+    before, after = plane.members, plane.members - down_count
+    # No majority remains.
+    if down_count and down_count * 2 >= plane.members:
+        kind, risk = ConsequenceKind.DOWN, "control-plane-quorum-lost"
+        severity = ConsequenceSeverity.LASTING
+        before = plane.before
+        text = (
+            f"{plane.name} loses etcd quorum: {down_count} of {plane.members} control-plane VMs "
+            f"down at once{_describe_stopped_members(plane.stopped)}"
+        )
+    elif plane.after <= _MAX_FRAGILE < plane.before:
+        kind, risk = ConsequenceKind.LOSES_REDUNDANCY, "control-plane-shrinks"
+        severity = ConsequenceSeverity.LASTING
+        before, after = plane.before, plane.after
+        text = (
+            f"{plane.name} keeps {after} of {before} control-plane VMs; losing one breaks etcd "
+            "quorum"
+        )
+    elif plane.recreated:
+        kind, risk = ConsequenceKind.RESTARTS, "vms-recreated"
+        severity = ConsequenceSeverity.NONE
+        verb = select_word_form(plane.recreated, "is", "are")
+        text = f"{plane.name}: {plane.recreated} of {before} control-plane VMs {verb} re-created"
+    else:
+        return
+    yield Consequence(
+        kind=kind,
+        risk=risk,
+        severity=severity,
+        subject=plane.name,
+        address=plane.address,
+        before=before,
+        after=after,
+        text=text,
+    )
 
 
 def _describe_stopped_members(count: int) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import build_location_document
-from nexusform.placements.consequence_record import Consequence
+from nexusform.placements.consequence_record import Consequence, build_consequence_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
 from nexusform.plans.impact.consequence_views import (
@@ -654,30 +654,6 @@ def build_summed_decision_document(
             lambda record: record.consequences, build_consequence_document
         ),
         "guard_rails": list(map(_build_guard_rail, guard_rails)),
-    }
-
-
-def build_consequence_document(consequence: Consequence) -> dict[str, Any]:
-    """Build the record of a consequence; `runs` and `removed` count objects by placement kind."""
-    return {
-        "kind": consequence.kind.value,
-        "risk": consequence.risk,
-        "severity": consequence.severity.value,
-        "subject": consequence.subject,
-        "address": consequence.address,
-        **omit_empty(
-            {
-                "runs": dict(consequence.runs),
-                "where": list(consequence.where),
-                "data": consequence.data.value if consequence.data else "",
-                "removed": dict(consequence.removed),
-                "objects": consequence.objects,
-            }
-        ),
-        "before": consequence.before,
-        "after": consequence.after,
-        "since": consequence.since.value,
-        "text": consequence.text,
     }
 
 

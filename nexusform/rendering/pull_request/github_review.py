@@ -17,6 +17,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.names import escape_control_characters
 from nexusform.diagnostics.phrases import join_texts
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.pull_request.markdown_parts import (
     disable_bot_commands,
@@ -125,12 +126,14 @@ def _build_suggestions(
 ) -> list[dict[str, Any]]:
     """Build suggestions (comments with a button) of the first remedy with all edits in the diff.
 
-    Return [] without such a remedy.
+    Return [] without such a remedy. None has a button if it causes a lasting loss.
     """
     if configuration is None:
         # The places to edit are unknown.
         return []
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
+        if remedy["severity"] == ConsequenceSeverity.LASTING:
+            break
         comments = []
         for remedy_edit in remedy["edits"]:
             address = parse_address(remedy_edit["address"])

@@ -19,6 +19,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
+from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import (
     Action,
@@ -89,15 +90,12 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
 
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
-    """Yield a line per suggested fix, with the bindings that run after it."""
-    # By text of the fix.
-    bindings_by_fix: dict[str, list[Feasibility]] = {}
-    for row in rows:
-        for fix in row.suggested_fixes:
-            bindings_by_fix.setdefault(fix["text"], []).append(row)
-    for text, bindings in bindings_by_fix.items():
+    """Yield a line per suggested fix, with the bindings that run after it; lasting losses last."""
+    fixes = [(fix, row) for row in rows for fix in row.suggested_fixes]
+    fixes.sort(key=lambda pair: ConsequenceSeverity(pair[0]["severity"]).rank)
+    for text, pairs in group_by(fixes, lambda pair: str(pair[0]["text"])).items():
         names = format_first_items(
-            [f"{row.placement.name_with_keys} on {row.cluster}" for row in bindings], _MAX_CLUSTERS
+            [f"{row.placement.name_with_keys} on {row.cluster}" for _, row in pairs], _MAX_CLUSTERS
         )
         yield f"Suggested fix (tested) for {names}: {text}"
 

@@ -229,7 +229,8 @@ def test_added_zones_re_create_the_pool_and_the_fix_says_so() -> None:
     (refused,) = list_errors(plan(full(NEW), build_state(full(OLD)), suggested_fixes=True))
     ways = refused.extra["fit"]["suggested_fixes"]
     assert any(way["kind"] == "zones" for way in ways)
-    assert "Other zones re-create the pool: 4 nodes down at once, not in batches." in refused.detail
+    price = "a/p has no node for some time: all 4 nodes are re-created at once"
+    assert f"Temporary loss: {price}." in refused.detail
 
 
 @pytest.mark.of_domains("fleet")

@@ -52,6 +52,7 @@ resource "nexus_rack" "{name}" {{
 
 
 SITE = 'resource "nexus_site" "s" {}\n'
+SEVERITIES = ["none", "temporary", "lasting"]
 
 
 def list_capacity_errors(result: PlanResult) -> dict[tuple[str, str], Diagnostic]:
@@ -263,17 +264,50 @@ def test_zone_fix_reports_re_created_vms() -> None:
     text += cluster("a", pools=pool("p", 3, BIG, 'availability_zones = ["r0"]'))
     state = build_state(text)
     result = plan(text.replace("count       = 3", "count       = 6"), state, suggested_fixes=True)
-    assert list_suggested_fixes(result)["zones"]["replaced_vms"] == 3
-    assert "3 existing VMs" in list_errors(result)[0].detail
+    [price] = list_suggested_fixes(result)["zones"]["consequences"]
+    assert (price["kind"], price["before"], price["after"]) == ("down", 3, 0)
+    assert "a/p has no node for some time: all 3 nodes are" in list_errors(result)[0].detail
 
 
-def test_zone_fix_counts_one_re_created_vm_in_the_singular() -> None:
+def test_zone_fix_names_one_re_created_vm_in_the_singular() -> None:
     text = "".join(build_rack(f"r{i}", 2) for i in range(3)) + SITE
     text += cluster("a", pools=pool("p", 1, BIG, 'availability_zones = ["r0"]'))
     result = plan(
         text.replace("count       = 1", "count       = 6"), build_state(text), suggested_fixes=True
     )
-    assert list_suggested_fixes(result)["zones"]["text"].endswith("It re-places 1 existing VM.")
+    price = "Temporary loss: a/p has no node for some time: its only node is re-created at once."
+    assert list_suggested_fixes(result)["zones"]["text"].endswith(f": all 6 fit. {price}")
+
+
+def test_fix_with_a_lasting_loss_comes_last() -> None:
+    """More zones re-create the control plane; a planned rack costs nothing."""
+    text = "".join(build_rack(f"r{i}", 2) for i in range(2)) + SITE
+    text += build_rack("next", 4, 'status = "planned"\n  availability_zone = "r0"')
+    zones = 'availability_zones = ["r0"]'
+    plane = cluster("a", count=3, plane=BIG).replace("count       = 3", f"count = 3\n{zones}")
+    before = text + plane
+    after = before.replace("count = 3", "count = 5")
+    result = plan(after, build_state(before), suggested_fixes=True)
+    fixes = list_suggested_fixes(result)
+    severities = {kind: fix["severity"] for kind, fix in fixes.items()}
+    assert severities["racks"] == "none", severities
+    assert severities["zones"] == "lasting", severities
+    assert list(severities.values()) == sorted(severities.values(), key=SEVERITIES.index)
+    assert not fixes["racks"]["consequences"]
+    price = "Lasting loss: a is deleted and created again with 3 VMs."
+    assert fixes["zones"]["text"].endswith(price)
+
+
+def test_price_of_a_fix_has_only_what_the_fix_adds() -> None:
+    """The plan destroys a cluster and evacuates a VM with each fix, and without any."""
+    ended = cluster("ended", count=3)
+    machines = SITE + build_machine("a") + build_machine("b") + build_machine("c")
+    text = machines + ended + build_hinted_vms()
+    result, after, state = plan_evacuation(text, "", (ended, build_machine("c")))
+    [fix] = list_suggested_fixes(result).values()
+    assert {price["address"] for price in fix["consequences"]} == {"nexus_virtual_machine.far"}
+    followed = require_success(plan(after.replace('"Hard"', '"Soft"'), state))
+    assert {"ended-control-plane-0", "first", "far"} <= set(list_triggers(followed))
 
 
 def test_activating_a_planned_rack_is_suggested() -> None:
@@ -538,15 +572,19 @@ SMALL_MACHINE = """machine {
   }"""
 
 
-def plan_evacuation(text: str, more: str = "") -> tuple[PlanResult, str, State]:
+def plan_evacuation(
+    text: str, more: str = "", removed: tuple[str, ...] = ()
+) -> tuple[PlanResult, str, State]:
     """Evacuate the machine of `first`.
 
-    Return the plan (with `more`), its configuration, and the state before.
+    Return the plan (with `more`, without `removed` blocks), its configuration, and the prior state.
     """
     state = build_state(text)
     stood = list_places(state)["first"][0]
     block = text.index(f'name    = "{stood}"')
     after = text[:block] + text[block:].replace('machine_sku = "bom-1.7.3"', EVACUATED, 1) + more
+    for block_text in removed:
+        after = after.replace(block_text, "")
     return plan(after, state, suggested_fixes=True), after, state
 
 
@@ -558,7 +596,7 @@ def test_softening_the_blocking_hint_of_an_existing_vm_is_suggested() -> None:
     way = list_suggested_fixes(result)["hint"]
     assert way["text"] == (
         'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it '
-        "fits. It re-places 1 existing VM."
+        "fits. Lasting loss: VM far is deleted and created again with 1 VM."
     )
     assert way["edits"] == [
         {

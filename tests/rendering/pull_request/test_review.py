@@ -79,6 +79,23 @@ def test_fix_is_a_suggestion_on_its_line(repository: Path) -> None:
     assert _build_review(repository)["event"] == "COMMENT"
 
 
+def test_fix_with_a_lasting_loss_has_no_button(repository: Path) -> None:
+    """Zones of one more rack fit, but all control-plane VMs are on that rack."""
+    racks = [
+        f"""resource "nexus_rack" "{name}" {{
+  site_id       = nexus_site.lab.id
+  machine_count = {count}
+}}
+"""
+        for name, count in (("far", 4), ("full", 0), ("wide", 4))
+    ]
+    zoned = SITE.format(count=1).replace("= 3\n", '= 3\n    availability_zones = ["full"]\n')
+    Path("main.nf.hcl").write_text("\n".join([zoned, *racks]))
+    review = _build_review(repository)
+    assert "Lasting loss: web has all 3 control-plane VMs on" in review["body"]
+    assert [comment for comment in review["comments"] if "suggestion" in comment["body"]] == []
+
+
 def test_lines_outside_the_diff_have_no_comment(repository: Path) -> None:
     Path("main.nf.hcl").write_text(
         SITE.format(count=40).replace('nexus_rack" "rack"', 'nexus_rack" "rack1"')

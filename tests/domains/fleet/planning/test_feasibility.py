@@ -516,6 +516,12 @@ def test_existing_pick_n_placement_moves_with_affinity(
     (fix,) = west["suggested_fixes"]
     assert fix["kind"] == "affinity"
     assert f"for payments on west: {WITHOUT_WEST}" in text
+    price = "Lasting loss: payments leaves west: Namespace payments and 1 object are deleted"
+    assert f'NotIn ["west"]. {price}; 1 pod ends.' in text
+    assert (fix["severity"], [item["removed"] for item in fix["consequences"]]) == (
+        "lasting",
+        [{"binding": 1, "pod": 1}],
+    )
     monkeypatch.setitem(globals(), "SITE", site.replace(PICK_FIXED, f"{PICK_ONE}\n    {AFFINITY}"))
     rows = plan(replicas=1, cpu=30, machines=8)[2]
     assert [(row["cluster"], row["result"]) for row in rows] == [("east", "runs")]
