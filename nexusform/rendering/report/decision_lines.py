@@ -668,9 +668,17 @@ def _describe_binding_confidence(plan: Plan, figures: PlacementConfidenceSummary
     assumptions = Counter(
         row.scores["depends_on"] for row in changed_rows if "depends_on" in row.scores
     )
-    for assumption, count in assumptions.items():
-        verb = select_word_form(count, "depends", "depend")
-        yield f"{format_count(count, 'changed binding')} {verb} on {assumption}"
+    kept_assumptions = Counter(
+        row.scores["depends_on"]
+        for row in plan.placements
+        if row.action is PlacementAction.KEEP
+        and KINDS[row.kind].by_resource
+        and "depends_on" in row.scores
+    )
+    for noun, counts in (("changed binding", assumptions), ("kept binding", kept_assumptions)):
+        for assumption, count in counts.items():
+            verb = select_word_form(count, "depends", "depend")
+            yield f"{format_count(count, noun)} {verb} on {assumption}"
     changed_bindings = len(changed_rows) - assumptions.total()
     if changed_bindings:
         yield (

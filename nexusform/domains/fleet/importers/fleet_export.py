@@ -58,26 +58,30 @@ HUB_CREATED_KINDS: Final = frozenset(
 )
 PLACEMENT_KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 
-# Progress of a cluster with its binding. Source: KubeFleet pkg/controllers/rollout.
+# Progress of a cluster with its binding. Source: KubeFleet pkg/controllers/rollout, and
+# pkg/utils/binding for failed bindings. To a hub all but the first three are failed ones.
 READY = "ready"
+DIFF_REPORTED = "differences reported"
 WAITING = "waiting"
+UNAVAILABLE = "not available"
 FAILED = "failed"
 OVERRIDE_FAILED = "not overridden"
 _CONDITION_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
-_PENDING_REASONS: Final = (
-    "OverriddenPending", "WorkNotSynchronizedYet", "ApplyPending",
-    "ApplyInProgress", "ResourceNotAvailableYet", "NotAllWorkAreAvailable",
+# KubeFleet's nonTerminalBindingFailureReasons. Every other reason is a failure.
+PENDING_REASONS: Final = (
+    "OverriddenPending", "WorkNotSynchronizedYet", "ApplyPending", "ResourceNotAvailableYet",
 )  # fmt: skip
-# Failure reasons also appear before any response; the message distinguishes them.
+# A reason of other versions: nothing failed, but a hub counts it like a failure.
+_IN_PROGRESS: Final = "ApplyInProgress"
 _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resources: "
 
 
 class ObservedBinding(Struct, frozen=True):
     """Observed binding of a placement; numbers are snapshot indexes, None if unknown.
 
-    `deleting` means that it is in deletion. By `readiness`, the resources are available, still
-    pending, or failed permanently; if overrides failed, `failure` is the reason. `overrides` are
-    names of override snapshots, `apply` is the apply strategy.
+    `deleting` means that it is in deletion. `readiness` is one of the constants READY to
+    OVERRIDE_FAILED; if overrides failed, `failure` is the reason. `overrides` are names of override
+    snapshots, `apply` is the apply strategy.
     """
 
     cluster: str
@@ -307,10 +311,10 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
     """Return the progress of a binding's cluster and the message of its first failure.
 
-    The progress is `READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`; the message is ""
-    without a failure.
-
-    Conditions of an earlier generation do not count.
+    The progress is one of the constants READY to OVERRIDE_FAILED; the message is "" without a
+    failure. A cluster without a response, or with objects that do not become available, is
+    UNAVAILABLE: a failure that may end at any time. Conditions of an earlier generation do not
+    count.
     """
     generation = get_value_at_path(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
@@ -319,17 +323,22 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
             conditions[str(condition.get("type"))] = condition
     for step in _CONDITION_STEPS:
         condition = conditions.get(step, {})
-        if condition.get("status") != "False" or condition.get("reason") in _PENDING_REASONS:
+        if condition.get("status") != "False" or condition.get("reason") in PENDING_REASONS:
             continue  # no failure
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        # A failure and a missing response have the same `reason`; only their messages differ.
-        return WAITING if "has not yet completed" in message else FAILED, message
-    is_done = get_text(conditions, "Available", "status") == "True"
+        # A failure and a missing response have the same reason; only their messages differ.
+        is_unanswered = (
+            condition.get("reason") == _IN_PROGRESS or "has not yet completed" in message
+        )
+        if step == "Available" or is_unanswered:
+            return UNAVAILABLE, ""
+        return FAILED, message
     # With strategy ReportDiff.
-    is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"
-    return READY if is_done or is_diff_reported else WAITING, ""
+    if get_text(conditions, "DiffReported", "status") == "True":
+        return DIFF_REPORTED, ""
+    return READY if get_text(conditions, "Available", "status") == "True" else WAITING, ""
 
 
 def list_conditions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

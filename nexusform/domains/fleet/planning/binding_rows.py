@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_duration
+from nexusform.diagnostics.phrases import format_duration, format_first_items
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
@@ -41,6 +41,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
 KIND: Final = "binding"
+_MAX_NAMES: Final = 4
 _UNREAD_HUB: Final = "data of the hub that were not read"
 UNREAD_MEMBERS: Final = "members that were not read"
 _OBSERVED = "observed"
@@ -101,7 +102,7 @@ def build_binding_rows(
             removed_row = _build_removed_row(
                 placement.spec.instance.address, prior_bindings[cluster], trigger, step
             )
-            yield _add_doubt(unreachable, removed_row)
+            yield _add_doubt(unreachable, _add_condition(placement, removed_row))
     for cluster in placement.hub_moves.removed_clusters:
         # The hub removed it since the last apply: a row without a change.
         if cluster not in planned_bindings:
@@ -122,6 +123,7 @@ def build_binding_rows(
         # The binding after a released one is new: it has no prior.
         prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
         row = _build_current_binding_row(placement, prior, binding, members, rejected)
+        row = _add_condition(placement, row)
         if row.action is PlacementAction.KEEP:
             kept_rows.append(row)
         else:
@@ -136,6 +138,17 @@ def _add_doubt(unreachable: Mapping[str, str], row: PlacementChange) -> Placemen
     reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
     doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
     return replace(row, reason=f"{row.reason}; {reason}", scores={**row.scores, **doubt})
+
+
+def _add_condition(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
+    """Return the row, uncertain if it depends on when waiting clusters are available."""
+    uncertain_evictions = {
+        eviction.cluster for _name, eviction in placement.evictions if not eviction.is_certain
+    }
+    if row.cluster not in placement.rollout.conditional_clusters | uncertain_evictions:
+        return row
+    doubt = {"certain": False, "depends_on": placement.describe_waiting_clusters()}
+    return replace(row, scores={**row.scores, **doubt})
 
 
 def add_doubt_about_hub(row: PlacementChange, assumption: str = _UNREAD_HUB) -> PlacementChange:
@@ -373,7 +386,10 @@ def _explain_keeping(
         reason = placement.selection.clusters.unreachable[binding.cluster]
         return "", f"an earlier change waits until the member is reachable: {reason}"
     if binding.cluster in placement.rollout.blocked_clusters:
-        return "", "the rollout stops before it"
+        is_conditional = binding.cluster in placement.rollout.conditional_clusters
+        waiting = format_first_items(sorted(placement.waiting_clusters), _MAX_NAMES)
+        condition = f" until {waiting} is available" if is_conditional else ""
+        return "", f"the rollout stops before it{condition}"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
     return _explain_keeping_on_changed_member(placement, member)

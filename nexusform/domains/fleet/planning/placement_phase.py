@@ -90,7 +90,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.eviction import (
     PREDICTED_EVICTION,
+    EvictionResult,
     EvictionTarget,
+    PlacementDisruptionBudget,
     apply_eviction,
     evaluate_eviction,
 )
@@ -569,19 +571,19 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
         # Before the next eviction, a provider waits for the replacement of the
         # binding evicted last.
         is_replaced = instance.block is not None and bool(instance.block.provider)
-        # None: no such placement.
-        target = None
-        is_certain = True
-        if placement is not None:
-            target = _build_eviction_target(placement, is_replaced=is_replaced)
-            # An earlier one leaves the hub in an uncertain state.
-            is_certain = not placement.evictions
-        outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
+        outcome = _predict_eviction(
+            eviction.cluster,
+            placement,
+            hub.find_budget(eviction.placement),
+            is_replaced=is_replaced,
+        )
+        # An earlier one leaves the hub in an uncertain state.
+        is_first = placement is None or not placement.evictions
         instance.private = {
             PREDICTED_EVICTION: {
                 "executed": outcome.is_executed,
                 "message": outcome.message,
-                "certain": is_certain,
+                "certain": outcome.is_certain and is_first,
             }
         }
         if placement is not None:
@@ -595,6 +597,35 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
     return problems
 
 
+def _predict_eviction(
+    cluster: str,
+    placement: PlacementPlan | None,
+    budget: PlacementDisruptionBudget | None,
+    *,
+    is_replaced: bool,
+) -> EvictionResult:
+    """Predict an eviction from a cluster; `placement` is None if the plan has none of that name.
+
+    Readiness of waiting clusters is a condition: the prediction is certain if it makes no
+    difference. With `is_replaced`, earlier evicted bindings are replaced.
+    """
+    if placement is None:
+        return evaluate_eviction(cluster, None, budget)
+    target = _build_eviction_target(placement, is_replaced=is_replaced)
+    outcome = evaluate_eviction(cluster, target, budget)
+    waiting = placement.waiting_clusters
+    if_ready = evaluate_eviction(
+        cluster,
+        replace(
+            target,
+            available_clusters=target.available_clusters | waiting,
+            failed_clusters=target.failed_clusters - waiting,
+        ),
+        budget,
+    )
+    return replace(outcome, is_certain=outcome.is_executed == if_ready.is_executed)
+
+
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
     """Build the input to decide an eviction.
 
@@ -604,20 +635,19 @@ def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> Ev
     if not is_replaced:
         for _name, eviction in placement.evictions:
             bindings = apply_eviction(eviction, bindings)
-    unavailable = placement.previously_failed_clusters | placement.unready_clusters
+    failed = placement.find_clusters_failed_for_hub() | placement.reporting_clusters
+    unavailable = failed | placement.unready_clusters
     available = frozenset(
         binding.cluster
         for binding in bindings
-        if binding.state is BindingState.BOUND
-        and not binding.is_deleting
-        and binding.cluster not in unavailable
+        if binding.has_resources and not binding.is_deleting and binding.cluster not in unavailable
     )
     return EvictionTarget(
         placement_type=placement.spec.configuration.placement_type,
         bindings=bindings,
         number=placement.spec.configuration.number_of_clusters,
         available_clusters=available,
-        failed_clusters=placement.previously_failed_clusters,
+        failed_clusters=failed,
         is_deleting=placement.spec.is_being_deleted,
     )
 
@@ -659,7 +689,11 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
         clusters = rollout.clusters | outcome.reached_clusters
         blocked_clusters = outcome.blocked_clusters
         placement.rollout = replace(
-            rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=blocked_clusters
+            rollout,
+            clusters=clusters,
+            waves=outcome.waves,
+            blocked_clusters=blocked_clusters,
+            conditional_clusters=outcome.conditional_clusters,
         )
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
@@ -678,8 +712,9 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
                 placement.key, placement.spec.configuration.rolling_update, blocked
             )
             unreachable = sorted((placement.clusters_applied_later & bound) - {*blocked})
+            waiting = sorted(placement.waiting_clusters) if outcome.conditional_clusters else ()
             yield placement.spec.instance.build_diagnostic(
-                stop.build_problem(path, failing, unreachable)
+                stop.build_problem(path, failing, unreachable, waiting)
             )
 
 

@@ -10,7 +10,14 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.domains.fleet.importers.fleet_export import (
+    DIFF_REPORTED,
+    FAILED,
+    OVERRIDE_FAILED,
+    UNAVAILABLE,
+    WAITING,
+)
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     RenderedResources,
@@ -64,6 +71,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
 
+_MAX_NAMES: Final = 4
 # Of a cluster without a rollout: group 0.
 NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))
 
@@ -140,7 +148,8 @@ class RolloutResult(Struct, frozen=True):
 
     `run_by_cluster` names the run that changed a cluster; `previous_snapshots` are those that a run
     may use instead of the planned one, by cluster. `waves` are those of a rolling update,
-    `blocked_clusters` the clusters it cannot reach.
+    `blocked_clusters` the clusters it cannot reach; whether it reaches `conditional_clusters`
+    depends on when others are available.
     """
 
     clusters: frozenset[str] = frozenset()
@@ -148,6 +157,7 @@ class RolloutResult(Struct, frozen=True):
     previous_snapshots: Mapping[str, int] = field(default_factory=dict)
     waves: tuple[RolloutWave, ...] = ()
     blocked_clusters: tuple[str, ...] = ()
+    conditional_clusters: frozenset[str] = frozenset()
     timelines: tuple[Rollout, ...] = ()
 
 
@@ -482,13 +492,13 @@ class PlacementPlan(Struct):
             latest = self.snapshot_store.snapshots[-1]
             number = self.spec.policy_snapshot.number_of_clusters
             target = compute_rollout_target(configuration.effective_policy, number, self.bindings)
-            # Clusters waiting to be ready count as available, since they will be; departed and
-            # unreachable ones are not.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters | self._pending_unreachable_clusters,
                 unreachable_clusters=frozenset(self.selection.clusters.unreachable),
                 never_ready_clusters=self.failing_clusters,
-                failed_clusters=self.previously_failed_clusters,
+                failed_clusters=self.find_clusters_failed_for_hub(),
+                waiting_clusters=self.waiting_clusters,
+                reporting_clusters=self.reporting_clusters,
                 outdated_clusters=self._find_outdated_clusters(latest.index),
                 is_trackable=is_availability_tracked(latest.objects),
             )
@@ -594,10 +604,44 @@ class PlacementPlan(Struct):
         return frozenset(unknown)
 
     @property
+    def waiting_clusters(self) -> frozenset[str]:
+        """Clusters that a hub reports as not ready: when they will be is unknown.
+
+        Their readiness is a condition of rollouts, evictions and staged runs. Clusters that failed
+        permanently or left the fleet are not among them.
+        """
+        waiting = self._find_observed_clusters({WAITING, UNAVAILABLE}) - self.departed_clusters
+        return frozenset(waiting & collect_clusters_with_resources(self.spec.prior_bindings))
+
+    def describe_waiting_clusters(self) -> str:
+        """Return the condition of what needs the waiting clusters: `the availability of m1`."""
+        names = format_first_items(sorted(self.waiting_clusters), _MAX_NAMES)
+        return f"the availability of {names}"
+
+    @property
+    def reporting_clusters(self) -> frozenset[str]:
+        """Clusters on which differences are only reported, before the plan."""
+        previous = self.spec.previous_configuration
+        if self.spec.observed_attributes:
+            return frozenset(self._find_observed_clusters({DIFF_REPORTED}))
+        if previous is None or not previous.is_report_only:
+            return frozenset()
+        return frozenset(collect_clusters_with_resources(self.spec.prior_bindings))
+
+    @property
     def unready_clusters(self) -> frozenset[str]:
         """Clusters with unavailable resources, temporarily or permanently."""
-        waiting = self._find_observed_clusters({WAITING})
-        return self.departed_clusters | self._pending_unreachable_clusters | waiting
+        return self.departed_clusters | self._pending_unreachable_clusters | self.waiting_clusters
+
+    def find_clusters_failed_for_hub(self) -> frozenset[str]:
+        """Return the clusters whose binding a hub counts as failed, before the plan.
+
+        Permanently, or only not available: neither the budget of a rollout nor that of an eviction
+        protects them.
+        """
+        return frozenset(
+            self.previously_failed_clusters | self._find_observed_clusters({UNAVAILABLE})
+        )
 
     def _find_observed_clusters(self, readiness: AbstractSet[str]) -> set[str]:
         """Return the clusters with one of these states of readiness on a hub."""

@@ -260,13 +260,17 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
     applied_later = placement.clusters_applied_later
+    # A hub reports these, until they are available or a rollout reaches them.
+    unavailable = placement.waiting_clusters - placement.rollout.clusters
+    not_applied = unavailable & placement.find_reported_clusters("Applied", FALSE)
+    not_available = unavailable & placement.find_reported_clusters("Available", FALSE)
     for cluster, progress in compute_progress(placement).items():
         # No agent has tried yet.
         is_pending = cluster in applied_later
         resources = final_resources.get(cluster, RenderedResources(()))
         # With other owners of objects.
         has_conflict = bool(resources.conflicting_objects)
-        is_failing = cluster in apply_failing or has_conflict
+        is_failing = cluster in apply_failing or has_conflict or cluster in not_applied
         has_override_failure = bool(resources.failure) and not resources.has_envelope_failure
         by_cluster[cluster] = replace(
             progress,
@@ -282,7 +286,9 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
             else FALSE
             if is_failing
             else progress.applied,
-            available=FALSE if cluster in waiting_clusters else progress.available,
+            available=FALSE
+            if cluster in waiting_clusters or cluster in not_available
+            else progress.available,
             # None: objects are applied.
             diff_reported=None
             if not is_report_only

@@ -144,10 +144,16 @@ def _execute_staged_run(
     run_text = format_run_status_text(run.resource_index, run.name)
     changed_clusters = _find_changed_clusters(placement, context, newly_updated)
     rollout = placement.rollout
+    # A run that waits for a cluster continues once it is available.
+    conditional_clusters = rollout.conditional_clusters
+    if not placement.waiting_clusters.isdisjoint(outcome.blocking_clusters):
+        later_clusters = chain.from_iterable(step.clusters for step in steps[len(outcome.steps) :])
+        conditional_clusters = conditional_clusters.union(later_clusters)
     placement.rollout = replace(
         rollout,
         timelines=(*rollout.timelines, timeline),
         clusters=rollout.clusters | newly_updated,
+        conditional_clusters=conditional_clusters,
         run_by_cluster={**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)},
         previous_snapshots=_update_previous_snapshots(placement, newly_updated, previous_snapshot),
     )
@@ -215,8 +221,8 @@ def _build_blocked_run_problems(
     if outcome.blocking_clusters:
         blocking = outcome.blocking_clusters
         text = (
-            f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once an apply "
-            "failure is fixed or the member is reachable, the run continues by itself. After an "
+            f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once the "
+            "cluster is available or the member reachable, the run continues by itself. After an "
             "override failure, fix the override and create another run."
         )
         yield Problem((), "stuck-staged-run", text, Severity.WARNING)
@@ -392,23 +398,31 @@ def _find_failed_clusters_of_run(
     """Return the clusters of a run with failing resources, each with the cause.
 
     Overrides may fail on all clusters of the run. A failing apply counts only on clusters not
-    updated by the run yet. There, unreachable members count as failing: the run waits for them.
+    updated by the run yet. There, unreachable members and clusters that are not available count as
+    failing: the run waits for them.
     """
     failures: dict[str, str] = {}
     unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
     # Else nothing is applied.
     if not placement.spec.configuration.is_report_only:
         observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-        # failures on the hub are of this run only if the binding has its snapshot.
-        reported = {
+        # What a hub reports is of this run only if the binding has its snapshot.
+        updated = unfinished & {
             binding.cluster
             for binding in placement.spec.prior_bindings
             if binding.resource_snapshot == context.snapshot.index
-            and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
+        }
+        failures = dict.fromkeys(
+            sorted(updated & placement.waiting_clusters), "its resources are not available"
+        )
+        reported = {
+            cluster
+            for cluster in updated
+            if get_mapping(observed_bindings, cluster).get("readiness") == FAILED
         }
         # The latter as configured.
         failing = unfinished & (reported | placement.selection.clusters.failing)
-        failures = dict.fromkeys(failing, "applying the resources fails")
+        failures |= dict.fromkeys(sorted(failing), "applying the resources fails")
     unreachable = placement.selection.clusters.unreachable
     failures |= {name: unreachable[name] for name in sorted(unfinished & unreachable.keys())}
     for cluster in context.plan.updated_clusters:

@@ -47,7 +47,7 @@ class EvictionTarget(Struct, frozen=True):
     """Placement named by an eviction.
 
     `number` is N of a PickN. `available_clusters` have available resources; in `failed_clusters`
-    they failed permanently or are only compared.
+    they failed, are not available, or are only compared.
     """
 
     placement_type: PlacementType
@@ -59,12 +59,16 @@ class EvictionTarget(Struct, frozen=True):
 
 
 class EvictionResult(Struct, frozen=True):
-    """Result of an eviction: invalid, executed, or valid and blocked; with the reason."""
+    """Result of an eviction: invalid, executed, or valid and blocked; with the reason.
+
+    It is not certain if other readiness of the clusters gives another result.
+    """
 
     cluster: str
     is_valid: bool
     is_executed: bool
     message: str
+    is_certain: bool = True
 
 
 def evaluate_eviction(

@@ -46,8 +46,10 @@ class Readiness(Struct, frozen=True):
     """Readiness of the clusters' resources beyond their bindings.
 
     In `unready_clusters` current resources are unavailable. In `never_ready_clusters` a wave's
-    resources fail permanently. `failed_clusters` have failed permanently, so they are updated
-    outside the budget. `outdated_clusters` are bound with outdated overrides. In
+    resources fail permanently. `failed_clusters` have failed, so they are updated outside the
+    budget. `waiting_clusters` are unready, and nobody knows when they will be ready, with current
+    or new resources. `reporting_clusters` only report differences: they are ready without adding to
+    the clusters that can be. `outdated_clusters` are bound with outdated overrides. In
     `unreachable_clusters` a wave's resources wait for the member. `is_trackable` means that
     availability is visible (False for Jobs and unknown kinds).
     """
@@ -55,6 +57,8 @@ class Readiness(Struct, frozen=True):
     unready_clusters: frozenset[str] = frozenset()
     never_ready_clusters: frozenset[str] = frozenset()
     failed_clusters: frozenset[str] = frozenset()
+    waiting_clusters: frozenset[str] = frozenset()
+    reporting_clusters: frozenset[str] = frozenset()
     outdated_clusters: frozenset[str] = frozenset()
     unreachable_clusters: frozenset[str] = frozenset()
     is_trackable: bool = True
@@ -71,13 +75,22 @@ class RolloutWave(Struct, frozen=True):
     bound_clusters: tuple[str, ...]
     wait_seconds: int = 0
 
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """All clusters of the wave."""
+        return (*self.deleted_clusters, *self.updated_clusters, *self.bound_clusters)
+
 
 class RolloutProjection(Struct, frozen=True):
-    """Waves, bindings after them, and the clusters not reached by a blocked rollout."""
+    """Waves, bindings after them, and the clusters not reached by a blocked rollout.
+
+    Whether `conditional_clusters` are reached depends on when others are available.
+    """
 
     waves: tuple[RolloutWave, ...]
     bindings: tuple[Binding, ...]
     blocked_clusters: tuple[str, ...] = ()
+    conditional_clusters: frozenset[str] = frozenset()
 
     @property
     def reached_clusters(self) -> frozenset[str]:
@@ -102,11 +115,15 @@ class BlockedRollout(Struct, frozen=True):
         return f"the rollout of {self.placement} stops before {names}: {change}"
 
     def build_problem(
-        self, path: Path = (), failing: Sequence[str] = (), unreachable: Sequence[str] = ()
+        self,
+        path: Path = (),
+        failing: Sequence[str] = (),
+        unreachable: Sequence[str] = (),
+        waiting: Sequence[str] = (),
     ) -> Problem:
         """Build the warning about the rollout.
 
-        Clusters in `failing` and `unreachable` are causes: they count as unavailable.
+        Clusters in `failing`, `unreachable` and `waiting` are causes: they count as unavailable.
         """
         names = format_first_items(self.clusters, _MAX_NAMES)
         unavailable = self.strategy.max_unavailable
@@ -129,6 +146,15 @@ class BlockedRollout(Struct, frozen=True):
             cause = f" {unreachable_text}, so the rollout waits there."
             advice = f"Restore {noun}: the rollout then continues. Or raise one of the limits."
             hint = f"it waits because {unreachable_text}"
+        elif waiting:
+            waiting_text = (
+                f"{format_list(waiting, _MAX_NAMES)} "
+                f"{select_word_form(len(waiting), 'is', 'are')} not available"
+            )
+            pronoun = select_word_form(len(waiting), "it is", "they are")
+            cause = f" {waiting_text}."
+            advice = f"The rollout continues when {pronoun} available. Or raise one of the limits."
+            hint = f"{waiting_text} there"
         count = len(self.clusters)
         consequence = select_word_form(
             count, "it keeps its current resources", "they keep their current resources"
@@ -182,9 +208,39 @@ def simulate_rollout(
     """Simulate waves until all clusters have the resources, or the rollout is blocked.
 
     The resources are those of `resource_snapshot` (the latest). `target` is the number of clusters
-    to which percentages refer. Without `readiness`, all clusters are ready.
+    to which percentages refer. Without `readiness`, all clusters are ready. Readiness of waiting
+    clusters is a condition: the waves are those before it.
     """
-    initial_readiness = readiness or Readiness()
+    readiness = readiness or Readiness()
+    arguments = (tuple(bindings), strategy, target, resource_snapshot)
+    waiting = readiness.waiting_clusters
+    projection = _simulate_waves(
+        *arguments,
+        replace(
+            readiness,
+            unready_clusters=readiness.unready_clusters | waiting,
+            unreachable_clusters=readiness.unreachable_clusters | waiting,
+        ),
+    )
+    if not waiting:
+        return projection
+    available = _simulate_waves(
+        *arguments, replace(readiness, failed_clusters=readiness.failed_clusters - waiting)
+    )
+    conditional = {*projection.blocked_clusters} ^ {*available.blocked_clusters}
+    # The first wave starts with the clusters as they are.
+    first = projection.waves[0].clusters if projection.waves else ()
+    return replace(projection, conditional_clusters=frozenset(conditional.difference(first)))
+
+
+def _simulate_waves(
+    bindings: Iterable[Binding],
+    strategy: RollingUpdate,
+    target: int,
+    resource_snapshot: int,
+    initial_readiness: Readiness,
+) -> RolloutProjection:
+    """Simulate the waves of `simulate_rollout`, without regard to waiting clusters."""
     outdated = set(initial_readiness.outdated_clusters)
     by_cluster = index_by_cluster(list_active_bindings(bindings))
     failed = set(initial_readiness.failed_clusters)
@@ -195,7 +251,12 @@ def simulate_rollout(
         # All clusters are up to date.
         if not any(pending):
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
-        state = _WaveState(failed, unavailable, initial_readiness.is_trackable)
+        state = _WaveState(
+            failed,
+            unavailable,
+            initial_readiness.reporting_clusters,
+            initial_readiness.is_trackable,
+        )
         wave = _build_next_wave(by_cluster, pending, strategy, target, state)
         changed = {*wave.updated_clusters, *wave.bound_clusters}
         # No budget left.
@@ -224,10 +285,11 @@ _PendingClusters = tuple[list[str], list[str], list[str]]
 
 
 class _WaveState(Struct, frozen=True):
-    """Permanently failed and unavailable clusters before a wave."""
+    """Failed, unavailable and only reporting clusters before a wave."""
 
     failed_clusters: set[str]
     unavailable_clusters: set[str]
+    reporting_clusters: frozenset[str]
     is_trackable: bool
 
 
@@ -273,7 +335,7 @@ def _build_next_wave(
     ]
     ready = len(set(running) - state.unavailable_clusters)
     # Now or later.
-    can_be_ready = len(set(started) - state.failed_clusters)
+    can_be_ready = len(set(started) - state.failed_clusters - state.reporting_clusters)
     budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
     # Failed resources serve no one: replacing them uses no budget.
     failed, working = split_clusters(update, state.failed_clusters)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_export import (
+    DIFF_REPORTED,
     FAILED,
     OVERRIDE_FAILED,
     READY,
+    UNAVAILABLE,
     WAITING,
     read_placements,
 )
@@ -96,16 +98,20 @@ NOT_ALL = "NotAllWorkHaveBeenApplied"
     ("kind", "status", "reason", "message", "standing"),
     [
         ("Available", "True", "", "", READY),
-        ("DiffReported", "True", "", "", READY),
+        ("DiffReported", "True", "", "", DIFF_REPORTED),
+        ("Available", "False", "NotAllWorkAreAvailable", "", UNAVAILABLE),
+        ("Available", "False", "ResourceNotAvailableYet", "", WAITING),
+        ("Available", "Unknown", "", "", WAITING),
         ("RolloutStarted", "True", "", "", WAITING),
-        ("Applied", "False", "ApplyInProgress", "", WAITING),
+        ("Applied", "False", "ApplyInProgress", "", UNAVAILABLE),
+        ("Applied", "False", "ApplyPending", "", WAITING),
         ("Applied", "False", NOT_ALL, "Work object w has failed to apply", FAILED),
         (
             "Applied",
             "False",
             NOT_ALL,
             "Work object w has not yet completed the apply operation",
-            WAITING,
+            UNAVAILABLE,
         ),
         ("Overridden", "False", "OverriddenFailed", "", OVERRIDE_FAILED),
         ("WorkSynchronized", "False", "SyncWorkFailed", "", FAILED),

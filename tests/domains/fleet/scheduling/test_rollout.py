@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy
 from nexusform.domains.fleet.scheduling.rolling_update import (
@@ -169,6 +170,30 @@ def test_failed_bindings_are_updated_outside_the_budget() -> None:
         build_bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed_clusters=frozenset("a"))
     )
     assert [wave.updated_clusters for wave in freed.waves] == [("a",), ("b",)]
+
+
+def test_readiness_of_waiting_clusters_is_a_condition() -> None:
+    bindings = [*build_bound("a"), *build_bound("b", "c")]
+    waits = Readiness(waiting_clusters=frozenset("a"))
+    held = simulate_rollout(bindings, ONE_AT_A_TIME, 3, 1, waits)
+    assert held.waves == ()
+    assert (held.blocked_clusters, held.conditional_clusters) == (("a", "b", "c"), {*"abc"})
+    # A hub counts a failed one as updated outside of the budget, and waits for it after that.
+    failed = replace(waits, failed_clusters=frozenset("a"))
+    updated = simulate_rollout(bindings, ONE_AT_A_TIME, 3, 1, failed)
+    assert [wave.clusters for wave in updated.waves] == [("a",)]
+    assert updated.conditional_clusters == {*"bc"}
+    # Blocked with all clusters ready: no condition.
+    nothing = RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0))
+    assert not simulate_rollout(bindings, nothing, 3, 1, waits).conditional_clusters
+
+
+def test_clusters_that_only_report_leave_room_for_others() -> None:
+    strategy = RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0))
+    bindings = [*build_bound("a"), *build_scheduled("b")]
+    assert simulate_rollout(bindings, strategy, 1, 0).blocked_clusters == ("b",)
+    reports = Readiness(reporting_clusters=frozenset("a"))
+    assert not simulate_rollout(bindings, strategy, 1, 0, reports).blocked_clusters
 
 
 def test_unavailable_period_applies_only_to_untracked_resources() -> None:
