@@ -493,11 +493,7 @@ class _Decoder:
             self.removed_blocks.append(removed_block)
 
     def add_import_block(self, block: Block, _location: BlockLocation) -> None:
-        """Read an `import` block; outside of the root module it is an error."""
-        if self.path:
-            detail = "Import blocks are valid only in the root module. Move this block there."
-            self._add_error("invalid-import-configuration", detail, block.header_span)
-            return
+        """Read an `import` block."""
         from nexusform.configuration.refactoring_blocks import decode_import_block
 
         import_block = decode_import_block(block, self.problems)

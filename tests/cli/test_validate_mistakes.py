@@ -53,6 +53,27 @@ def test_arguments_of_providers_are_checked(
 
 
 @pytest.mark.parametrize(
+    ("block", "kinds"),
+    [
+        ('backend "locale" {\n  }', ["unknown-backend"]),
+        ('backend "local" {\n    pth = "x"\n  }', ["unsupported-argument"]),
+        ('backend "azurerm" {\n    key = ["a"]\n  }', ["incorrect-attribute-value-type"]),
+        ('backend "azurerm" {\n    key = var.x\n  }', ["variables-not-allowed"]),
+        ('backend "s3" {\n    assume {\n    }\n  }', ["unsupported-block-type"]),
+        # -backend-config may set what is missing.
+        ('backend "azurerm" {\n  }', []),
+        ('backend "local" {\n    path = "x"\n  }', []),
+    ],
+)
+def test_arguments_of_the_backend_are_checked(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, block: str, kinds: list[str]
+) -> None:
+    site = 'resource "nexus_site" "a" {\n}\n'
+    found = _list_errors(capfd, tmp_path, f"{site}nexusform {{\n  {block}\n}}\n")
+    assert [kind for kind, _ in found] == kinds
+
+
+@pytest.mark.parametrize(
     "text",
     [
         'variable "x" {{\n  validation {{\n    {}\n  }}\n}}\n',

@@ -18,6 +18,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.prior_state import (
     build_missing_configuration_error,
     build_unconfigured_object_error,
+    iterate_import_blocks,
     iterate_requested_imports,
 )
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -350,9 +351,9 @@ def check_import_targets(blocks: BlockPlanner, evaluation: Evaluation) -> list[D
             problems.append(build_missing_configuration_error(address, imported.span))
     # Its errors are reported where the objects are read.
     silent_evaluation = evaluation.create_reporting_copy()
-    imports = blocks.request.configuration.root.imports
-    for block in imports if blocks.request.mode is Mode.NORMAL else ():
-        for address, _ in iterate_requested_imports(block, silent_evaluation, []):
+    imports = iterate_import_blocks(silent_evaluation)
+    for module, block in imports if blocks.request.mode is Mode.NORMAL else ():
+        for address, _ in iterate_requested_imports(block, module, silent_evaluation, []):
             instance = blocks.instances.get(address)
             if instance is None or instance.prior is None or instance.is_configured:
                 continue

@@ -193,7 +193,7 @@ class _ModuleValidator(Struct, frozen=True):
         problems += self._validate_conditions()
         # For their problems; values may be unknown.
         for import_block in module.imports:
-            list(iterate_requested_imports(import_block, evaluation, problems))
+            list(iterate_requested_imports(import_block, self.instance, evaluation, problems))
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():

@@ -7,7 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ImportBlock, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
+from nexusform.configuration.reference_checks import check_references
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, has_errors
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import ResourceType, VmHandlers
 from nexusform.json_data.plain_data import convert_to_plain, get_list, get_mapping
@@ -21,7 +22,7 @@ from nexusform.language.syntax.syntax_nodes import (
 )
 from nexusform.language.type_conversion import convert_value
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
-from nexusform.planning.name_resolution.instance_scope import InstanceScope
+from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import (
     INVALID_EXPANSION,
@@ -33,7 +34,7 @@ from nexusform.planning.name_resolution.repetition import (
     expand_repetition,
 )
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
-from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.planning.preparation.planning_order import iterate_modules, iterate_resource_blocks
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ConfigAddress
@@ -197,13 +198,20 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     """
     from nexusform.planning.preparation.moves import apply_moves
 
+    schemas = request.registries.schemas
+    # Otherwise a misspelt name would be reported as a value that is not known yet.
+    invalid_references = check_references(
+        request.configuration, schemas["managed"], schemas["data"]
+    )
+    if has_errors(invalid_references):
+        return [], invalid_references
     moved_state, _ = apply_moves(request.configuration, request.state)
     evaluation = build_state_evaluation(replace(request, state=moved_state.state))
     blocks = {block.address: block for block in iterate_resource_blocks(request.configuration)}
     targets: dict[Address, ImportTarget] = {}
     problems: list[Diagnostic] = []
-    for block in request.configuration.root.imports:
-        for address, object_id in iterate_requested_imports(block, evaluation, problems):
+    for module, block in iterate_import_blocks(evaluation):
+        for address, object_id in iterate_requested_imports(block, module, evaluation, problems):
             earlier = targets.get(address)
             if earlier is not None:
                 start = earlier.span.start
@@ -247,14 +255,23 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     return list(targets.values()), problems
 
 
+def iterate_import_blocks(evaluation: Evaluation) -> Iterator[tuple[ModuleInstance, ImportBlock]]:
+    """Yield each import block of a configuration, once for each instance of its module."""
+    for module in iterate_modules(evaluation.root.module):
+        # The instances of other modules are not computed.
+        for block in module.imports:
+            for instance in evaluation.list_module_instances(module.path):
+                yield instance, block
+
+
 def iterate_requested_imports(
-    block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
+    block: ImportBlock, module: ModuleInstance, evaluation: Evaluation, problems: list[Diagnostic]
 ) -> Iterator[tuple[Address, str]]:
-    """Yield the addresses and ids requested by an import block, one per instance.
+    """Yield the addresses and ids requested by an import block of a module, one per instance.
 
     Errors are added to `problems`.
     """
-    scope = evaluation.build_scope(evaluation.root)
+    scope = evaluation.build_scope(module)
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:
         expansion, expansion_problems = _expand_import(block.for_each, evaluation, scope)
@@ -269,11 +286,11 @@ def iterate_requested_imports(
             )
         repetitions = expansion.repetitions
     for repetition in repetitions:
-        inner_scope = evaluation.build_scope(evaluation.root, repetition)
+        inner_scope = evaluation.build_scope(module, repetition)
         address = _evaluate_import_address(block.to, inner_scope, problems)
         object_id = _evaluate_import_id(block, inner_scope, problems)
         if address is not None and object_id is not None:
-            yield address, object_id
+            yield replace(address, module=(*module.path, *address.module)), object_id
 
 
 def _expand_import(

@@ -34,8 +34,7 @@ from nexusform.files.regular_files import (
 )
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.language.syntax.syntax_nodes import Attribute, Block
-from nexusform.schemas.block_schema import BlockSchema
+from nexusform.language.syntax.syntax_nodes import Attribute
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
@@ -215,15 +214,11 @@ def read_configured_choice(
     """
     kind = settings.backend_type
     block = settings.backend
+    values, problems = evaluate_backend_settings(settings)
     backend = BACKENDS.get(kind)
     if backend is None:
-        return None, [
-            build_error("unknown-backend", explain_unknown_backend(kind), _get_block_span(settings))
-        ]
-    values: dict[str, Any] = {}
-    problems: list[Diagnostic] = []
+        return None, problems
     if block is not None:
-        values, problems = _evaluate_backend_block(block, backend.schema)
         rejection = explain_rejected_settings(kind, values, context, from_flags)
         if rejection:
             detail = f"{rejection} Set it with -backend-config=NAME=VALUE."
@@ -258,18 +253,24 @@ def read_configured_choice(
     ), problems
 
 
-def _evaluate_backend_block(
-    block: Block, schema: BlockSchema
-) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Evaluate the arguments of a `backend` block.
+def evaluate_backend_settings(settings: Settings) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Evaluate the arguments of the `backend` block; a kind that does not exist is an error.
 
     All are optional here: -backend-config may set a missing one.
     """
+    kind = settings.backend_type
+    block = settings.backend
+    backend = BACKENDS.get(kind)
+    if backend is None:
+        detail = explain_unknown_backend(kind)
+        return {}, [build_error("unknown-backend", detail, _get_block_span(settings))]
+    if block is None:
+        return {}, []
     optional_attributes = {
         name: replace(attribute, required=False, optional=True)
-        for name, attribute in schema.attributes.items()
+        for name, attribute in backend.schema.attributes.items()
     }
-    schema = replace(schema, attributes=optional_attributes)
+    schema = replace(backend.schema, attributes=optional_attributes)
     body, misplaced = build_prepared_body(block.body, schema, block.header_span)
     values, _, invalid = body.evaluate(EMPTY_SCOPE)
     return dict(values), [*misplaced, *invalid]

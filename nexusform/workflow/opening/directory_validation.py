@@ -17,6 +17,7 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY
+from nexusform.workflow.opening.backend_choice import evaluate_backend_settings
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.provider_setup import check_created_objects, check_provider_blocks
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
@@ -88,7 +89,12 @@ def find_planning_problems(
         working_directory=context.working_directory,
         limits=context.merge_limits(configuration.settings.limits),
     )
-    candidates = [*validate_configuration(request, is_plan=False), *check_provider_blocks(request)]
+    _, backend_problems = evaluate_backend_settings(configuration.settings)
+    candidates = [
+        *validate_configuration(request, is_plan=False),
+        *check_provider_blocks(request),
+        *backend_problems,
+    ]
     new_problems = _select_new_diagnostics(candidates, known_problems)
     problems = [locate_line_in_text(problem, configuration.files) for problem in new_problems]
     if not has_errors([*known_problems, *problems]):

@@ -51,6 +51,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
+from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.plans.plan import Change, InventoryRead, Mode, Plan, build_hypothetical_plan
 from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import PROVIDERS
@@ -565,7 +566,8 @@ class Run(Struct):
 
     def _has_imports(self, options: PlanOptions) -> bool:
         """Return whether the plan has import blocks; only normal plans import."""
-        return options.mode is Mode.NORMAL and bool(self.project.configuration.root.imports)
+        modules = iterate_modules(self.project.configuration.root)
+        return options.mode is Mode.NORMAL and any(module.imports for module in modules)
 
     def _find_imports(
         self, request: PlanRequest, options: PlanOptions

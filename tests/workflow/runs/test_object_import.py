@@ -199,6 +199,7 @@ def test_generated_file_with_other_suffix_gives_a_warning(
     [
         ('to = nexus_site.s\n  id = "nowhere"', "Cannot import non-existent remote object"),
         ('to = nexus_site.s\n  id = ""', "must be a non-empty string"),
+        ("to = nexus_site.s\n  id = local.lab", "Reference to undeclared local value"),
         ("to = nexus_site.s\n  id = timestamp()", 'The "id" of an import block must be known'),
         ('to = nexus_site.s\n  id = sensitive("lab")', "cannot be sensitive"),
         ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Missing import target configuration"),
@@ -245,6 +246,86 @@ def test_targeting_skips_other_imports(capsys: pytest.CaptureFixture[str]) -> No
     code, out, _ = run_command(capsys, "plan", "-target=nexus_site.s")
     assert code == 0
     assert "Plan: 1 to import, 0 to add, 0 to change, 0 to destroy." in out
+
+
+MODULE = """\
+variable "rack" {
+}
+import {
+  to = module.inner.nexus_rack.r[local.key]
+  id = "lab/rack-${var.rack}"
+}
+locals {
+  key = var.rack
+}
+module "inner" {
+  source = "./inner"
+  rack   = var.rack
+}
+"""
+
+
+def write_modules(module: str = MODULE, calls: str = 'for_each = toset(["a", "b"])') -> None:
+    """Write racks in a module of a module, whose import block is in the outer one."""
+    Path("m/inner").mkdir(parents=True)
+    Path("m/main.nf.hcl").write_text(module)
+    racks = RACKS.replace('toset(["a", "b"])', "toset([var.rack])")
+    Path("m/inner/main.nf.hcl").write_text('variable "rack" {\n}\n' + racks)
+    call = f'module "m" {{\n  {calls}\n  source = "./m"\n  rack   = each.key\n}}\n'
+    write_configuration(SITE, call, 'import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
+
+
+def test_import_blocks_of_modules_import_for_each_instance(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_modules()
+    assert run_command(capsys, "validate")[0] == 0
+    targets = ["-target=nexus_site.s", '-target=module.m["a"]']
+    code, out, _ = run_command(capsys, "plan", *targets)
+    assert (code, "2 to import, 0 to add" in out) == (0, True)
+    code, out, _ = run_command(capsys, "plan", "-out=p")
+    assert (code, "3 to import, 0 to add" in out) == (0, True)
+    document = json.loads(run_command(capsys, "show", "-json", "p")[1])
+    imported = {
+        change["address"]: change["change"]["importing"]["id"]
+        for change in document["resource_changes"]
+    }
+    assert imported == {
+        "nexus_site.s": "lab",
+        'module.m["a"].module.inner.nexus_rack.r["a"]': "lab/rack-a",
+        'module.m["b"].module.inner.nexus_rack.r["b"]': "lab/rack-b",
+    }
+    assert run_command(capsys, "apply", "p")[0] == 0
+    assert "No changes." in run_command(capsys, "plan")[1]
+
+
+@pytest.mark.parametrize(
+    ("module", "calls", "words"),
+    [
+        (MODULE.replace("lab/rack-${var.rack}", "lab/rack-a"), 'for_each = toset(["a", "b"])',
+         'already that of module.m["a"].module.inner.nexus_rack.r["a"]'),
+        (MODULE.replace("inner.nexus_rack.r[", "inner.nexus_rack.q["), 'for_each = toset(["a"])',
+         'import target module.m["a"].module.inner.nexus_rack.q["a"] does not exist'),
+        (MODULE.replace("lab/rack-${var.rack}", "${timestamp()}"), 'for_each = toset(["a"])',
+         'The "id" of an import block must be known'),
+        (MODULE.replace("local.key", "local.keys"), 'for_each = toset(["a"])',
+         "Reference to undeclared local value"),
+    ],
+)  # fmt: skip
+def test_invalid_import_blocks_of_modules_name_their_file(
+    capsys: pytest.CaptureFixture[str], module: str, calls: str, words: str
+) -> None:
+    write_modules(module, calls)
+    code, out, err = run_command(capsys, "plan")
+    text = " ".join(err.replace("│", " ").split())
+    assert (code, words in text, "on m/main.nf.hcl line" in text) == (1, True, True), text
+    assert "to import" not in out
+
+
+def test_module_without_instances_imports_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    write_modules(calls="for_each = toset([])")
+    code, out, err = run_command(capsys, "plan")
+    assert (code, "1 to import, 0 to add" in out, err) == (0, True, "")
 
 
 # --- import command ----------------------------------------------------------------------------
