@@ -82,8 +82,6 @@ FLAG_HINTS: Final = (
         "Use nexusform -chdir=DIR show -json -config with the directory of the module.",
         commands=("show",),
     ),
-    FlagHint("json", "Use nexusform show -json.", commands=("state list", "state show")),
-    FlagHint("json", "It prints one name per line.", commands=("workspace list",)),
     FlagHint("json-into", "Use -report=json:FILE.", required_flag="report"),
     FlagHint("o output json", "Use -json.", required_flag="json"),
     FlagHint("o output json", "Use -format=json.", required_flag="format"),

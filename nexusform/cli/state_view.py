@@ -5,9 +5,11 @@ They are `nexusform state list`, `state show`, `state verify`, `state pull`,
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_flag_group,
@@ -36,8 +38,13 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.resources.address import Address, AddressProblem, parse_pattern
 from nexusform.schemas.value_types import build_type_json
 from nexusform.state import state_edits
-from nexusform.state.objects import OutputState, State
-from nexusform.workflow.states.state_commands import has_been_written, parse_patterns, read_state
+from nexusform.state.objects import InstanceState, OutputState, State
+from nexusform.workflow.states.state_commands import (
+    StateReadResult,
+    has_been_written,
+    parse_patterns,
+    read_state,
+)
 from nexusform.workflow.states.state_history import read_history
 
 NO_STATE = build_error(
@@ -47,13 +54,18 @@ NO_STATE = build_error(
 )
 
 
-def _read_state_and_print_errors(
-    screen: Screen, state_path: str, *, checks_objects: bool = False
-) -> State | None:
+def _read_written_state(state_path: str, *, checks_objects: bool = False) -> StateReadResult:
+    """Read the state of -state; a state that was never written is an error."""
+    context = create_context(state_path, requires_state=True)
+    reading = read_state(context, checks_objects=checks_objects)
+    if reading.state is None or has_been_written(reading.state):
+        return reading
+    return replace(reading, diagnostics=(*reading.diagnostics, NO_STATE))
+
+
+def _read_state_and_print_errors(screen: Screen, state_path: str) -> State | None:
     """Read the state of -state and print its errors; return None with errors."""
-    reading = read_state(
-        create_context(state_path, requires_state=True), checks_objects=checks_objects
-    )
+    reading = read_state(create_context(state_path, requires_state=True))
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     return None if has_errors(reading.diagnostics) else reading.state
 
@@ -61,6 +73,7 @@ def _read_state_and_print_errors(
 class ListArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state list`."""
 
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     state: str = declare_state_flag()
     object_id: str = declare_text_flag("List only the object with this id", metavar="ID", flag="id")
     addresses: tuple[str, ...] = declare_positionals()
@@ -73,14 +86,47 @@ def list_instances(arguments: ListArguments) -> int:
     ADDRESSES limit the list to instances, resources or modules.
     """
     screen = Screen()
+    addresses, reading = _select_listed_instances(arguments)
+    if arguments.as_json:
+        from nexusform.rendering.json.json_diagnostics import build_address_keys
+
+        instances = reading.state.instances if reading.state is not None else {}
+        resources = [
+            {
+                "address": str(address),
+                **build_address_keys(address),
+                **_build_identity_keys(instances[address]),
+            }
+            for address in addresses
+        ]
+        return screen.print_answer_document(
+            reading.diagnostics, reading.sources, resources=resources
+        )
+    screen.print_diagnostics(reading.diagnostics, reading.sources)
+    for address in addresses:
+        screen.print_text(str(address))
+    return 1 if has_errors(reading.diagnostics) else 0
+
+
+def _build_identity_keys(instance: InstanceState) -> dict[str, Any]:
+    """Return the id of the current object, or the keys of deposed ones, as JSON."""
+    current = instance.current
+    keys: dict[str, Any] = {"id": current.attributes.get("id")} if current is not None else {}
+    return keys | ({"deposed_keys": sorted(instance.deposed)} if instance.deposed else {})
+
+
+def _select_listed_instances(arguments: ListArguments) -> tuple[list[Address], StateReadResult]:
+    """Read the state and select the addresses to list; none after errors.
+
+    Every address of the command line must be in the state.
+    """
     patterns, problems = parse_patterns(arguments.addresses)
     if problems:
-        return screen.print_failure(problems)
-    state = _read_state_and_print_errors(screen, arguments.state)
-    if state is None:
-        return 1
-    if not has_been_written(state):
-        return screen.print_failure([NO_STATE])
+        return [], StateReadResult(state=None, diagnostics=tuple(problems), sources={})
+    reading = _read_written_state(arguments.state)
+    state = reading.state
+    if state is None or has_errors(reading.diagnostics):
+        return [], reading
     for pattern in patterns:
         if not state_edits.select_instances(state, [pattern]):
             hint = suggest_name(str(pattern), map(str, state.instances))
@@ -89,17 +135,15 @@ def list_instances(arguments: ListArguments) -> int:
                 "addresses."
             )
             problems.append(build_error("no-such-resource-instance", detail))
-    # Every given address must match.
     if problems:
-        return screen.print_failure(problems)
-    for address in state_edits.select_instances(state, patterns, arguments.object_id):
-        screen.print_text(str(address))
-    return 0
+        return [], replace(reading, diagnostics=(*reading.diagnostics, *problems))
+    return state_edits.select_instances(state, patterns, arguments.object_id), reading
 
 
 class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state show`."""
 
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     state: str = declare_state_flag()
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -109,18 +153,28 @@ class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
 @define_command("show", ShowInstanceArguments)
 def show(arguments: ShowInstanceArguments) -> int:
     """Show the attributes of the resource instance at ADDRESS."""
-    from nexusform.rendering.text.state_text import render_object
-
     screen = arguments.view.create_screen()
-    state = _read_state_and_print_errors(screen, arguments.state, checks_objects=True)
-    if state is None:
+    address, reading = _read_single_instance(arguments)
+    if arguments.as_json:
+        from nexusform.rendering.json.json_document import build_object_documents
+
+        documents: list[dict[str, Any]] = []
+        if address is not None and reading.state is not None:
+            instance = reading.state.instances[address]
+            documents += build_object_documents(
+                address, instance, show_sensitive=arguments.show_sensitive
+            )
+        # The current object, or a deposed one without it.
+        parts: dict[str, Any] = {"resource": documents[0] if documents else None}
+        if len(documents) > 1:
+            parts["deposed_resources"] = documents[1:]
+        return screen.print_answer_document(reading.diagnostics, reading.sources, **parts)
+    screen.print_diagnostics(reading.diagnostics, reading.sources)
+    if address is None or reading.state is None:
         return 1
-    address, problems = _find_single_instance(state, arguments.address)
-    if address is None:
-        return screen.print_failure(problems)
-    instance = state.instances[address]
     # Pairs of deposed key and object; the key of the current object is "".
-    objects = instance.all_objects
+    objects = reading.state.instances[address].all_objects
+    from nexusform.rendering.text.state_text import render_object
     from nexusform.resource_types.registry import build_registries
 
     type_registries = build_registries()
@@ -144,13 +198,22 @@ def show(arguments: ShowInstanceArguments) -> int:
     return 0
 
 
+def _read_single_instance(
+    arguments: ShowInstanceArguments,
+) -> tuple[Address | None, StateReadResult]:
+    """Read the state and find the single instance to show; None with errors."""
+    reading = _read_written_state(arguments.state, checks_objects=True)
+    if reading.state is None or has_errors(reading.diagnostics):
+        return None, reading
+    address, problems = _find_single_instance(reading.state, arguments.address)
+    return address, replace(reading, diagnostics=(*reading.diagnostics, *problems))
+
+
 def _find_single_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
     """Find the single instance at an address.
 
-    Return None, with an error, for none or several, or without a state.
+    Return None, with an error, for none or several.
     """
-    if not has_been_written(state):
-        return None, [NO_STATE]
     try:
         pattern = parse_pattern(text)
     except AddressProblem as problem:

@@ -4,14 +4,20 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Final, Self
 
 import click
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, select_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    SourceFile,
+    has_errors,
+    select_errors,
+)
 
 # Number of columns if stdout is not a terminal.
 DEFAULT_WIDTH = 80
@@ -117,6 +123,20 @@ class Screen:
         """Print the diagnostics of a failed command; return its exit code."""
         self.print_diagnostics(diagnostics, sources)
         return 1
+
+    def print_answer_document(
+        self, diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile], **parts: Any
+    ) -> int:
+        """Print the answer of a command as one JSON document, also with errors.
+
+        Return the exit code.
+        """
+        from nexusform.rendering.json.json_diagnostics import build_answer_document
+        from nexusform.rendering.notation.json_values import encode_document
+
+        document = build_answer_document(diagnostics, sources, **parts)
+        self.print_text(encode_document(document, pretty=True).decode(), end="")
+        return 1 if has_errors(diagnostics) else 0
 
     def prompt_user(self, question: str, explanation: str) -> str | None:
         """Prompt for a value on stdin without blanks around it; return None at its end."""

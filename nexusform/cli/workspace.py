@@ -27,12 +27,25 @@ def _print_diagnostics(screen: Screen, outcome: workspaces.Workspaces) -> bool:
     return not has_errors(outcome.diagnostics)
 
 
-@define_command("list", NoArguments)
-def list_workspaces(_arguments: NoArguments) -> int:
+class ListWorkspacesArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `workspace list`."""
+
+    as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
+
+
+@define_command("list", ListWorkspacesArguments)
+def list_workspaces(arguments: ListWorkspacesArguments) -> int:
     """List the workspaces and mark the selected one."""
     screen = Screen()
     context = create_context()
     existing = workspaces.list_workspaces(context)
+    if arguments.as_json:
+        entries = [
+            {"name": name, "is_current": name == context.workspace} for name in existing.names
+        ]
+        return screen.print_answer_document(
+            existing.diagnostics, existing.sources, workspaces=entries
+        )
     if not _print_diagnostics(screen, existing):
         return 1
     for name in existing.names:

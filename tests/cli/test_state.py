@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
@@ -146,6 +147,75 @@ def test_damaged_state_is_reported_and_kept(capsys: pytest.CaptureFixture[str]) 
         assert "State is not valid JSON" in shown
         assert "Traceback" not in shown
     assert PATH.read_bytes() == before
+
+
+def test_list_and_show_print_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["state", "list", "-json", "nexus_rack.r"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "format_version": "1.0",
+        "resources": [
+            {
+                "address": f"nexus_rack.r[{index}]",
+                "mode": "managed",
+                "type": "nexus_rack",
+                "name": "r",
+                "index": index,
+                "id": f"lab/r{index}",
+            }
+            for index in (0, 1)
+        ],
+        "diagnostics": [],
+    }
+    assert run_command_line(["state", "show", "-json", 'module.m["k"].nexus_rack.x']) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert run_command_line(["show", "-json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["values"]["root_module"]["child_modules"][0]
+    assert document == {
+        "format_version": "1.0",
+        "resource": shown["resources"][0],
+        "diagnostics": [],
+    }
+    assert document["resource"]["values"]["name"] == "x"
+
+
+def test_documents_have_deposed_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    address = parse_address("nexus_rack.r[0]")
+    rack = STATE.instances[address]
+    old = build_rack("old", 3).current
+    assert old is not None
+    for current, listed in ((rack.current, {"id": "lab/r0"}), (None, {})):
+        instance = InstanceState(current, {"ab": old})
+        PATH.write_bytes(encode_state(replace(STATE, instances={address: instance})))
+        assert run_command_line(["state", "list", "-json"]) == 0
+        resource = json.loads(capsys.readouterr().out)["resources"][0]
+        assert {**resource, **listed, "deposed_keys": ["ab"]} == resource
+        assert run_command_line(["state", "show", "-json", str(address)]) == 0
+        document = json.loads(capsys.readouterr().out)
+        objects = [document["resource"], *document.get("deposed_resources", [])]
+        names = [(item["values"]["name"], item.get("deposed_key")) for item in objects]
+        assert names == [("r0", None), ("old", "ab")][current is None :]
+
+
+@pytest.mark.parametrize(
+    ("command", "part", "error"),
+    [
+        (["list", "-json", "nexus_rack.q"], "resources", "no-such-resource-instance"),
+        (["list", "-json", "["], "resources", "invalid-address"),
+        (["show", "-json", "nexus_rack.r"], "resource", "no-instance-found-for-the-given-address"),
+        (["show", "-json", "nexus_rack.r[0]"], "resource", "no-state-file-was-found"),
+        (["list", "-json"], "resources", "no-state-file-was-found"),
+    ],
+)
+def test_errors_are_part_of_the_documents(
+    capsys: pytest.CaptureFixture[str], command: list[str], part: str, error: str
+) -> None:
+    if error == "no-state-file-was-found":
+        PATH.unlink()
+    assert run_command_line(["state", *command]) == 1
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert (document["diagnostics"][0]["id"], captured.err) == (error, "")
+    assert not document[part]
 
 
 def test_mv_renames_and_reports_moves(capsys: pytest.CaptureFixture[str]) -> None:

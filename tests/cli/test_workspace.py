@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,27 @@ def test_new_workspace_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_workspace(capsys, "show") == "default\n"
     assert Path("state/nexusform.nfstate.d/lab/nexusform.nfstate").exists()
     assert not list(Path().rglob("*.lock.info"))
+
+
+def test_list_prints_a_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["workspace", "new", "lab"]) == 0
+    capsys.readouterr()
+    assert run_command_line(["workspace", "list", "-json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == {
+        "format_version": "1.0",
+        "workspaces": [
+            {"name": "default", "is_current": False},
+            {"name": "lab", "is_current": True},
+        ],
+        "diagnostics": [],
+    }
+    Path("main.nf.hcl").write_text('nexusform {\n  backend "none" {\n  }\n}\n')
+    assert run_command_line(["workspace", "list", "-json"]) == 1
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert (document["workspaces"], captured.err) == ([], "")
+    assert document["diagnostics"][0]["id"] == "unknown-backend"
 
 
 def test_new_workspace_may_start_with_a_state(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,13 @@
 # Public names of the package, by module.
 PUBLIC = {
     "json_configuration": "build_configuration_document build_providers_schema",
-    "json_document": "encode_document build_plan_document build_state_document write_json",
-    "json_diagnostics": "TERRAFORM_VERSION build_diagnostic_documents build_validation_document",
+    "json_document": (
+        "encode_document build_object_documents build_plan_document build_state_document write_json"
+    ),
+    "json_diagnostics": (
+        "TERRAFORM_VERSION build_address_keys build_answer_document build_diagnostic_documents "
+        "build_validation_document"
+    ),
     "json_placements": (
         "build_rejection_document build_other_capacity_document "
         "build_feasibility_document build_listed_site_document build_consequence_document "

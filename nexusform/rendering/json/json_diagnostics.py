@@ -116,6 +116,20 @@ def build_validation_document(
     }
 
 
+def build_answer_document(
+    diagnostics: Iterable[Diagnostic], files: Mapping[str, SourceFile], **parts: Any
+) -> dict[str, Any]:
+    """Build the answer of a command that reads something: its parts, then the diagnostics.
+
+    The shape is that of Terraform's `workspace list -json`, with errors and without.
+    """
+    return {
+        "format_version": "1.0",
+        **parts,
+        "diagnostics": build_diagnostic_documents(diagnostics, files),
+    }
+
+
 def build_span_document(span: Span) -> dict[str, Any]:
     """Build the JSON object of a span."""
     return {

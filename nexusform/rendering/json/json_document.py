@@ -50,13 +50,14 @@ from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import (
     ROOT_MODULE,
+    Address,
     AddressProblem,
     ModulePath,
     compute_address_order,
     format_module,
     parse_address,
 )
-from nexusform.state.objects import EMPTY, OutputState, State
+from nexusform.state.objects import EMPTY, InstanceState, OutputState, State
 
 __all__ = [
     "build_plan_document",
@@ -368,25 +369,34 @@ def _build_state(state: State, show: bool) -> LazyObject:
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         """Yield the objects of a module in Terraform's form."""
         for address in by_module[path]:
-            for deposed, instance in state.instances[address].all_objects:
-                document: dict[str, Any] = {
-                    "address": str(address),
-                    **build_address_keys(address),
-                    "provider_name": format_provider_name(instance.provider),
-                    "schema_version": instance.schema_version,
-                    "values": build_visible_value(
-                        instance.attributes, instance.sensitive, show_sensitive=show
-                    ),
-                    "sensitive_values": build_sensitive_mask(
-                        instance.attributes, build_path_trie(instance.sensitive)
-                    ),
-                }
-                optional = {"depends_on": list(instance.dependencies), "tainted": instance.tainted}
-                yield document | omit_empty({**optional, "deposed_key": deposed})
+            yield from build_object_documents(
+                address, state.instances[address], show_sensitive=show
+            )
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
     document["values"] = _build_values(state.outputs, root_module, show)
     return document
+
+
+def build_object_documents(
+    address: Address, instance: InstanceState, *, show_sensitive: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the current object of an instance, then its deposed ones, in Terraform's form."""
+    for deposed, item in instance.all_objects:
+        document: dict[str, Any] = {
+            "address": str(address),
+            **build_address_keys(address),
+            "provider_name": format_provider_name(item.provider),
+            "schema_version": item.schema_version,
+            "values": build_visible_value(
+                item.attributes, item.sensitive, show_sensitive=show_sensitive
+            ),
+            "sensitive_values": build_sensitive_mask(
+                item.attributes, build_path_trie(item.sensitive)
+            ),
+        }
+        optional = {"depends_on": list(item.dependencies), "tainted": item.tainted}
+        yield document | omit_empty({**optional, "deposed_key": deposed})
 
 
 _INSTANCE_KEY: Final = r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]'
