@@ -14,6 +14,7 @@ from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
     declare_optional_positional,
+    declare_output_path_flag,
     declare_repeatable_text,
     declare_switch_flag,
     declare_text_flag,
@@ -22,7 +23,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import Interrupts, handle_interrupts
 from nexusform.cli.plan import PlanDisplay, create_plan_display
 from nexusform.cli.planning_flags import PlanDisplayFlags, PlanningFlags
-from nexusform.cli.run_reporter import RunReporter, TextReporter
+from nexusform.cli.run_reporter import RunReporter
 from nexusform.cli.shared_flags import (
     StateLockFlags,
     ViewFlags,
@@ -97,6 +98,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag(
         "Print JSON events (with -auto-approve or PLANFILE)", flag="json"
     )
+    json_into: str = declare_output_path_flag("Also write the JSON events to a file")
     concise: bool = declare_switch_flag("Print no line per step")
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
@@ -227,7 +229,7 @@ class _ApplyCommandRun(Struct, frozen=True):
         return self.display.reporter
 
     def can_prompt(self) -> bool:
-        return self.reporter.can_prompt and is_input_allowed(self.flags.input)
+        return self.reporter.screen is not None and is_input_allowed(self.flags.input)
 
 
 def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
@@ -239,6 +241,7 @@ def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
         flags.placement_flags,
         flags.view,
         as_json=flags.as_json,
+        event_file=flags.json_into,
         show_sensitive=flags.show_sensitive,
         create_text_reporter=partial(ApplyReporter, concise=flags.concise),
     )
@@ -630,12 +633,12 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
 
     Return whether the answer is `yes`: False without an answer on stdin.
     """
-    assert isinstance(reporter, TextReporter), "prompts need a terminal"
+    screen = reporter.screen
+    assert screen is not None, "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
         question = f"Do you really want to destroy {_describe_destroyed_objects(plan)}"
     workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
-    screen = reporter.screen
     answer = screen.prompt_user(
         f"{question}{workspace_note}?",
         f"  {explanation}\n  Only 'yes' will be accepted to approve.",
@@ -669,8 +672,8 @@ _MAX_NAMES: Final = 4
 
 def _prompt_to_finish_earlier_apply(reporter: RunReporter, remaining_steps: RemainingSteps) -> bool:
     """Prompt whether to finish an earlier apply first."""
-    assert isinstance(reporter, TextReporter), "prompts need a terminal"
     screen = reporter.screen
+    assert screen is not None, "prompts need a terminal"
     answer = screen.prompt_user(
         f"Apply interrupted. {remaining_steps.summary}. Finish it first?",
         "  nexusform will apply its remaining steps. Only 'yes' will be accepted;\n"

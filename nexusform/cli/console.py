@@ -33,6 +33,7 @@ class ConsoleArguments(Struct, frozen=True, kw_only=True):
 
     explain: str = declare_text_flag("Explain the value of one expression and exit", metavar="EXPR")
     as_json: bool = declare_switch_flag("With -explain, print JSON", flag="json")
+    scope: str = declare_text_flag("Evaluate in this module instance", metavar="ADDR")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -49,11 +50,15 @@ def console(arguments: ConsoleArguments) -> int:
 
     -explain shows one expression as a tree: every part with its value and type, the definitions of
     names, and the causes of sensitive or unknown values.
+
+    -scope=module.NAME["KEY"] evaluates with the names of this module: its variables, locals,
+    resources.
     """
     if arguments.as_json and not arguments.explain:
         raise click.UsageError("-json needs -explain.")
     screen = arguments.view.create_screen()
-    opened = open_console(create_context(arguments.state, arguments.variables, requires_state=True))
+    context = create_context(arguments.state, arguments.variables, requires_state=True)
+    opened = open_console(context, arguments.scope)
     screen.print_diagnostics(opened.diagnostics, opened.sources)
     # The errors are printed above.
     if opened.console is None:

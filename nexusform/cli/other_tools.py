@@ -76,13 +76,8 @@ FLAG_HINTS: Final = (
     ),
     FlagHint("policies", "Use -fail-on=NAME:LIMIT for guard rails.", required_flag="fail-on"),
     FlagHint("invoke", "There are no actions: run the command after apply."),
-    FlagHint("scope", "Use nexusform -chdir=DIR console with the directory of the module."),
-    FlagHint(
-        "module",
-        "Use nexusform -chdir=DIR show -json -config with the directory of the module.",
-        commands=("show",),
-    ),
     FlagHint("json-into", "Use -report=json:FILE.", required_flag="report"),
+    FlagHint("json-into", "Use -json > FILE.", required_flag="json"),
     FlagHint("o output json", "Use -json.", required_flag="json"),
     FlagHint("o output json", "Use -format=json.", required_flag="format"),
     FlagHint(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_ignored_flag,
+    declare_output_path_flag,
     declare_repeatable_text,
     declare_switch_flag,
     declare_text_flag,
@@ -74,6 +75,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
         file=ArgumentFile("configuration", AllowedWriter.COMMAND),
     )
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
+    json_into: str = declare_output_path_flag("Also write the JSON events to a file")
     check_with: tuple[str, ...] = declare_repeatable_text(
         "Check the predictions with a real program",
         metavar="PROGRAM=LOCATION",
@@ -132,19 +134,18 @@ class PlanDisplay(Struct, frozen=True):
         Then write the reports.
         """
         project = run.project
+        view = PlanDisplayOptions(
+            registries=project.registries,
+            placement_flags=self.placement_flags,
+            saved_path=saved_path,
+            next_step=next_step,
+            take_ownership=project.context.take_ownership,
+        )
         is_stdout_report = any(report.path == "-" for report in self.reports)
-        if not is_stdout_report:
-            view = PlanDisplayOptions(
-                registries=project.registries,
-                placement_flags=self.placement_flags,
-                saved_path=saved_path,
-                next_step=next_step,
-                take_ownership=project.context.take_ownership,
-            )
+        if is_stdout_report:
+            self.reporter.report_plan_aside(plan, project.sources, view)
+        else:
             self.reporter.report_plan(plan, project.sources, view)
-        elif plan.is_rejected:
-            # The report may lack the reasons.
-            self.reporter.report_diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
     def report_failure(
@@ -257,6 +258,7 @@ def plan(arguments: PlanArguments) -> int:
         arguments.placement_flags,
         arguments.view,
         as_json=arguments.as_json,
+        event_file=arguments.json_into,
         show_sensitive=arguments.show_sensitive,
     )
     # The plan file cannot be written.
@@ -511,12 +513,15 @@ def create_plan_display(
     *,
     as_json: bool,
     show_sensitive: bool,
+    event_file: str = "",
     create_text_reporter: Callable[[Screen], TextReporter] = TextReporter,
 ) -> PlanDisplay:
-    """Create the display of a plan from the flags.
+    """Create the display of a plan from the flags; `event_file` is that of -json-into.
 
     Raises usage errors.
     """
+    if as_json and event_file:
+        raise click.UsageError("-json and -json-into cannot be combined.")
     reports: tuple[ReportFlag, ...] = ()
     # True: a report occupies stdout, so messages go elsewhere.
     is_aside = False
@@ -531,4 +536,23 @@ def create_plan_display(
         reporter: RunReporter = JsonReporter()
     else:
         reporter = create_text_reporter(view.create_screen(is_aside=is_aside))
+        if event_file:
+            reporter = _add_event_file(reporter, event_file)
     return PlanDisplay(reporter, placement_flags, reports, show_sensitive)
+
+
+def _add_event_file(reporter: TextReporter, path: str) -> RunReporter:
+    """Return a reporter that also writes the events to a file; raise a usage error on failure.
+
+    The file is closed with the command.
+    """
+    from nexusform.cli.json_reporter import EventFileReporter
+    from nexusform.workflow.opening.system_io import open_output
+
+    try:
+        file = click.get_current_context().with_resource(open_output(path))
+        return EventFileReporter(reporter, path, file.fileno())
+    except OSError as problem:
+        raise click.UsageError(
+            f'-json-into: "{path}" cannot be written: {problem.strerror}.'
+        ) from None

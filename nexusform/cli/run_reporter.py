@@ -34,8 +34,8 @@ class RunReporter:
     Without an override nothing is shown.
     """
 
-    # It says whether prompts are possible at all.
-    can_prompt = False
+    # The screen of prompts; None: they are not possible.
+    screen: Screen | None = None
 
     def report_diagnostics(
         self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
@@ -55,6 +55,16 @@ class RunReporter:
         self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions
     ) -> None:
         """Report the plan."""
+
+    def report_plan_aside(
+        self,
+        plan: Plan,
+        sources: Mapping[str, SourceFile],
+        view: PlanDisplayOptions,  # noqa: ARG002 - for reporters with a file
+    ) -> None:
+        """Report the errors of a plan that -report=FORMAT:- prints, as the report may lack them."""
+        if plan.is_rejected:
+            self.report_diagnostics(plan.diagnostics, sources)
 
     def track_planning(self) -> AbstractContextManager[None]:
         """Return a context for the duration of planning."""
@@ -96,11 +106,9 @@ class PlanDisplayOptions(Struct, frozen=True):
 class TextReporter(RunReporter):
     """Reporter with text for users, in OpenTofu's words where tools parse them."""
 
-    can_prompt = True
-
     def __init__(self, screen: Screen, *, concise: bool = False) -> None:
         """Write to `screen`; `concise` leaves out the lines about objects read from providers."""
-        self.screen = screen
+        self.screen: Screen = screen
         self._paint = Painter(screen.colour)
         self._is_concise = concise
         # Objects read since the last summary.

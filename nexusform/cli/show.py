@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_choice,
@@ -14,6 +15,7 @@ from nexusform.cli.arguments import (
     declare_number,
     declare_positionals,
     declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlanDisplayFlags
@@ -36,7 +38,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domain_table import LazyTable, collect_loaders
-from nexusform.files.external_files import PLAN_FILE
+from nexusform.files.external_files import PLAN_FILE, ArgumentFile
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.plan_files.show_target import ShownContent, find_show_target
@@ -52,6 +54,11 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...] = declare_positionals(metavar="[TARGET]...", file=PLAN_FILE)
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     config: bool = declare_switch_flag("Show the configuration alone, with -json")
+    module: str = declare_text_flag(
+        "Show the configuration of a module alone, with -json",
+        metavar="DIR",
+        file=ArgumentFile("configuration"),
+    )
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     max_bytes: int | None = declare_number(
@@ -74,7 +81,7 @@ def show(arguments: ShowArguments) -> int:
     """
     reports = parse_plan_reports(arguments.placement_flags)
     screen = arguments.view.create_screen()
-    if arguments.config:
+    if arguments.config or arguments.module:
         return _print_configuration_json(arguments, screen)
     if len(arguments.targets) > 1:
         return _print_saved_plans_summary(arguments, reports, screen)
@@ -122,19 +129,24 @@ def show(arguments: ShowArguments) -> int:
 
 
 def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
-    """Print the configuration of the directory as JSON, as `tofu show -config -json`.
+    """Print the configuration of a directory as JSON, as `tofu show -config -json`.
 
-    Return 1 for errors, else 0.
+    With -module, the modules that it calls are not read. Return 1 for errors, else 0.
     """
     from nexusform.rendering.json.json_configuration import build_configuration_document
     from nexusform.rendering.json.json_document import write_json
     from nexusform.workflow.opening.command_context import load_project_configuration
 
     if not arguments.as_json or arguments.targets or arguments.placement_flags.report:
-        raise click.UsageError("-config needs -json, and takes no TARGET and no -report.")
-    configuration, problems = load_project_configuration(
-        create_context(variables=arguments.variables)
-    )
+        raise click.UsageError(
+            "-config and -module=DIR need -json, and take no TARGET and no -report."
+        )
+    if arguments.config and arguments.module:
+        raise click.UsageError("-config and -module cannot be combined.")
+    context = create_context(variables=arguments.variables)
+    if arguments.module:
+        context = replace(context, directory=arguments.module)
+    configuration, problems = load_project_configuration(context, reads_calls=not arguments.module)
     screen.print_diagnostics(problems, configuration.files)
     if has_errors(problems):
         return 1

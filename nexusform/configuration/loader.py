@@ -125,10 +125,11 @@ def load_configuration(
     read_constants: ReadConstants = read_default_constants,
     open_packages: Callable[[], PackageFinder] | None = None,
     package: str = "",
+    reads_calls: bool = True,
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load the module tree of a root directory.
 
-    Return it with all problems.
+    Return it with all problems. Without `reads_calls`, called modules are empty.
 
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace
     those of files, by the files' real paths. `managed` and `data` are the schemas by type name;
@@ -146,7 +147,10 @@ def load_configuration(
     root = replace(root, files=(*root.files, *map(reader.parse_source, extra)))
     known_types = KnownTypes(managed, data)
     configuration, new_problems = decode_configuration(
-        root, reader.read_called_module, known_types, read_constants
+        root,
+        reader.read_called_module if reads_calls else lambda _source, _path, _call: None,
+        known_types,
+        read_constants,
     )
     # Of remote modules: a saved plan has it, too.
     lock_file = reader.packages.lock_file if reader.packages is not None else None

@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.diagnostics.levels import MISSING_VALUE
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.functions.function import FixedProblem, Function, build_any_parameter
 from nexusform.language.parser import parse_expression
@@ -28,11 +29,21 @@ from nexusform.planning.name_resolution.evaluation_settings import (
     StateEvaluation,
     build_state_evaluation,
 )
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
+from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.value_origins import ValueOriginTracer
 from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.providers.clock import read_clock
 from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import (
+    ROOT_MODULE,
+    AddressProblem,
+    ModulePath,
+    format_module,
+    parse_pattern,
+)
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 from nexusform.workflow.opening.command_context import (
@@ -46,6 +57,8 @@ from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 INPUT: Final = "<console-input>"
+# Module instances in a message.
+_MAX_NAMES: Final = 8
 _OPENING_TOKENS: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HEREDOC})
 _CLOSING_TOKENS: Final = frozenset({"}", "]", ")", SEQUENCE_END, CLOSE_HEREDOC})
 
@@ -74,10 +87,11 @@ class ConsoleOpening(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-def open_console(context: CommandContext) -> ConsoleOpening:
+def open_console(context: CommandContext, module_address: str = "") -> ConsoleOpening:
     """Open a console on configuration, variables and state.
 
-    With errors, the result has no console.
+    Its expressions are evaluated in the instance at `module_address`, "" for the root module. With
+    errors, the result has no console.
     """
     configuration, problems = load_project_configuration(context)
     # A console works without any.
@@ -109,7 +123,10 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         read_state=RemoteStateReader(context, configuration.settings).read,
         query=ServerResponseCache(context).query,
     )
-    return ConsoleOpening(ExpressionConsole(request, sources), tuple(problems), sources)
+    console = ExpressionConsole(request, sources)
+    problems += console.select_module(module_address)
+    opened_console = None if has_errors(problems) else console
+    return ConsoleOpening(opened_console, tuple(problems), sources)
 
 
 class ExpressionConsole:
@@ -118,6 +135,45 @@ class ExpressionConsole:
     def __init__(self, request: PlanRequest, sources: Mapping[str, SourceFile]) -> None:
         self._request = request
         self._sources = sources
+        # The module instance in which expressions are evaluated.
+        self._path: ModulePath = ROOT_MODULE
+
+    def select_module(self, address: str) -> list[Diagnostic]:
+        """Evaluate further expressions in the module instance at an address; "" is the root.
+
+        Return errors if there is none, or if the instances are not known.
+        """
+        if not address:
+            return []
+        try:
+            pattern = parse_pattern(address)
+        except AddressProblem as problem:
+            return [build_error("invalid-address", str(problem))]
+        if pattern.type:
+            detail = f'"{address}" is not a module. Write module.NAME or module.NAME["KEY"].'
+            return [build_error("invalid-address", detail)]
+        evaluation = self._create_evaluation()
+        instance = evaluation.find_module_path(pattern.module)
+        if evaluation.diagnostics or instance is None:
+            known = [
+                format_module(known_instance.path)
+                for module in iterate_modules(self._request.configuration.root)
+                if module.path
+                for known_instance in evaluation.list_module_instances(module.path)
+            ]
+            detail = f"The configuration has no module instance {address}."
+            if known:
+                detail += f" It has {format_first_items(known, _MAX_NAMES)}."
+            missing = build_error("no-such-module-instance", detail)
+            return evaluation.diagnostics or [missing]
+        self._path = pattern.module
+        return []
+
+    def _get_module_instance(self, evaluation: Evaluation) -> ModuleInstance:
+        """Return the module instance of expressions in an evaluation."""
+        instance = evaluation.find_module_path(self._path)
+        assert instance is not None, "checked when it was selected"
+        return instance
 
     def evaluate(self, text: str) -> ConsoleEvaluation:
         """Evaluate one expression.
@@ -141,9 +197,10 @@ class ExpressionConsole:
             problems = self._check_references(expression)
         if expression is None or has_errors(problems):
             return ExpressionExplanation(tree=None, diagnostics=tuple(problems), sources=sources)
-        tree, problems = ValueOriginTracer(
-            self._create_evaluation(), sources, INPUT
-        ).trace_expression(expression)
+        evaluation = self._create_evaluation()
+        tree, problems = ValueOriginTracer(evaluation, sources, INPUT).trace_expression(
+            expression, self._get_module_instance(evaluation)
+        )
         return ExpressionExplanation(tree, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
@@ -168,14 +225,15 @@ class ExpressionConsole:
         if has_errors(problems):
             return DYNAMIC_UNKNOWN, problems
         evaluation = self._create_evaluation()
-        value = evaluation.evaluate_expression(expression, evaluation.build_scope(evaluation.root))
+        scope = evaluation.build_scope(self._get_module_instance(evaluation))
+        value = evaluation.evaluate_expression(expression, scope)
         # None: it has errors.
         return DYNAMIC_UNKNOWN if value is None else value, evaluation.diagnostics
 
     def _check_references(self, expression: Expression) -> list[Diagnostic]:
         schemas = self._request.registries.schemas
-        root = self._request.configuration.root
-        return check_expression(expression, root, schemas["managed"], schemas["data"])
+        module = self._get_module_instance(self._create_evaluation()).module
+        return check_expression(expression, module, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
         """Create an evaluation with the function `type`, for one expression only.
@@ -196,16 +254,17 @@ class ExpressionConsole:
 
     def list_names(self) -> list[str]:
         """List possible beginnings of an expression, for completion by the Tab key."""
-        root = self._request.configuration.root
-        functions = build_state_evaluation(self._request).settings.functions()
+        evaluation = build_state_evaluation(self._request)
+        module = self._get_module_instance(evaluation).module
+        functions = evaluation.settings.functions()
         # A key is (mode, type, name).
-        resources = [".".join(key).removeprefix("managed.") for key in root.resources]
+        resources = [".".join(key).removeprefix("managed.") for key in module.resources]
         return sorted(
             [
                 *(f"{name}(" for name in (*functions, "type")),
-                *(f"var.{name}" for name in root.variables),
-                *(f"local.{name}" for name in root.locals),
-                *(f"module.{name}" for name in root.calls),
+                *(f"var.{name}" for name in module.variables),
+                *(f"local.{name}" for name in module.locals),
+                *(f"module.{name}" for name in module.calls),
                 *resources,
                 *("path.module", "path.root", "path.cwd", "nexusform.workspace"),
             ]

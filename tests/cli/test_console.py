@@ -42,6 +42,81 @@ resource "nexus_rack" "r" {
 """
 
 
+MODULE = """\
+variable "key" {
+}
+locals {
+  name = "rack-${var.key}"
+}
+resource "nexus_rack" "r" {
+  site_id       = "lab"
+  name          = local.name
+  machine_count = 2
+}
+module "inner" {
+  count  = 2
+  source = "./inner"
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("scope", "expressions", "values"),
+    [
+        ('module.m["a"]', ["local.name", "length(module.inner)"], ['"rack-a"', "2"]),
+        ('module.m["b"]', ["nexus_rack.r.machine_count"], ["(known after apply)"]),
+        ('module.m["b"].module.inner[1]', ["local.x", "path.module"], ["1", '"m/inner"']),
+    ],
+)
+def test_scope_is_a_module_instance(
+    scope: str,
+    expressions: list[str],
+    values: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    write_modules(tmp_path, monkeypatch)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(expressions)))
+    assert run_command_line(["console", f"-scope={scope}"]) == 0
+    assert capfd.readouterr().out.splitlines() == values
+
+
+def test_scope_of_an_explanation_and_invalid_scopes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_modules(tmp_path, monkeypatch)
+    scope = '-scope=module.m["a"]'
+    assert run_command_line(["console", scope, "-explain=local.name"]) == 0
+    assert 'var.key = "a"' in capfd.readouterr().out
+    assert run_command_line(["console", scope, "-explain=local.x"]) == 1
+    assert "Reference to undeclared local value" in capfd.readouterr().err
+    for wrong, words in (
+        ("module.m", 'has no module instance module.m. It has module.m["a"]'),
+        ('module.m["c"]', 'It has module.m["a"]'),
+        ("module.q.module.r", "has no module instance"),
+        ("nexus_site.s", "is not a module"),
+        ("module.m[", "Invalid address"),
+    ):
+        assert run_command_line(["console", f"-scope={wrong}", "-explain=1"]) == 1
+        assert words in " ".join(capfd.readouterr().err.replace("│", " ").split())
+
+
+def write_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = """module "m" {
+  for_each = toset(["a", "b"])
+  source   = "./m"
+  key      = each.key
+}
+"""
+    files = {"main": call, "m/main": MODULE, "m/inner/main": "locals {\n  x = 1\n}\n"}
+    for name, text in files.items():
+        path = tmp_path / f"{name}.nf.hcl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
 @pytest.fixture
 def configuration_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

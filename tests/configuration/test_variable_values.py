@@ -188,6 +188,27 @@ def test_show_config_prints_selected_modules(
     assert directory.exists()
 
 
+def test_module_is_shown_without_the_modules_that_it_calls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As terraform-docs needs it: nothing is downloaded, and no variable has a value."""
+    Path("m").mkdir(exist_ok=True)
+    Path("m/main.nf.hcl").write_text(
+        'variable "size" {\n}\n'
+        'module "far" {\n  source = "example/far/away"\n  size   = var.size\n}\n'
+        'output "o" {\n  value = module.far.o\n}\n'
+    )
+    code, text = run(capsys, "show", "-json", "-module=m")
+    root_module = json.loads(text)["root_module"]
+    assert (code, list(root_module)) == (0, ["outputs", "module_calls", "variables"])
+    assert root_module["module_calls"]["far"] == {
+        "source": "example/far/away",
+        "expressions": {"size": {"references": ["var.size"]}},
+    }
+    for flags in (["-module=m"], ["-json", "-module=none"], ["-json", "-config", "-module=m"]):
+        assert run(capsys, "show", *flags)[0] == 1
+
+
 def test_missing_value_is_one_error(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("plan", "validate"):
         code, text = run(capsys, command)

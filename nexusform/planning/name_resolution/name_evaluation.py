@@ -509,6 +509,15 @@ class Evaluation:
         self.list_module_instances((*(step.name for step in parent.path), name))
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
+    def find_module_path(self, path: ModulePath) -> ModuleInstance | None:
+        """Return the module instance at a path, which is the root for an empty one."""
+        instance: ModuleInstance | None = self.root
+        for step in path:
+            if instance is None or step.name not in instance.module.calls:
+                return None
+            instance = self.find_module_instance(instance, step.name, step.key)
+        return instance
+
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """Return the outputs of a call: an object per instance, alone, in a tuple or by key.
 

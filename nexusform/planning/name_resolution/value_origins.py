@@ -57,13 +57,12 @@ class ValueOriginTracer:
         self._followed: set[tuple[object, ...]] = set()
 
     def trace_expression(
-        self, expression: syntax.Expression
+        self, expression: syntax.Expression, instance: ModuleInstance
     ) -> tuple[TracedExpression, list[Diagnostic]]:
-        """Return the trace tree of an expression in the root module."""
-        root = self._evaluation.root
-        trace, problems = trace_expression(expression, self._build_scope(root))
+        """Return the trace tree of an expression in a module instance."""
+        trace, problems = trace_expression(expression, self._build_scope(instance))
         self._fails = trace.has_failed
-        return self._build_part(trace, root, hidden=False), problems
+        return self._build_part(trace, instance, hidden=False), problems
 
     def _build_scope(
         self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE

@@ -136,7 +136,9 @@ def _build_module(
 def _build_module_call(
     call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]
 ) -> dict[str, Any]:
-    """Build the call of a module with its arguments and its own declarations."""
+    """Build the call of a module with its arguments, and its own declarations if it was read."""
+    is_read = bool(call.module.directory)
+    module = _build_module(call.module, registries, providers) if is_read else None
     inputs = sorted(call.inputs.items())
     return {
         "source": hide_server_parameters(call.source),
@@ -145,7 +147,7 @@ def _build_module_call(
             name: build_expression_document(expression) for name, (expression, _span) in inputs
         },
         **_build_repetition(call.count, call.for_each),
-        "module": _build_module(call.module, registries, providers),
+        **({"module": module} if module is not None else {}),
         **_build_depends_on(call.depends_on),
     }
 

@@ -20,7 +20,7 @@ PUBLIC = {
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (
         "read_file ConfinedFileAccess SystemClock explain_unwritable_file write_output "
-        "remove_older_output may_be_input SIZE_CAP is_stream_or_directory"
+        "remove_older_output may_be_input open_output SIZE_CAP is_stream_or_directory"
     ),
     "directory_validation": "TEST_DIRECTORY validate_directory DirectoryValidation",
 }

@@ -425,12 +425,16 @@ def create_locked_packages(context: CommandContext) -> LockedPackages:
 
 
 def load_project_configuration(
-    context: CommandContext, extra: Sequence[SourceFile] = (), packages: PackageFinder | None = None
+    context: CommandContext,
+    extra: Sequence[SourceFile] = (),
+    packages: PackageFinder | None = None,
+    *,
+    reads_calls: bool = True,
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load and check the configuration of the directory.
 
     `extra` are further texts of the root module. `packages` finds remote modules, by default those
-    of the lock file.
+    of the lock file. Without `reads_calls`, called modules are empty.
     """
     type_registries = build_registries()
     with log_duration("configuration read", directory=context.directory):
@@ -444,6 +448,7 @@ def load_project_configuration(
             unsaved=context.unsaved_files,
             read_constants=lambda variables: _read_constants(context, variables),
             open_packages=lambda: packages or create_locked_packages(context),
+            reads_calls=reads_calls,
         )
     ignored_rules = list(configuration.settings.ignored_rules.items())
     for span, ids in chain.from_iterable(map(list_ignore_comments, configuration.files.values())):

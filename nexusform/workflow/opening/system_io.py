@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -20,6 +21,7 @@ from nexusform.files.regular_files import (
     FileTooLarge,
     NotRegularFile,
     OutsideConfinement,
+    create_file,
     open_regular_file,
     open_regular_to_read,
     read_regular,
@@ -35,10 +37,10 @@ _SYSTEM_STREAM: Final = re.compile(
     r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
 )
 
-# A plan, a key, another binary file, or JSON other than our reports and exports.
+# A plan, a key, another binary file, or JSON other than our reports, events and exports.
 _FOREIGN_DOCUMENT: Final = re.compile(
-    rb'(?!\s*\{\s*"(?:format_version|\$schema": "https://docs\.oasis|event": "(?:REQ|COMM)|//": '
-    rb'"Written by nexusform|'
+    rb'(?!\s*\{\s*"(?:format_version|\$schema": "https://docs\.oasis|event": "(?:REQ|COMM)|'
+    rb'@level"|//": "Written by nexusform|'
     rb'[^"]+": \{\s*"vnfInstanceId))(?:\s*[{\[]|PK|-----BEGIN|[^\0]*\0)'
 )
 
@@ -226,6 +228,17 @@ def write_output(
     # An older file may be readable by others.
     mode = PRIVATE if private else 0o666
     write_file_atomically(target, content, mode, durable=durable, keeps_mode=not private)
+
+
+def open_output(path: str) -> FileIO:
+    """Create or replace a file that is written piece by piece; a pipe is opened as it is.
+
+    Nothing is buffered. Raises OSError.
+    """
+    if is_stream_or_directory(Path(path)):
+        return FileIO(path, "w")
+    remove_older_output(path)
+    return FileIO(create_file(path, 0o666), "w")
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
