@@ -436,6 +436,11 @@ class ContentChange(Struct, frozen=True):
         return self.effect in (ContentEffect.LEFT, ContentEffect.STAYS)
 
     @property
+    def is_end(self) -> bool:
+        """Whether the object, or a part of its pods, ends or leaves: its severity is known."""
+        return self.is_loss or self.leaves_cluster or self.effect is ContentEffect.SCALED_IN
+
+    @property
     def ends_workload(self) -> bool:
         """Whether a workload has no pods afterwards."""
         return bool(self.pod_kind) and self.is_loss
@@ -545,7 +550,7 @@ class Reversal(StrEnum):
     """What a plan does to a change made outside: create the object again, or set it back."""
 
     CREATES = "creates"
-    SETS_BACK = "sets back"
+    SETS_BACK = "sets_back"
 
 
 class OutsideChange(Struct, frozen=True):

@@ -53,6 +53,7 @@ HARMLESS = {
     "smaller-pool",
     "smaller-workload",
     "too-few-racks-for-quorum",
+    "vms-recreated",
 }
 # Of fleets (tests/domains/fleet), and of machine actions (tests/planning/verdicts).
 ELSEWHERE = {

@@ -525,7 +525,7 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
             )
             risk = "workload-without-redundancy"
         yield Consequence(
-            kind=ConsequenceKind.ENDS if change.effect is ContentEffect.REMOVED else kind,
+            kind=kind if change.effect is ContentEffect.SCALED_IN else ConsequenceKind.ENDS,
             risk=risk,
             severity=change.severity,
             subject=change.object,

@@ -321,19 +321,14 @@ def _list_vm_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_VmPool]:
         for row in rows:
             before |= row.machines_before
             after |= row.machines_after
-        owner = get_owner_kind(address.type)
         name = f"{site.id}/{cluster}" if titles[cluster] > 1 else cluster
-        title = name if pool_name == _CONTROL_PLANE else f"{name}/{pool_name}"
-        # The cluster of a plain VM is its address.
-        if owner is VmOwnerKind.VM:
-            title = format_list(before or after)
         yield _VmPool(
-            owner=owner,
+            owner=get_owner_kind(address.type),
             site_id=site.id,
             cluster=cluster,
             pool=pool_name,
             address=address,
-            title=title,
+            title=name if pool_name == _CONTROL_PLANE else f"{name}/{pool_name}",
             before={vm: machine for vm, machine in before.items() if vm in after},
             after={vm: machine for vm, machine in after.items() if vm in before},
             added_machines=tuple(machine for vm, machine in after.items() if vm not in before),
@@ -364,8 +359,8 @@ def _list_down_machines(plan: Plan, site: SiteVms) -> set[str]:
 def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the consequence of each pool with VMs that leave their machines at once.
 
-    It hurts a pool without any other VM meanwhile. Control planes, replaced objects and upgraded
-    pools have consequences of their own.
+    It hurts a pool without any other VM meanwhile. Plain VMs, control planes, replaced objects and
+    upgraded pools have consequences of their own.
     """
     upgraded = {
         (upgrade.site_id, upgrade.cluster, pool.pool)
@@ -388,14 +383,16 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
         down_machines = _list_down_machines(plan, site)
         for pool in _list_vm_pools(site, titles):
             names = recreated.get((site.id, pool.cluster, pool.pool), set())
+            has_own = pool.owner is VmOwnerKind.VM or pool.pool == _CONTROL_PLANE
+            if not names or has_own or pool.address in replaced:
+                continue
             up_count = sum(
                 name not in names and machine not in down_machines
                 for name, machine in pool.after.items()
             )
-            if names and pool.pool != _CONTROL_PLANE and pool.address not in replaced:
-                # In a failed plan, re-created VMs may have no machine.
-                total = len(names.union(pool.after))
-                yield _build_recreation_loss(pool, total, len(names), up_count)
+            # In a failed plan, re-created VMs may have no machine.
+            total = len(names.union(pool.after))
+            yield _build_recreation_loss(pool, total, len(names), up_count)
 
 
 def _build_recreation_loss(pool: _VmPool, total: int, count: int, up_count: int) -> Consequence:
@@ -404,8 +401,6 @@ def _build_recreation_loss(pool: _VmPool, total: int, count: int, up_count: int)
     if up_count:
         verb = select_word_form(count, "is re-created", "are re-created")
         text = f"{pool.title}: {count:,} of {format_count(total, noun)} {verb}"
-    elif pool.owner is VmOwnerKind.VM:
-        text = f"{pool.title} is down for some time: it is re-created"
     elif count < total:
         text = (
             f"{pool.title} has no {noun} for some time: {count:,} of {total:,} {noun}s are "

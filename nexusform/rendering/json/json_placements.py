@@ -4,7 +4,7 @@ The decision block has the key `decision`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import to_builtins
 from msgspec.structs import asdict
@@ -40,6 +40,7 @@ from nexusform.plans.plan import (
     Feasibility,
     InventoryRead,
     LossEffect,
+    OutsideChange,
     PlacementChange,
     PlacementTable,
     Plan,
@@ -68,6 +69,8 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.listing.site_listing import ListedDifference, ListedSite
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks.vms import UnschedulableReason
+
+_Item = TypeVar("_Item")
 
 
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
@@ -433,7 +436,14 @@ def _build_content_change(change: ContentChange) -> dict[str, Any]:
         "object": change.object,
         "effect": str(change.effect),
         "pods": change.pods,
-        **omit_empty({"override": change.override, "path": change.path}),
+        **({"severity": change.severity.value} if change.is_end else {}),
+        **omit_empty(
+            {
+                "data": change.data.value if change.data else "",
+                "override": change.override,
+                "path": change.path,
+            }
+        ),
     }
 
 
@@ -605,6 +615,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     max_age = plan.basis.max_age if plan.basis.after_merge else 0
     return {
         **_build_figures_document(build_decision(plan)),
+        **omit_empty({"changed_outside": list(map(_build_outside_change, plan.outside_changes))}),
         "destroys": list(map(_build_ended_object, list_destroyed_objects(plan))),
         "replaces": list(map(_build_ended_object, list_replaced_objects(plan))),
         **omit_empty({"overrides": list(map(asdict, list_overridden_values(plan)))}),
@@ -636,8 +647,8 @@ def build_summed_decision_document(
     """
 
     def list_documents(
-        list_items: Callable[[DecisionRecord], Iterable[Consequence]],
-        build_document: Callable[[Consequence], dict[str, Any]],
+        list_items: Callable[[DecisionRecord], Iterable[_Item]],
+        build_document: Callable[[_Item], dict[str, Any]],
     ) -> list[dict[str, Any]]:
         return [
             {"site": site, **build_document(item)}
@@ -647,6 +658,13 @@ def build_summed_decision_document(
 
     return {
         **_build_figures_document(sum_decisions([record.figures for record in records.values()])),
+        **omit_empty(
+            {
+                "changed_outside": list_documents(
+                    lambda record: record.outside_changes, _build_outside_change
+                )
+            }
+        ),
         "destroys": list_documents(list_destroyed_objects, _build_ended_object),
         "replaces": list_documents(list_replaced_objects, _build_ended_object),
         "risks": list_documents(list_assessed_risks, build_consequence_document),
@@ -654,6 +672,16 @@ def build_summed_decision_document(
             lambda record: record.consequences, build_consequence_document
         ),
         "guard_rails": list(map(_build_guard_rail, guard_rails)),
+    }
+
+
+def _build_outside_change(change: OutsideChange) -> dict[str, Any]:
+    """Build the row of an object changed outside, and what an apply does to it."""
+    return {
+        "address": str(change.address),
+        "name": change.name,
+        "reversal": change.reversal.value,
+        "arguments": list(change.arguments),
     }
 
 

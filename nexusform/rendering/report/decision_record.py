@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.placements.consequence_record import Consequence
 from nexusform.plans.impact.decision_figures import PlanDecisionSummary, build_decision
 from nexusform.plans.impact.guard_rails import GuardRailMeasurement, measure_limit
 from nexusform.plans.impact.object_effects import sum_effects
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import OutsideChange, Plan
 from nexusform.rendering.report.decision_lines import (
     DecisionLine,
     ImpactParts,
@@ -36,6 +37,7 @@ class DecisionRecord(Struct, frozen=True):
     parts: ImpactParts = ImpactParts()
     named_lines: tuple[DecisionLine, ...] = ()
     consequences: tuple[Consequence, ...] = ()
+    outside_changes: tuple[OutsideChange, ...] = ()
     resource_counts: tuple[int, ...] = ()
     measurements: Mapping[str, tuple[GuardRailMeasurement, ...]] = field(default_factory=dict)
 
@@ -47,18 +49,16 @@ def build_decision_record(plan: Plan, limit_names: Iterable[str] = ()) -> Decisi
         impact=compute_impact(plan),
         named_lines=list_named_lines(plan),
         consequences=plan.consequences,
+        outside_changes=plan.outside_changes,
         measurements=measurements,
     )
     if plan.errored:
         return record
-    return DecisionRecord(
-        impact=record.impact,
+    return replace(
+        record,
         figures=build_decision(plan),
         parts=collect_impact(plan),
-        named_lines=record.named_lines,
-        consequences=record.consequences,
         resource_counts=count_resource_changes(plan),
-        measurements=measurements,
     )
 
 

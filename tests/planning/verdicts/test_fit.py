@@ -596,7 +596,7 @@ def test_softening_the_blocking_hint_of_an_existing_vm_is_suggested() -> None:
     way = list_suggested_fixes(result)["hint"]
     assert way["text"] == (
         'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it '
-        "fits. Lasting loss: VM far is deleted and created again with 1 VM."
+        "fits. Lasting loss: VM far is deleted and created again; its data is lost."
     )
     assert way["edits"] == [
         {

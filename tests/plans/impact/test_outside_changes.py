@@ -10,7 +10,12 @@ from msgspec.structs import replace
 from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Plan
+from nexusform.rendering.json.json_placements import (
+    build_decision_document,
+    build_summed_decision_document,
+)
 from nexusform.rendering.report.decision_lines import build_decision_lines
+from nexusform.rendering.report.decision_record import build_decision_record
 from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.state.objects import State
 from tests.planning.harness import at, build_all_types, build_state, plan
@@ -82,12 +87,24 @@ def test_changed_count_is_set_back(state: State) -> None:
     assert list_lines(made) == ["oslo-lab: fwd count 3 -> 2; a merge sets it back"]
     labels = [line.label for line in build_decision_lines(made)]
     assert labels[0] == "Changed outside"
+    row = {
+        "address": CLUSTER,
+        "name": "oslo-lab",
+        "reversal": "sets_back",
+        "arguments": ["fwd count 3 -> 2"],
+    }
+    assert build_decision_document(made)["changed_outside"] == [row]
+    records = {"oslo": build_decision_record(made)}
+    summed = build_summed_decision_document(records, ())
+    assert summed["changed_outside"] == [{"site": "oslo", **row}]
     assert compute_impact(made) is PlacementImpact.MOVES
 
 
 def test_failed_plan_says_who_raised_the_version(state: State) -> None:
     made = plan_after(state, kubernetes_version="1.31.5")
     assert made.errored
+    [row] = build_decision_document(made)["changed_outside"]
+    assert row["arguments"] == ["kubernetes_version 1.30.3 -> 1.31.5"]
     assert list_lines(made) == [
         "oslo-lab: kubernetes_version 1.30.3 -> 1.31.5; the configuration sets it back"
     ]

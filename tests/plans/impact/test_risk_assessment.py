@@ -414,3 +414,16 @@ def test_dropped_risk_is_missing_in_the_decision(
     finders = {name: find for name, find in RISK_FINDERS.items() if name != dropped}
     monkeypatch.setattr(risk_assessment, "RISK_FINDERS", finders)
     assert text not in list_decision_texts()
+
+
+def test_some_re_created_vms_are_a_consequence_but_no_risk() -> None:
+    text = RACKS + cluster("a", pools=pool("p", 2), count=3)
+    address = "nexus_kubernetes_cluster.a"
+    replaced = (f"{address}:a-p-0", f"{address}:a-control-plane-0")
+    result = require_success(plan(text, build_state(text), replaces=replaced))
+    made = add_site_capacity(result, build_all_types()).plan
+    assert {(item.kind.value, item.subject, item.text) for item in made.consequences} == {
+        ("restarts", "a/p", "a/p: 1 of 2 nodes is re-created"),
+        ("restarts", "a", "a: 1 of 3 control-plane VMs is re-created"),
+    }
+    assert list_plan_risks(made) == []

@@ -215,6 +215,15 @@ def test_guard_rail_and_document_know_the_removed_content(run: Runner) -> None:
         for item in document["content_changes"]
     }
     assert ("Deployment web/d", "a", "removed", 3) in effects
+    records = {
+        (item["subject"], *item["where"]): (item["severity"], item.get("data"))
+        for item in document["decision"]["consequences"]
+    }
+    # A content change and its consequence say the same.
+    assert records == {
+        (item["object"], item["cluster"]): (item["severity"], item.get("data"))
+        for item in document["content_changes"]
+    }
     assert document["decision"]["impact"]["removed"] == 6
 
 
