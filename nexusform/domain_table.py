@@ -9,106 +9,16 @@ without a folder counts as absent, and so does an entry with an absent dependenc
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.command_entry import CommandDescription, CommandEntry, CommandSection
+from nexusform.command_entry import CommandEntry, CommandSection
+from nexusform.domain_declaration import DiagnosticTraits, DomainCommand, DomainDeclaration
+from nexusform.external_domains import ExternalDomain, load_external_domains
 
-PACKAGE: Final = "nexusform.domains"
 T = TypeVar("T")
-
-
-class DiagnosticTraits(Struct, frozen=True):
-    """Traits of a domain's diagnostic that is not simply an error or a warning.
-
-    The engine needs these traits. `level` is the level of the diagnostic (diagnostics/levels.py).
-    `cause` is the only way a plan can cause it, a word of planning/conclusion/existing_findings.py;
-    it is "" if every plan that reports it counts as the cause. `is_placement_advice` marks advice
-    on placements, which is dropped if the plan has errors. With `hides_capacity`, data is missing,
-    and the capacity of unknown VMs counts as free. With `hides_changes`, data is missing, so
-    changes there are not detected. With `hides_placements`, missing data also decides on
-    placements, so no changed binding is certain.
-    """
-
-    level: str = "warning"
-    cause: str = ""
-    is_placement_advice: bool = False
-    hides_capacity: bool = False
-    hides_changes: bool = False
-    hides_placements: bool = False
-
-
-class DomainCommand(CommandDescription, frozen=True, kw_only=True):
-    """Command of a domain: its description, and its target relative to the folder."""
-
-    target: str
-
-
-class DomainDeclaration(Struct, frozen=True, kw_only=True):
-    """Entry of one domain.
-
-    Modules are named relative to its folder, objects as `module:NAME`.
-
-    `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may
-    access files, clocks and sockets. `resource_types` and `data_sources`: names of types, to their
-    modules in types/, with the type as NAME. `commands`: its commands by name. `removed_commands`
-    and `removed_flags`: words after `nexusform`, to the words that replace them. `export_scripts`:
-    values of `inventory script -for=`, to functions that build the script from the name of its
-    directory. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the
-    `kind` of rows, to a `PlacementKind`; `placement_maps`: the computed attributes with such
-    placements, and their kind. `plan_sections`: builders of its sections in the report of a plan,
-    by their place (rendering/report/domain_sections.py). `providers` and `backends`: configured
-    names, to their `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to
-    their writers (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`.
-    `installed_modules`: a function that loads further modules for `init`
-    (workflow/initialization.py). `explainer`: the `Explainer` of objects of its types.
-    `show_renderers`: types to the functions that render them for `show` instead of attributes
-    (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
-    (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their
-    comparison with state (cli/report_output.py). `simulates`: questions of `simulate` about many
-    sites. `checkers`: programs of `plan -check-with=` to their checks (workflow/program_checks.py).
-    `losses`: kinds of `plan -assume=lost:KIND/NAME`, to a `LossKind`
-    (planning/hypothesis/losses.py). `server_readers`: readers of a `ServerQuery` to their functions
-    (workflow/opening/remote_inputs.py). `diagnostic_traits`: traits of its diagnostics by id.
-    """
-
-    name: str
-    description: str
-    dependencies: tuple[str, ...] = ()
-    io_layer: tuple[str, ...] = ()
-    resource_types: Mapping[str, str] = field(default_factory=dict)
-    data_sources: Mapping[str, str] = field(default_factory=dict)
-    commands: Mapping[str, DomainCommand] = field(default_factory=dict)
-    removed_commands: Mapping[str, str] = field(default_factory=dict)
-    removed_flags: Mapping[str, str] = field(default_factory=dict)
-    export_scripts: Mapping[str, str] = field(default_factory=dict)
-    phases: str = ""
-    placement_kinds: Mapping[str, str] = field(default_factory=dict)
-    placement_maps: Mapping[str, str] = field(default_factory=dict)
-    plan_sections: Mapping[str, str] = field(default_factory=dict)
-    providers: Mapping[str, str] = field(default_factory=dict)
-    backends: Mapping[str, str] = field(default_factory=dict)
-    exports: Mapping[str, str] = field(default_factory=dict)
-    checks: str = ""
-    installed_modules: str = ""
-    explainer: str = ""
-    show_renderers: Mapping[str, str] = field(default_factory=dict)
-    imports: Mapping[str, str] = field(default_factory=dict)
-    reconcilers: Mapping[str, str] = field(default_factory=dict)
-    simulates: Mapping[str, str] = field(default_factory=dict)
-    checkers: Mapping[str, str] = field(default_factory=dict)
-    losses: Mapping[str, str] = field(default_factory=dict)
-    server_readers: Mapping[str, str] = field(default_factory=dict)
-    diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
-
-    def load_object(self, target: str) -> Any:
-        """Import and return the object of a target, such as `providers.azure:PROVIDER`."""
-        module, _, name = target.partition(":")
-        return getattr(import_module(f"{PACKAGE}.{self.name}.{module}"), name)
 
 
 class LazyTable(Mapping[str, T]):
@@ -449,11 +359,23 @@ _ALL: Final = (
 
 @cache
 def find_domains() -> Mapping[str, DomainDeclaration]:
-    """Return the existing domains by name."""
-    entries = {domain.name: domain for domain in _ALL}
+    """Return the existing domains by name, those of other distributions last."""
+    entries = _list_entries()
     return {
         name: domain for name, domain in entries.items() if not _list_missing_folders(name, entries)
     }
+
+
+@cache
+def find_external_domains() -> tuple[ExternalDomain, ...]:
+    """Return the domains of other installed distributions; rejected ones have a problem."""
+    return load_external_domains(_ALL)
+
+
+def _list_entries() -> dict[str, DomainDeclaration]:
+    """Return all accepted entries by name, with or without a folder."""
+    external = [each.declaration for each in find_external_domains() if each.declaration]
+    return {domain.name: domain for domain in (*_ALL, *external)}
 
 
 def _list_missing_folders(name: str, entries: Mapping[str, DomainDeclaration]) -> list[str]:
@@ -464,21 +386,21 @@ def _list_missing_folders(name: str, entries: Mapping[str, DomainDeclaration]) -
         domain = entries[unvisited.pop()]
         required.add(domain.name)
         unvisited += [used for used in domain.dependencies if used not in required]
-    return sorted(used for used in required if not _has_folder(used))
+    return sorted(used for used in required if not _has_folder(entries[used].package_name))
 
 
 @cache
-def _has_folder(name: str) -> bool:
-    return find_spec(f"{PACKAGE}.{name}") is not None
+def _has_folder(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 def explain_absent_domain(name: str, *field_names: str) -> str:
     """Return a sentence about the missing domains that a name in these fields of an entry needs.
 
-    It starts with a space. It is "" if no absent domain has this name.
+    It starts with a space. It is "" if no absent domain has this name, and no domain is rejected.
     """
-    entries = {domain.name: domain for domain in _ALL}
-    for domain in _ALL:
+    entries = _list_entries()
+    for domain in entries.values():
         if domain.name in find_domains():
             continue
         if any(name in getattr(domain, field_name) for field_name in field_names):
@@ -489,7 +411,7 @@ def explain_absent_domain(name: str, *field_names: str) -> str:
                 f' "{name}" needs the {noun} {names}, which this installation lacks: reinstall '
                 "nexusform."
             )
-    return ""
+    return "".join(f" {each.problem}" for each in find_external_domains() if each.problem)
 
 
 def collect_type_loaders(field_name: str) -> dict[str, Callable[[], Any]]:

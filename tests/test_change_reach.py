@@ -11,7 +11,8 @@ from typing import get_origin, get_type_hints
 
 import pytest
 
-from nexusform.domain_table import DomainDeclaration, find_domains
+from nexusform.domain_declaration import DomainDeclaration
+from nexusform.domain_table import find_domains
 from tests import programs
 from tests.architecture.test_of_domains import BLOCK, WORDS
 from tests.change_reach import (

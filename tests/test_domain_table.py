@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.domain_table import _ALL, PACKAGE, find_domains
+from nexusform.domain_declaration import PACKAGE
+from nexusform.domain_table import _ALL, find_domains
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.planning.conclusion.existing_findings import _CAUSES
 from nexusform.plans.impact import guard_rails

@@ -14,6 +14,7 @@ from nexusform.cli.arguments import declare_switch_flag
 from nexusform.cli.command_groups import LazyGroup
 from nexusform.cli.commands import define_command
 from nexusform.command_entry import CommandEntry
+from nexusform.domain_table import find_external_domains
 
 
 class VersionArguments(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,8 @@ def version(arguments: VersionArguments) -> int:
         click.echo(dumps(document, indent=2))
     else:
         click.echo(f"nexusform v{nexusform.__version__}")
+        for domain in find_external_domains():
+            click.echo(f"+ {domain.problem or f'domain of {domain.distribution}'}")
     return 0
 
 
