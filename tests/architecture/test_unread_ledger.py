@@ -19,7 +19,8 @@ DECIDING_NAMES = {
 DEFINITIONS = {
     "documents/unread_facts.py",
     "diagnostics/levels.py",
-    "domain_declaration.py", "domain_table.py",
+    "domain_declaration.py",
+    "domain_table.py",
     # Leaves out the order of one kind of server, which changes nothing.
     "domains/vnf/importers/vnf_reading.py",
     # Select warnings by the ledger's function.
