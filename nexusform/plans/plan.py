@@ -382,7 +382,8 @@ class ContentEffect(StrEnum):
     `stopped`: the workload stays, without pods. `scaled_in`: it has fewer pods. `rolled_out`: its
     pods are re-created. `left`: its placement ends or leaves the cluster, and the object is deleted
     there. `stays`: its placement ends or leaves the cluster, and the object stays, unmanaged.
-    `overridden`: a changed override gives it another value.
+    `overridden`: a changed override gives it another value. `loses_data`: its local volume is on a
+    node that is re-created or removed.
     """
 
     REMOVED = "removed"
@@ -392,6 +393,7 @@ class ContentEffect(StrEnum):
     LEFT = "left"
     STAYS = "stays"
     OVERRIDDEN = "overridden"
+    LOSES_DATA = "loses_data"
 
 
 class ContentChange(Struct, frozen=True):
@@ -402,9 +404,9 @@ class ContentChange(Struct, frozen=True):
     unknown. `has_rows` means that its pods have placement rows, too. Their pool is `workload`, the
     cluster and the workload: `a/web/Deployment/api`; their site is `site_id`. `severity` and `data`
     are those of the object's end, by its kind and by what uses it. `extent` is what ends with it:
-    `everything in it`, `remaining` the pods of a smaller workload that stay. An overridden value
-    has the key of its override, the JSON pointer in the object ("": the object itself), and the
-    value before and after (None: absent).
+    `everything in it`; of lost data, what happens to the node. `remaining` pods of a smaller
+    workload stay. An overridden value has the key of its override, the JSON pointer in the object
+    ("": the object itself), and the value before and after (None: absent).
     """
 
     address: Address

@@ -60,6 +60,7 @@ ELSEWHERE = {
     "capacity-missing-meanwhile",
     "destroyed-content",
     "host-lost",
+    "local-data-lost",
     "placement-leaves-cluster",
     "stopped-workload",
     "workload-without-redundancy",

@@ -507,6 +507,8 @@ _CONTENT_VERBS: Final[Mapping[ContentEffect, tuple[str, str]]] = {
 def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
     """Yield the consequence of each object of content that ends, or loses pods, on a cluster."""
     for change in plan.content_changes:
+        if change.effect is ContentEffect.LOSES_DATA:
+            yield _build_data_loss(change)
         if change.effect not in _CONTENT_VERBS:
             continue
         risk, verb = _CONTENT_VERBS[change.effect]
@@ -540,6 +542,21 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
             removed=Counter(row.kind for row in rows) + _count_unlisted_pods([change]),
             objects=int(change.effect is ContentEffect.REMOVED),
         )
+
+
+def _build_data_loss(change: ContentChange) -> Consequence:
+    """Build the consequence of a volume whose node loses its disk."""
+    return Consequence(
+        kind=ConsequenceKind.ENDS,
+        risk="local-data-lost",
+        severity=change.severity,
+        subject=f"{change.object} on {change.cluster}",
+        address=str(change.address),
+        text=f"{change.object} on {change.cluster} loses its data: {change.extent}",
+        where=(change.cluster,),
+        data=change.data,
+        before=1,
+    )
 
 
 def _find_smaller_workloads(lost: _LostRows) -> Iterator[Consequence]:

@@ -33,6 +33,7 @@ from nexusform.domains.pods.importers.object_outcomes import (
     compute_end,
     compute_scale_in,
     describe_extent,
+    list_local_volumes,
     needs_pods_to_hurt,
 )
 from nexusform.domains.pods.pod_kind import POD
@@ -98,6 +99,56 @@ def find_content_changes(
         if any(content.is_changed for content in cluster_contents):
             cluster = get_cluster(cluster_id)
             yield from _find_cluster_changes(cluster_contents, cluster, comparison)
+
+
+def find_lost_volumes(
+    contents: Iterable[ClusterContent],
+    get_cluster: Callable[[str], ClusterRows],
+    lost_nodes: Mapping[str, Mapping[str, str]],
+) -> Iterator[ContentChange]:
+    """Yield the claims, or volumes without one, whose data is on the disk of a lost node.
+
+    `lost_nodes` are the nodes by id of their cluster and name, with what happens to them: `is
+    re-created`.
+    """
+    if not lost_nodes:
+        return
+    by_cluster = group_by(contents, lambda content: content.cluster_id)
+    for cluster_id in sorted(by_cluster.keys() & lost_nodes.keys()):
+        yield from _find_lost_volumes(
+            by_cluster[cluster_id], get_cluster(cluster_id), lost_nodes[cluster_id]
+        )
+
+
+def _find_lost_volumes(
+    contents: Sequence[ClusterContent], cluster: ClusterRows, lost_nodes: Mapping[str, str]
+) -> Iterator[ContentChange]:
+    """Yield the lost claims and volumes of one cluster."""
+    # The first content that has an object owns it; those of none belong to the first one.
+    owners = {
+        get_object_identity(manifest): (manifest, content)
+        for content in reversed(contents)
+        for manifest in expand_envelopes(content.before)
+    }
+    objects = {get_object_identity(manifest): manifest for manifest in cluster.objects}
+    objects |= {identity: manifest for identity, (manifest, _) in owners.items()}
+    for volume in list_local_volumes(objects.values()):
+        lost = [node for node in volume.nodes if node in lost_nodes]
+        # On one of several nodes, the data may be elsewhere.
+        if not lost or len(lost) < len(volume.nodes):
+            continue
+        claim = next((item for item in objects.values() if volume.is_bound_to(item)), None)
+        subject = claim if claim is not None else volume.manifest
+        _, owner = owners.get(get_object_identity(subject), (subject, contents[0]))
+        yield ContentChange(
+            address=owner.address,
+            cluster=owner.cluster,
+            object=subject.title,
+            effect=ContentEffect.LOSES_DATA,
+            site_id=cluster.site_id,
+            data=DataFate.LOST,
+            extent=f"node {lost[0]} {lost_nodes[lost[0]]}",
+        )
 
 
 def _find_cluster_changes(

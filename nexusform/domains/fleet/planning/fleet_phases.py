@@ -3,7 +3,7 @@
 Hub objects have their pods. The findings are on the completed plan.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -11,7 +11,11 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.fleet.planning.content_changes import ClusterRows, find_content_changes
+from nexusform.domains.fleet.planning.content_changes import (
+    ClusterRows,
+    find_content_changes,
+    find_lost_volumes,
+)
 from nexusform.domains.fleet.planning.excluded_placements import (
     build_excluded_rows,
     find_lost_rows,
@@ -48,6 +52,7 @@ from nexusform.domains.pods.planning.manifest_blocks import (
     list_scheduled_pods,
     plan_fleet_objects,
 )
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.pod_phase import PodPhase, list_unlocated_pods
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind
@@ -178,8 +183,10 @@ def _build_fleet_contribution(
                     unlocated += list_unlocated_pods(binding.cluster, resources.manifests)
         return [*pods.list_scheduled_pods(), *unlocated]
 
+    get_cluster = _build_cluster_reader(fleet, all_rows)
     content_changes = (
-        *find_content_changes(outcome.contents, _build_cluster_reader(fleet, all_rows)),
+        *find_content_changes(outcome.contents, get_cluster),
+        *find_lost_volumes(outcome.contents, get_cluster, _collect_lost_nodes(pods.clusters, vms)),
         *outcome.content_changes,
     )
     feasibility = tuple(
@@ -237,6 +244,36 @@ def _build_cluster_reader(
         return ClusterRows(site_id, name, fleet.pods.list_objects(cluster_id), has_rows)
 
     return get_cluster
+
+
+def _collect_lost_nodes(
+    clusters: Mapping[str, NodeCluster], vms: Iterable[VmObject]
+) -> dict[str, dict[str, str]]:
+    """Return the nodes that lose their disks, by id of their cluster and by name.
+
+    The values say what happens to them: `is re-created`. A node has two keys if the platform gives
+    it another name.
+    """
+    removed: dict[tuple[str, str], list[str]] = {}
+    for vm_object in vms:
+        demand = vm_object.request.demand
+        existing = vm_object.prior.existing
+        names = [
+            existing[key].name for key in vm_object.request.actions.removals if key in existing
+        ]
+        removed.setdefault((demand.site_id, demand.cluster), []).extend(names)
+    lost_nodes: dict[str, dict[str, str]] = {}
+    for cluster_id, cluster in clusters.items():
+        lost = dict.fromkeys(removed.get((cluster.site_id, cluster.name), ()), "is removed")
+        lost |= dict.fromkeys(cluster.recreated_nodes, "is re-created")
+        lost |= {
+            platform_name: lost[name]
+            for platform_name, name in cluster.platform_names.items()
+            if name in lost
+        }
+        if lost:
+            lost_nodes[cluster_id] = lost
+    return lost_nodes
 
 
 def _find_clusters_in_doubt(outcome: FleetOutcome, pods: PodPhase) -> dict[str, str]:

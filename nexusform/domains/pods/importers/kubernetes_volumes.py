@@ -630,9 +630,9 @@ def _compute_bound_volume_nodes(
         return None
     terms = _parse_node_terms(volume)
     zones = _list_zone_requirements(volume)
-    return (
-        None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
-    )
+    if terms is _ALL_NODES and not zones:
+        return None
+    return VolumeNeed(terms, is_bound=True, zones=zones, is_local=is_local_volume(volume))
 
 
 def _build_unbound_claim(
@@ -731,6 +731,12 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
     """Return the nodes that reach a volume by its node affinity; None for all."""
     required = read_silently(volume, "spec").get_mapping("nodeAffinity").get_mapping("required")
     return tuple(map(parse_node_term, required.list_mappings("nodeSelectorTerms"))) or _ALL_NODES
+
+
+def is_local_volume(volume: Manifest) -> bool:
+    """Return whether the data of a PersistentVolume is on the disk of a node."""
+    spec = read_silently(volume, "spec").data
+    return bool(spec.get("local") or spec.get("hostPath"))
 
 
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.domains.pods.importers.kubernetes_volumes import is_local_volume
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.domains.pods.scheduling.cluster_records import Workload
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Workload
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list_mappings
+from nexusform.kubernetes.matching import IN
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate, Outcome, combine_fates
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -132,6 +134,41 @@ class NeededObjects:
                 selector.items() <= dict(workload.pod.labels).items() for workload in workloads
             )
         return (manifest.kind, manifest.namespace, manifest.name) in self._names
+
+
+class LocalVolume(Struct, frozen=True):
+    """PersistentVolume on the disk of a node: its nodes by host name, and its claim.
+
+    `claim` is the namespace and name, empty texts if the volume names none.
+    """
+
+    manifest: Manifest
+    nodes: tuple[str, ...]
+    claim: tuple[str, str]
+
+    def is_bound_to(self, claim: Manifest) -> bool:
+        """Return whether a claim has this volume."""
+        names_volume = get_text(claim.body, "spec", "volumeName") == self.manifest.name
+        is_claim = claim.kind == "PersistentVolumeClaim"
+        return is_claim and (names_volume or self.claim == (claim.namespace, claim.name))
+
+
+def list_local_volumes(manifests: Iterable[Manifest]) -> Iterator[LocalVolume]:
+    """Yield the volumes whose data is on the disk of nodes that they name."""
+    for manifest in manifests:
+        if manifest.kind != "PersistentVolume" or not is_local_volume(manifest):
+            continue
+        spec = get_mapping(manifest.body, "spec")
+        nodes = [
+            str(node)
+            for term in list_mappings(spec, "nodeAffinity", "required", "nodeSelectorTerms")
+            for expression in list_mappings(term, "matchExpressions")
+            if (expression.get("key"), expression.get("operator")) == (HOSTNAME, IN)
+            for node in get_list(expression, "values")
+        ]
+        claim = get_mapping(spec, "claimRef")
+        key = (get_text(claim, "namespace"), get_text(claim, "name"))
+        yield LocalVolume(manifest, tuple(nodes), key)
 
 
 class StorageObjects:

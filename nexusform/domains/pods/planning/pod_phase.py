@@ -58,6 +58,8 @@ OBJECT_REPLACED: Final = "object_replaced"
 _ADMITTING_KINDS: Final = ("PriorityClass", "RuntimeClass", "ServiceAccount", "Namespace")
 # Limit for pods that evict each other in turns.
 _MAX_PREDICTIONS: Final = 20
+# Assumption behind a pod whose volume was on the disk of a re-created node.
+_LOCAL_VOLUME: Final = "a local volume on the new node"
 
 
 class CheckablePrediction(Struct, frozen=True):
@@ -424,6 +426,7 @@ class PodPhase(PodsByCluster):
                 object_pods.warnings += tuple(list_need_warnings(object_pods, inventory))
             scene = self._build_scene(cluster_id, base_pods)
             direct_doubts += _list_uncompared_doubts(scene, outcomes)
+            direct_doubts += _list_volume_doubts(self.clusters[cluster_id], outcomes)
             observed = self._get_observed_cluster(cluster_id)
             manifests = self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
@@ -837,6 +840,16 @@ def _list_uncompared_doubts(
             reasons[group] = decision_kinds.find_uncompared_kind(decision, kinds)
         if reasons[group]:
             yield outcome.key, PodDoubt(reasons[group])
+
+
+def _list_volume_doubts(
+    cluster: NodeCluster, outcomes: Iterable[PodOutcome]
+) -> Iterator[tuple[PodKey, PodDoubt]]:
+    """Yield the doubt about each pod on a re-created node that had its local volume."""
+    for outcome in outcomes:
+        is_recreated = bool(outcome.trigger) and outcome.node in cluster.recreated_nodes
+        if is_recreated and any(need.is_local for need in outcome.spec.volumes):
+            yield outcome.key, PodDoubt(_LOCAL_VOLUME)
 
 
 def _add_doubt_about_removal(row: PlacementChange, assumption: str) -> PlacementChange:

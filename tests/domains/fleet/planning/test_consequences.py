@@ -223,6 +223,56 @@ def test_direct_manifest_is_named_by_its_objects() -> None:
     assert find_consequences(shrunk)["PersistentVolumeClaim web/data"].data == "lost"
 
 
+LOCAL_VOLUME = """apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: local
+  persistentVolumeReclaimPolicy: Retain
+  local: {path: /mnt}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - {key: kubernetes.io/hostname, operator: In, values: [a-p-0]}
+"""
+LOCAL_CLAIM = CLAIM % ", storageClassName: local, volumeName: disk"
+WITH_VOLUME = (DEPLOYMENT % 1).replace(
+    ", envFrom: [{configMapRef: {name: settings}}]", ""
+) + "      volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "ending"),
+    [
+        (cluster("a", pools=pool("p", 2, "NC_P22_112_v1"), count=3), "is re-created"),
+        (cluster("a", pools=pool("p", 0), count=3), "is removed"),
+    ],
+)
+def test_local_volume_of_a_lost_node_loses_its_data(after: str, ending: str) -> None:
+    content = build_manifest(NAMESPACE, LOCAL_VOLUME, LOCAL_CLAIM, WITH_VOLUME, cluster_id=CLUSTER)
+    changed = change(SITE + content, RACKS + after + content)
+    record = find_consequences(changed)["PersistentVolumeClaim web/data on a"]
+    assert record.text == (
+        f"PersistentVolumeClaim web/data on a loses its data: node a-p-0 {ending}"
+    )
+    assert (record.severity, record.data) == ("lasting", "lost")
+    (pod,) = [row for row in changed.placements if row.kind == "pod"]
+    if ending == "is re-created":
+        assert pod.scores["certain"] is False
+        assert pod.scores["depends_on"] == "a local volume on the new node"
+
+
+def test_volume_in_the_network_survives_a_re_created_node() -> None:
+    volume = LOCAL_VOLUME.replace("local: {path: /mnt}", "nfs: {server: s, path: /x}")
+    content = build_manifest(NAMESPACE, volume, LOCAL_CLAIM, WITH_VOLUME, cluster_id=CLUSTER)
+    after = RACKS + cluster("a", pools=pool("p", 2, "NC_P22_112_v1"), count=3)
+    changed = change(SITE + content, after + content)
+    assert not any(record.data for record in changed.consequences)
+
+
 def test_replaced_manifest_loses_only_data() -> None:
     for documents, severity, data in (
         ((NAMESPACE, DEPLOYMENT % 2), ConsequenceSeverity.NONE, None),
