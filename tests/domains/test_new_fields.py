@@ -28,7 +28,7 @@ from tests.domains.fleet.types.test_fleet_hub_export import (
     build_object,
 )
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
-from tests.domains.vnf.test_broken_values import HOT, SOL006
+from tests.domains.vnf.test_broken_values import HOT
 from tests.domains.vnf.test_unread_tosca_fields import VNFD
 
 EXPORT = Path(__file__).parents[2] / "examples" / "every-type" / "documents" / "openstack"
@@ -191,8 +191,6 @@ CASES: dict[str, tuple[Any, Callable[[str], Facts], Path_]] = {
         read_vnfd,
         ("topology_template", "node_templates", "VDU1", "properties"),
     ),
-    "SOL006 VDU": (yaml.safe_load(SOL006), read_vnfd, ("vnfd", "vdu", 0)),
-    "SOL006 profile": (yaml.safe_load(SOL006), read_vnfd, ("vnfd", "df", 0, "vdu-profile", 0)),
     "pod": ({**LIST, "items": [build_pod("a", "n", "1")]}, read_kubectl, ("items", 0, "spec")),
     "node": ({**LIST, "items": [build_node("n1")]}, read_kubectl, ("items", 0, "spec")),
     "hub placement": ({**LIST, "items": [PLACEMENT]}, read_hub, ("items", 0, "spec")),

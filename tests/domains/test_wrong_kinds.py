@@ -30,7 +30,7 @@ from tests.domains.azure.workflow.test_listed_sites import GROUP, build_bodies
 from tests.domains.fleet.types.test_fleet_hub_export import build_binding, build_member
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.test_new_fields import EXPORT, LIST, PLACEMENT, VM, read_rows
-from tests.domains.vnf.test_broken_values import HOT, SOL006
+from tests.domains.vnf.test_broken_values import HOT
 from tests.domains.vnf.test_unread_tosca_fields import VNFD
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -173,7 +173,6 @@ OBJECTS = [PLACEMENT, build_binding("a"), build_member("b", "east")]
 CASES: dict[str, tuple[Any, Read, set[str]]] = {
     "HOT": (yaml.safe_load(HOT), read_source("base_hot"), VNF_LABELS),
     "TOSCA": (yaml.safe_load(VNFD), read_source("vnfd"), VNF_LABELS),
-    "SOL006": (yaml.safe_load(SOL006), read_source("vnfd"), VNF_LABELS),
     "hub": ({**LIST, "items": OBJECTS}, read_hub, set()),
     "kubectl": (
         {**LIST, "items": [build_pod("a", "n", "1"), build_node("n1")]},

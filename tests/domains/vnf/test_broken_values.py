@@ -37,30 +37,6 @@ resources:
         type: OS::Nova::Server
         properties: { flavor: big, image: i }
 """
-SOL006 = """
-vnfd:
-  id: v
-  vdu:
-    - { id: u, virtual-compute-desc: c, virtual-storage-desc: [s] }
-  virtual-compute-desc:
-    - id: c
-      virtual-cpu: { num-virtual-cpu: 2 }
-      virtual-memory: { size: 4 }
-  virtual-storage-desc:
-    - { id: s, size-of-storage: 10 }
-  df:
-    - id: d
-      vdu-profile:
-        - id: u
-          min-number-of-instances: 1
-          affinity-or-anti-affinity-group: [{ id: apart }]
-      affinity-or-anti-affinity-group:
-        - { id: apart, type: anti-affinity, scope: nfvi-node }
-      instantiation-level:
-        - id: l
-          vdu-level: [{ vdu-id: u, number-of-instances: 2 }]
-      default-instantiation-level: l
-"""
 
 
 def read(source: str, document: Any) -> ParsedVnf:

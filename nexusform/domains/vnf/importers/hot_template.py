@@ -55,7 +55,6 @@ from nexusform.domains.vnf.importers.hot_values import (
     get_declared_type,
     resolve_condition,
 )
-from nexusform.domains.vnf.importers.sol006 import find_descriptor
 from nexusform.domains.vnf.importers.vnf_records import (
     CORRECTED,
     IGNORED,
@@ -108,10 +107,7 @@ def parse_hot(
     documents = parse_documents(text, notes)
     if documents:
         document = documents[0]
-        is_vnfd = (
-            not document.get_node("tosca_definitions_version").is_absent
-            or find_descriptor(document) is not None
-        )
+        is_vnfd = not document.get_node("tosca_definitions_version").is_absent
         foreign_kind = (
             "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
         )

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
-from nexusform.domains.vnf.importers.sol006 import find_descriptor, parse_sol006
 from nexusform.domains.vnf.importers.tosca_fields import add_unread_facts
 from nexusform.domains.vnf.importers.tosca_topology import (
     Topology,
@@ -65,12 +64,8 @@ _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": F
 def parse_vnfd(
     text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings
 ) -> Vnf:
-    """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
+    """Parse the VNF of a VNFD, by SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
-    for document in documents:
-        descriptor = find_descriptor(document)
-        if descriptor is not None:
-            return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)
     add_unread_facts(topology)
     scaling = parse_scaling(topology)

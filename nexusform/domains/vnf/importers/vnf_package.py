@@ -17,7 +17,6 @@ import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
-from nexusform.domains.vnf.importers.sol006 import list_flavours
 from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.language.evaluation_run import FileProblem, Files
@@ -77,20 +76,18 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
 
 
 def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
-    """Return the deployment flavours described by a document.
+    """Return the deployment flavour described by a TOSCA template; [] for another document.
 
-    They are the flavours of SOL006, or the one of a TOSCA template. An older TOSCA template
-    declares VDUs without naming a flavour; its flavour is "".
+    An older template declares VDUs without naming a flavour; its flavour is "".
     """
-    flavours = list_flavours(document.content)
     flavour = get_text(
         document.content, "topology_template", "substitution_mappings", "properties", "flavour_id"
     )
     if flavour or any(
         kind.lower().endswith(("vdu.compute", "vdu.tacker")) for kind in _list_node_types(document)
     ):
-        flavours.append(flavour)
-    return flavours
+        return [flavour]
+    return []
 
 
 def _build_error(detail: str) -> DiagnosticsError:
@@ -116,7 +113,7 @@ class _PackageZip:
         """
         # The mark of gzip.
         if content.startswith(b"\x1f\x8b"):
-            raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
+            raise _build_error("It is a packed tar, as of OSM. Tacker takes a zip or a folder.")
         # Before `zipfile` keeps them all: each file and directory has such a header, and a package
         # in the package, too.
         header_count = content.count(_ZIP_HEADER)

@@ -87,15 +87,16 @@ def _create_node_check(start: str) -> Callable[[_Document], bool]:
     return check
 
 
-_SUPPORTED_TEXT: Final = "use SOL001, SOL006 or HOT"
+_SUPPORTED_TEXT: Final = "use SOL001 or HOT"
 _NOT_VNF_TEXT: Final = "not a VNF: use its VNFDs"
 _KINDS: Final[tuple[tuple[Callable[[_Document], bool], str], ...]] = (
     (
         _create_key_check("vnfd-catalog"),
-        (
-            "an OSM descriptor older than SOL006 (vnfd-catalog): convert it with osm "
-            "package-translate"
-        ),
+        f"an OSM descriptor (vnfd-catalog), which Tacker does not read; {_SUPPORTED_TEXT}",
+    ),
+    (
+        _create_key_check("vnfd"),
+        f"a VNFD of ETSI SOL006 (YANG), which Tacker does not read; {_SUPPORTED_TEXT}",
     ),
     (_create_key_check("nsd-catalog"), f"an OSM network service (nsd-catalog), {_NOT_VNF_TEXT}"),
     (_create_key_check("nsd"), f"a network service descriptor (NSD), {_NOT_VNF_TEXT}"),

@@ -116,7 +116,7 @@ _SCHEMA: Final = BlockSchema(
         "site_id": build_parent_attribute("nexus_site", " or openstack_site", ("openstack_site",)),
         "name": build_name_attribute("VNF"),
         "vnfd": _build_argument_schema(
-            STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."
+            STRING, "Text of the VNFD (ETSI SOL001). Required: vnfd or base_hot."
         ),
         "base_hot": _build_argument_schema(STRING, "Text of the HOT file with the VMs."),
         "nested": _build_argument_schema(

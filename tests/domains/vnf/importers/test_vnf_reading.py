@@ -28,7 +28,6 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
-    find_unmet_rules,
 )
 from nexusform.domains.vnf.importers.vnf_text import parse_documents
 
@@ -116,7 +115,8 @@ def test_reading(case: str) -> None:
             "heat_template_version: 2018-08-31\nresources: {}\n",
             "this is a HOT template: set it as base_hot.",
         ),
-        ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "older than SOL006"),
+        ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "an OSM descriptor"),
+        ("vnfd", "etsi-nfv-vnfd:vnfd: {id: x}\n", "a VNFD of ETSI SOL006 (YANG), which Tacker"),
         ("vnfd", "etsi-nfv-descriptors:nsd: []\n", "network service descriptor (NSD)"),
         ("vnfd", "tosca_definitions_version: cloudify_dsl_1_3\nnode_templates: {}\n", "Cloudify"),
         (
@@ -142,7 +142,11 @@ def test_reading(case: str) -> None:
             "tosca_definitions_version: tosca_simple_yaml_1_2\n",
             "this is a VNFD: set it as vnfd.",
         ),
-        ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: set it as vnfd."),
+        (
+            "base_hot",
+            "vnfd: {id: x, df: [], vdu: []}\n",
+            "a VNFD of ETSI SOL006 (YANG), which Tacker",
+        ),
         ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
     ],
 )
@@ -242,52 +246,6 @@ def test_empty_nested_template_and_too_deep_groups_are_reported() -> None:
     assert 'repeats "OS::Heat::ResourceGroup", which is in too many groups' in read_findings(
         f"  g: {group}\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("flavours", "flavour_id", "words"),
-    [
-        (
-            "[{id: a}, {id: b}]",
-            "",
-            'the deployment flavours "a", "b", but flavour_id selects none of them.',
-        ),
-        ("[{id: a}, {id: b}]", "c", 'the deployment flavours "a", "b", but flavour_id is "c".'),
-        ("[]", "", "no deployment flavour (df), so the number of VMs is unknown."),
-    ],
-)
-def test_unknown_deployment_flavour_is_an_error(flavours: str, flavour_id: str, words: str) -> None:
-    read = read_vnf(
-        VnfSourceDocuments(
-            f"vnfd: {{id: x, df: {flavours}, vdu: [{{id: v}}]}}\n", flavour_id=flavour_id
-        )
-    )
-    assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
-    assert read.vnf.vdus == ()
-
-
-def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
-    group = "affinity-or-anti-affinity-group"
-    profile = f"{{id: v, min-number-of-instances: 2, {group}: [{{id: g}}, {{id: g}}]}}"
-    flavour = (
-        f"{{id: f, vdu-profile: [{profile}], {group}: [{{id: g, type: anti-affinity, scope: "
-        "nfvi-node}]}"
-    )
-    vnf = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n")).vnf
-    assert [rule.vdus for rule in vnf.rules] == [("v",)]
-    assert find_unmet_rules(vnf, {"v": 2}, machines=2, racks=1) == []
-
-
-def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
-    delta = "{id: one, vdu-delta: [{id: v, number-of-instances: 1}]}"
-    details = f"aspect-delta-details: {{deltas: [{delta}]}}, step-deltas: [one, two]"
-    flavour = (
-        "{id: f, vdu-profile: [{id: v}], scaling-aspect: [{id: a, max-scale-level: 2, "
-        f"{details}}}]}}"
-    )
-    read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n"))
-    words = 'the scaling-aspect "a" names the delta "two", which does not exist.'
-    assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
 
 
 @pytest.mark.parametrize("name", ["members", "targets", "description"])
