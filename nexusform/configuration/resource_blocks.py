@@ -63,7 +63,7 @@ ROOT_WORDS: Final[Mapping[str, str]] = {
 PROVIDER_WORDS: Final[Mapping[str, str]] = {
     "for_each": (
         "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an "
-        "alias each."
+        "alias each; or use `nexusform sites`, with one site per hub or subscription."
     )
 }
 LIFECYCLE_WORDS: Final[Mapping[str, str]] = {"action_trigger": ROOT_WORDS["action"]}
