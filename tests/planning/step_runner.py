@@ -124,7 +124,10 @@ def _run_step(plan: Plan, step: Step, room: ProviderObjects) -> None:
     if step.kind is StepKind.CREATE:
         assert step.planned is not None
         key = (kind, step.planned["id"], change.creation)
-        assert key not in room.objects
+        # A provider knows an object by its id alone, except during create_before_destroy.
+        own = (change.prior_creation,) if change.action is Action.REPLACE_CREATE_FIRST else ()
+        twins = [creation for *id_, creation in room.objects if (*id_,) == key[:2]]
+        assert set(twins) <= set(own), f"{key} exists already"
         room.objects[key] = step.planned
         return
     assert step.prior is not None

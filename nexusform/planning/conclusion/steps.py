@@ -1,10 +1,10 @@
 """Graph of steps for apply.
 
 A step waits for the steps that create the objects it refers to or uses; destroys run in reverse;
-steps that need capacity wait for those that free it. A `release` removes VMs of an updated object
-and waits for nothing. Objects that start together with another one
-(`ResourceType.concurrent_types`) wait only for the same steps as that one. If many steps wait for
-all of many, a gate connects them.
+steps that need capacity wait for those that free it. A create waits for the deletes of objects with
+its id. A `release` removes VMs of an updated object and waits for nothing. Objects that start
+together with another one (`ResourceType.concurrent_types`) wait only for the same steps as that
+one. If many steps wait for all of many, a gate connects them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
-from nexusform.json_data.plain_data import get_mapping, has_unknown_part
+from nexusform.json_data.plain_data import get_mapping, get_text, has_unknown_part
 from nexusform.planning.conclusion.step_graph import (
     StepGraph,
     UsedMachines,
@@ -131,8 +131,12 @@ def build_step_graph(
                     apply_step,
                     graph.get_gate(("created", block), graph.creation_steps.get(block, [])),
                 )
-    _add_dependent_waits(graph, prior, step_order)
+    waits_for_updates = _add_dependent_waits(graph, prior, step_order)
     _add_used_object_waits(graph, _UsedObjectIndex(changes, machines, types), step_order)
+    waits_for_ids = _add_waits_for_ids(graph)
+    if waits_for_ids:
+        remove_cyclic_waits(graph, waits_for_updates)
+        remove_cyclic_waits(graph, waits_for_ids)
     _add_domain_order_waits(graph, step_order)
     # Objects created at the same time start together: let each wait for the steps awaited by
     # the referenced ones.
@@ -238,15 +242,44 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     remove_cyclic_waits(graph, ordered_waits)
 
 
-def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
+def _add_waits_for_ids(graph: StepGraph) -> dict[int, set[int]]:
+    """Let a create wait for the deletes of objects with its id at other addresses.
+
+    They are one object for a provider: it would be updated, and then deleted. Such ids move along
+    a list of `count`, and by renames. Return the added waits by step.
+    """
+    deletes: dict[tuple[str, str, str], dict[int, Address]] = {}
+    for change in graph.changes:
+        for step in list_step(graph.delete_step, (change.address, change.deposed)):
+            key = (change.address.type, change.provider, get_text(change.before or {}, "id"))
+            deletes.setdefault(key, {})[step] = change.address
+    waits: dict[int, set[int]] = {}
+    for change in graph.changes:
+        object_id = get_text(change.after or {}, "id")
+        if change.action not in _CREATES or change.deposed or not object_id:
+            continue
+        same = deletes.get((change.address.type, change.provider, object_id), {})
+        awaited = {step for step, address in same.items() if address != change.address}
+        if awaited:
+            waits[graph.apply_step[change.address]] = awaited
+    for step, awaited in waits.items():
+        graph.add_waits(step, awaited)
+    return waits
+
+
+def _add_dependent_waits(
+    graph: StepGraph, prior: PriorState, step_order: StepOrder
+) -> dict[int, set[int]]:
     """Let the destroy of an object wait for the deletes and updates of its dependents.
 
-    It does not wait for an update ordered after it by a domain. The destroy of a replaced object
-    comes before all updates of its dependents.
+    It does not wait for an update ordered after it by a domain, nor for the create of a replaced
+    dependent. The destroy of a replaced object comes before all updates of its dependents. Return
+    the waits for updates by step.
     """
+    waits_for_updates: dict[int, set[int]] = {}
     # Deletes of the dependents of each block.
     deletes_by_block: dict[str, list[int]] = {}
-    # Creates and updates of the dependents of each block.
+    # Updates of the dependents of each block.
     updates_by_block: dict[str, list[int]] = {}
     for change in graph.changes:
         # A new object was never a dependent.
@@ -260,7 +293,7 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
             if block not in graph.deletion_steps:
                 continue
             deletes_by_block.setdefault(block, []).extend(deletes)
-            if block not in earlier_blocks:
+            if block not in earlier_blocks and not deletes:
                 updates_by_block.setdefault(block, []).extend(
                     list_step(graph.apply_step, change.address)
                 )
@@ -270,9 +303,10 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
                 delete, graph.get_gate(("deleted", block), deletes_by_block.get(block, []))
             )
             if not graph.is_replacement(delete):
-                graph.add_waits(
-                    delete, graph.get_gate(("updated", block), updates_by_block.get(block, []))
-                )
+                updates = graph.get_gate(("updated", block), updates_by_block.get(block, []))
+                graph.add_waits(delete, updates)
+                waits_for_updates[delete] = set(updates)
+    return waits_for_updates
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, field
@@ -241,3 +242,75 @@ def test_create_waits_for_rolling_update_of_its_capacity() -> None:
         "b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0]
     )
     plan_and_run_in_many_orders(before, after)
+
+
+# --- ids that move to other addresses
+# ------------------------------------------------------------------------
+
+LAB = """
+variable "name" {}
+resource "nexus_site" "s" {
+  name = var.name
+}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+"""
+LABS = """
+locals {
+  names = [NAMES]
+}
+module "m" {
+  source = "./lab"
+  count  = length(local.names)
+  name   = local.names[count.index]
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ('"a", "b", "c"', '"b", "c"'),
+        ('"a", "b", "c"', '"c", "b", "a"'),
+        ('"a", "b", "c"', '"b", "c", "a"'),
+        ('"a", "b"', '"x", "a", "b"'),
+    ],
+)
+def test_object_is_deleted_before_its_id_is_created_again(names: tuple[str, str]) -> None:
+    """Otherwise a provider would update the old object, and then delete it."""
+    lab = LAB + cluster("k", arguments="depends_on = [nexus_rack.r]", pools=pool("p", 1))
+    texts = [{"main.nf.hcl": LABS.replace("NAMES", n), "lab/main.nf.hcl": lab} for n in names]
+    state = build_state(texts[0])
+    result = require_success(plan(texts[1], state))
+    for seed in range(12):
+        run(result.plan, state, seed)
+    assert is_empty(plan(texts[1], build_state_after(result, state)))
+
+
+def test_renamed_object_is_deleted_before_it_is_created_again() -> None:
+    site = TIGHT.replace("MACHINES", "2").replace('"s" {}', '"s" {\n  name = "lab"\n}')
+    plan_and_run_in_many_orders(site, site.replace('"s"', '"t"').replace("_site.s", "_site.t"))
+
+
+def test_updated_dependent_does_not_keep_the_old_object() -> None:
+    """Its update waits for the creates of the block, and they wait for the old ids."""
+    text = """
+resource "nexus_site" "s" {
+  count = 2
+  name  = ["a", "b"][count.index]
+}
+resource "nexus_site" "home" {
+}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.home.id
+  depends_on    = [nexus_site.s]
+  machine_count = 2
+}
+"""
+    after = text.replace('["a", "b"]', '["b", "c"]').replace(
+        "machine_count = 2", "machine_count = 3"
+    )
+    plan_and_run_in_many_orders(text, after)
+    plan_and_run_in_many_orders(text, after.replace("count = 2", "count = 1"))
