@@ -33,18 +33,18 @@ EXIT_FINDING: Final = 2
 
 
 class Answer(Struct, frozen=True):
-    """One answer as a report and as data.
+    """One answer as a report; its JSON is written from the report.
 
-    Without a `question` the data is the whole JSON document. `text` (colour, width) renders
-    terminal text if the report is not sufficient. The HTML page has the steps of `plays` on a map.
-    Each format of an `is_hypothetical` one begins with "Hypothetical plan". `warnings` are about
-    its input: documents have them, the screen shows them as diagnostics.
+    With a `document` this is the JSON instead, or all of it without a `question`. `text` (colour,
+    width) renders terminal text if the report is not sufficient. The HTML page has the steps of
+    `plays` on a map. Each format of an `is_hypothetical` one begins with "Hypothetical plan".
+    `warnings` are about its input: documents have them, the screen shows them as diagnostics.
     """
 
     question: str
     origin: str
     report: Report
-    document: Mapping[str, Any]
+    document: Mapping[str, Any] | None = None
     text: Callable[[bool, int], str] | None = None
     plays: Callable[[], Sequence[Playback]] = tuple
     is_hypothetical: bool = False
@@ -125,8 +125,13 @@ def _render_answer_as_json(answer: Answer) -> bytes:
     """Return the JSON document of an answer: common members first, then those of its question."""
     from nexusform.rendering.notation.json_values import encode_document
 
+    details = answer.document
+    if details is None:
+        from nexusform.rendering.json.report_document import build_report_document
+
+        details = build_report_document(answer.report)
     if not answer.question:
-        return encode_document(answer.document, pretty=True)
+        return encode_document(details, pretty=True)
     document = {
         "format_version": "1.0",
         "question": answer.question,
@@ -135,7 +140,7 @@ def _render_answer_as_json(answer: Answer) -> bytes:
         "finding": answer.report.is_finding,
         "verdict": answer.report.verdict,
         **({"warnings": list(answer.warnings)} if answer.warnings else {}),
-        **answer.document,
+        **details,
     }
     return encode_document(document, pretty=True)
 

@@ -39,6 +39,12 @@ def join_location_parts(*parts: str | None) -> str:
     return " / ".join(part for part in parts if part)
 
 
+def format_short_location(placement: Placement) -> str:
+    """Format `rack7-bm06 / cell 1`, with the rack first if the machine name does not contain it."""
+    rack = "" if placement.machine.startswith(placement.rack) else placement.rack
+    return join_location_parts(rack, placement.machine, format_cells(placement))
+
+
 def _format_placement_briefly(placement: Placement) -> str:
     """Format the machine, with its rack unless its name contains it."""
     return (

@@ -16,7 +16,10 @@ class RecreatedVm(Struct, frozen=True):
 
 
 class RecreatedPool(Struct, frozen=True):
-    """Re-created VMs of one pool; `reason` explains missing capacity, "" if all fit."""
+    """Re-created VMs of one pool; `reason` explains missing capacity, "" if all fit.
+
+    With one of `fixes`, tested changes, all of them fit. `address` is that of their resource.
+    """
 
     cluster_id: str
     cluster: str
@@ -24,6 +27,13 @@ class RecreatedPool(Struct, frozen=True):
     sku: str
     vms: tuple[RecreatedVm, ...]
     reason: str = ""
+    fixes: tuple[str, ...] = ()
+    address: str = ""
+
+    @property
+    def fitting(self) -> int:
+        """Number of VMs with capacity."""
+        return len(self.vms) - self.missing
 
     @property
     def missing(self) -> int:

@@ -88,14 +88,16 @@ class PlanRequest(Struct, frozen=True):
     elsewhere. Blocks do not create `removed_addresses` there. With `keeps_objects` every object of
     the state stays without a block. Only nodes that the platform re-creates are placed again: lost
     ones, and those of a cluster with another version. `recorded_machines` (site id, name) exist
-    before the plan (None: those of active racks in `state`). `imports` are the objects to import,
-    by their new address. `data_overrides` replace data sources, `object_overrides` computed values;
-    the first match wins. `read_state` reads the states of other configurations, `query` queries
-    servers for data sources. `site_notes` are the observed facts of sites without a record, by
-    provider and site id. `commit` is that of the work tree. `incomplete_sites` are the sites of
-    which a source lacks VMs, as found before the plan ("": any site). `limits` are the maximums of
-    the plan. Without `verifies_certainty` every pod counts as certain, and nodes that pods lack are
-    not counted: trials need neither. `systems` are the identities read now, by provider.
+    before the plan (None: those of active racks in `state`). With `allows_shortage`, VMs without
+    capacity are findings of the plan and no errors, as in every hypothetical plan. `imports` are
+    the objects to import, by their new address. `data_overrides` replace data sources,
+    `object_overrides` computed values; the first match wins. `read_state` reads the states of other
+    configurations, `query` queries servers for data sources. `site_notes` are the observed facts of
+    sites without a record, by provider and site id. `commit` is that of the work tree.
+    `incomplete_sites` are the sites of which a source lacks VMs, as found before the plan ("": any
+    site). `limits` are the maximums of the plan. Without `verifies_certainty` every pod counts as
+    certain, and nodes that pods lack are not counted: trials need neither. `systems` are the
+    identities read now, by provider.
     """
 
     configuration: Configuration
@@ -129,6 +131,7 @@ class PlanRequest(Struct, frozen=True):
     lost_machines: frozenset[tuple[str, str]] = frozenset()
     removed_addresses: frozenset[Address] = frozenset()
     keeps_objects: bool = False
+    allows_shortage: bool = False
     recorded_machines: frozenset[tuple[str, str]] | None = None
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     data_overrides: tuple[ValueOverride, ...] = ()
@@ -145,10 +148,11 @@ class PlanRequest(Struct, frozen=True):
 def build_trial_request(request: PlanRequest) -> PlanRequest:
     """Return the request of a plan to test a remedy.
 
-    The plan has no remedies, findings and explanations.
+    The plan has no remedies, findings and explanations. It fails if VMs lack capacity.
     """
     return replace(
         request,
+        allows_shortage=False,
         includes_remedies=False,
         includes_rejections=False,
         includes_losses=False,

@@ -13,12 +13,14 @@ PUBLIC = {
         "PlanOrigin DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailOutcome "
         "GuardRailResult ProgramCheck PreviousPlanDifferences"
     ),
+    "machine_losses": "MachineLoss NodeDeletion",
+    "numa_sampling": "NumaSampling SampledShortage",
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "
-        "NumaSampling Drift FORGOTTEN_REASON InventoryRead Mode OutputChange Reversal "
+        "Drift FORGOTTEN_REASON InventoryRead Mode OutputChange Reversal "
         "RejectedCluster PlacementAction PlacementChange PlacementTable PlacementTotal Plan "
         "PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "
-        "MissingObject NOT_READ_IDS build_hypothetical_plan"
+        "MissingObject NOT_READ_IDS HypotheticalPlan build_hypothetical_plan"
     ),
 }

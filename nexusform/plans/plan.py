@@ -22,7 +22,9 @@ from nexusform.placements.unread_ledger import (
     build_ledger,
     find_incomplete_sites,
 )
+from nexusform.plans.machine_losses import MachineLoss
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
+from nexusform.plans.numa_sampling import NumaSampling
 from nexusform.plans.plan_checks import (
     EvaluationEnvironment,
     GuardRailResult,
@@ -690,23 +692,6 @@ class SeparationVerdict(Struct, frozen=True):
     unchecked: tuple[str, ...] = ()
 
 
-class NumaSampling(Struct, frozen=True):
-    """Dependency of a plan on unknown NUMA cells, of VMs on `machines` machines.
-
-    The plan displays the sample `displayed_sample`, or the layout of that name; everything fits in
-    `fitting_count` of `sample_count` samples (0 of 0: none computed). `fits_packed` and
-    `fits_spread`, which do not count as samples, state whether everything fits if the VMs are
-    packed by the platform's own rule, or spread as far apart as possible.
-    """
-
-    machines: int
-    displayed_sample: int | str
-    fitting_count: int = 0
-    sample_count: int = 0
-    fits_packed: bool = False
-    fits_spread: bool = False
-
-
 # In a site's private note: the prediction scores by rack_spread.
 PREDICTION_KEY: Final = "prediction"
 # A hub, a site.
@@ -838,6 +823,11 @@ class Plan(Struct, frozen=True):
         return ()
 
     @property
+    def losses(self) -> tuple[MachineLoss, ...]:
+        """Losses of machines in a hypothetical plan, by site; () for every other plan."""
+        return ()
+
+    @property
     def is_hypothetical(self) -> bool:
         """Whether it is a HypotheticalPlan."""
         return isinstance(self, HypotheticalPlan)
@@ -962,11 +952,12 @@ class Plan(Struct, frozen=True):
 class HypotheticalPlan(Plan, frozen=True):
     """Plan under assumptions, only for display: it is never saved, signed or applied.
 
-    `outages` are those of machines that return with their VMs.
+    `outages` are those of machines that return with their VMs, `losses` those of lost machines.
     """
 
     assumptions: tuple[str, ...] = ()
     outages: tuple[Outage, ...] = ()
+    losses: tuple[MachineLoss, ...] = ()
 
 
 def build_hypothetical_plan(

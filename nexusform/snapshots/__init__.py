@@ -2,7 +2,8 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "availability": "sample_capacity SampledShortage",
+    "availability": "sample_capacity",
+    "machine_losses": "add_machine_losses simulate_machine_loss",
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (
         "VmOwnerSnapshot is_large_enough supports_machine_hardware PoolSnapshot SiteSnapshot "

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from msgspec import Struct
-
-from nexusform.plans.plan import NumaSampling
+from nexusform.plans.numa_sampling import NumaSampling, SampledShortage
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import (
@@ -18,25 +16,6 @@ from nexusform.scheduling.racks.vms import Interval
 
 # About five seconds for an upgrade.
 _MAXIMUM_PLACEMENTS: Final = 20_000
-
-
-class SampledShortage(Struct, frozen=True):
-    """VMs without capacity over the samples, in total and per pool.
-
-    With them is the number of samples in which a pool fits completely. `is_exact` means that the
-    interval applies to every layout of VMs, not only to the samples.
-    """
-
-    numa_sampling: NumaSampling
-    missing_count: Interval
-    pools: tuple[Interval, ...]
-    fitting_counts: tuple[int, ...]
-    is_exact: bool = False
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether everything fits, as far as known."""
-        return self.missing_count.maximum == 0
 
 
 def sample_capacity(

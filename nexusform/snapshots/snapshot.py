@@ -3,7 +3,7 @@
 The attributes may be those of the state or those after a plan; a query does not see the difference.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Final
@@ -154,6 +154,10 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     def machines_down(self) -> frozenset[str]:
         """Names of the machines observed off or not ready: their VMs are down."""
         return frozenset(machine.name for machine in self.machines.values() if machine.is_down)
+
+    def list_unmanaged_vms(self, machines: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the VMs on these machines that nexusform does not manage."""
+        return tuple(name for machine, name in self.unmanaged_vms if machine in machines)
 
     @cached_property
     def zones(self) -> tuple[str, ...]:
@@ -385,16 +389,24 @@ def list_recorded_machines(
     return list_machines(inventory, includes_planned=False)
 
 
-def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
-    """Return the objects after a plan has been applied to its prior state."""
-    objects = {site_object.address: site_object for site_object in list_state_objects(prior)}
-    for address, refreshed in plan.refreshed_objects.items():
+def list_refreshed_objects(
+    state: State, refreshed_objects: Mapping[Address, ObjectState | None]
+) -> dict[Address, SiteObject]:
+    """Return the objects of a state as read by providers (None: missing), by address."""
+    objects = {site_object.address: site_object for site_object in list_state_objects(state)}
+    for address, refreshed in refreshed_objects.items():
         # It is gone, or replaced by its refreshed form.
         objects.pop(address, None)
         if refreshed is not None:
             objects[address] = SiteObject(
                 address, refreshed.attributes, refreshed.creation, refreshed.private
             )
+    return objects
+
+
+def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
+    """Return the objects after a plan has been applied to its prior state."""
+    objects = list_refreshed_objects(prior, plan.refreshed_objects)
     # The change of the new address has the object.
     for old, _new in plan.address_moves:
         objects.pop(old, None)

@@ -70,13 +70,13 @@ from nexusform.planning.vm_planning.site_plans import (
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
+from nexusform.plans.numa_sampling import NumaSampling
 from nexusform.plans.plan import (
     PREDICTION_KEY,
     Action,
     Change,
     CheckResult,
     Mode,
-    NumaSampling,
     PlacementAction,
     PlacementChange,
     Plan,
@@ -551,7 +551,7 @@ def _measure_certainty(
     its certainty is not measured; unknown cells may be the cause, and are sampled.
     """
     if (
-        not has_separation_rules
+        not (has_separation_rules or request.allows_shortage)
         and any(vm_object.placements.failures for vm_object in outcome.objects.values())
         and not any(site.base.is_sampled for site in outcome.sites.values())
     ):
@@ -667,8 +667,13 @@ def _validate_plan(
         for instance in forgotten
         if instance.type.add_to_inventory is not None
     ]
+    allows_shortage = blocks.request.allows_shortage
     failures = placement_fit.collect_fit_failures(
-        objects, blocks.outside_targets, forgotten_hosts, has_targets=bool(blocks.selection.targets)
+        objects,
+        blocks.outside_targets,
+        forgotten_hosts,
+        has_targets=bool(blocks.selection.targets),
+        severity=Severity.WARNING if allows_shortage else Severity.ERROR,
     )
     lacks_capacity = has_errors(failures.diagnostics)
     # A VM without capacity makes values unknown: an error about one is only a consequence.

@@ -18,7 +18,7 @@ from nexusform.placements.vm_demands import MACHINE_LOST, PoolDemand, index_pool
 from nexusform.planning.conclusion.plan_result import ExplainedVm
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
-from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
+from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
 from nexusform.scheduling.racks.uncertainty.certainty import PoolCertainty
 from nexusform.scheduling.racks.vms import Placement
@@ -81,9 +81,18 @@ def build_placement_changes(
             for key, trigger in actions.recreations.items()
             if _is_vm_renamed(vm_object, key)
         }
+        # Of a hypothetical plan: VMs that fit nowhere. An upgrade removes no old VM without a new
+        # one.
+        unplaced = {
+            key: trigger
+            for key, trigger in actions.recreations.items()
+            if key in vm_object.placements.failures and trigger != ROLLING
+        }
+        lost = {key: trigger for key, trigger in unplaced.items() if trigger == MACHINE_LOST}
+        removed = {key: trigger for key, trigger in unplaced.items() if key not in lost}
         triggers_by_action = {
-            PlacementAction.REMOVE: {**actions.removals, **renamed_vms},
-            PlacementAction.LOSE: actions.losses,
+            PlacementAction.REMOVE: {**actions.removals, **renamed_vms, **removed},
+            PlacementAction.LOSE: {**actions.losses, **lost},
             PlacementAction.FORGET: actions.forgets,
         }
         chosen_removals = frozenset(vm_object.list_chosen_removals())

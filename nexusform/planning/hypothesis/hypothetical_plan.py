@@ -56,7 +56,7 @@ def plan_hypothesis(
     after = before
     # Outages change no request: the machines return with their VMs.
     if edited_request is not request:
-        result = make_plan(edited_request)
+        result = make_plan(replace(edited_request, allows_shortage=True))
         # Edits do not change the state.
         after = complete(replace(result, occupied_before=before.occupied_before), edited_request)
     comparison = None

@@ -10,15 +10,17 @@ from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.scheduling.racks.vms import Interval
 
 
-def list_recreated_pools(after: PlanResult) -> tuple[RecreatedPool, ...]:
-    """Return the pools with VMs of lost machines, in order of the plan."""
+def list_recreated_pools(
+    after: PlanResult, trigger: str = MACHINE_LOST
+) -> tuple[RecreatedPool, ...]:
+    """Return the pools with VMs that are re-created for a trigger, in order of the plan."""
     recreated_pools: list[RecreatedPool] = []
     for vm_object in after.objects.values():
         recreations = vm_object.request.actions.recreations
         failures = vm_object.placements.failures
         demand = vm_object.request.demand
         for pool in vm_object.pools:
-            keys = [key for key in pool.keys if recreations.get(key) == MACHINE_LOST]
+            keys = [key for key in pool.keys if recreations.get(key) == trigger]
             if not keys:
                 continue
             vms = [
@@ -38,6 +40,7 @@ def list_recreated_pools(after: PlanResult) -> tuple[RecreatedPool, ...]:
                     vms=tuple(vms),
                     # The first one counts.
                     reason=reasons[0] if reasons else "",
+                    address=str(vm_object.instance.address),
                 )
             )
     return tuple(recreated_pools)

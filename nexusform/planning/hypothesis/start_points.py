@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,8 @@ from nexusform.planning.edits import Edit, apply_edits
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
+from nexusform.planning.replanning.capacity_remedies import add_remedies
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -55,6 +57,18 @@ class StartPoint(Struct, frozen=True, dict=True):
         if site_id not in after.sites:
             raise DiagnosticsError(*select_errors(after.diagnostics))
         return after
+
+    def find_fixes(self, edits: Sequence[Edit], after: PlanResult) -> list[dict[str, Any]]:
+        """Return the tested fixes of a hypothetical plan that lacks capacity, as documents.
+
+        `after` is the plan with the edits. Other objects stay as they are.
+        """
+        request = apply_edits(self.request, edits)
+        fixed = add_remedies(request, after, make_plan)
+        for diagnostic in fixed.plan.diagnostics:
+            if diagnostic.id == DOES_NOT_FIT:
+                return list(diagnostic.extra["fit"].get("suggested_fixes", ()))
+        return []
 
     def plan_layout(self, edits: Sequence[Edit], split_choice: SplitChoice) -> PlanResult:
         """Return the hypothetical plan with these edits in one layout of unknown NUMA cells."""

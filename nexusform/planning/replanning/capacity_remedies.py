@@ -31,7 +31,8 @@ from nexusform.planning.replanning.trials import plan_trial
 from nexusform.planning.verdicts.numa_samples import is_certain_fit
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PoolShortage
 from nexusform.planning.vm_planning.vm_object import HardHint
-from nexusform.plans.plan import Action, NumaSampling, Plan
+from nexusform.plans.numa_sampling import NumaSampling
+from nexusform.plans.plan import Action, Plan
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -112,8 +113,7 @@ def add_remedies(
 
     Trial plans test each remedy.
     """
-    errors = result.plan.errors
-    if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
+    if any(diagnostic.id != DOES_NOT_FIT for diagnostic in result.plan.errors):
         # Another error would reject every trial, too.
         return result
     plan_edits: TrialPlanner = partial(plan_trial, request, make_plan)
@@ -141,7 +141,12 @@ def add_remedies(
     return replace(
         result,
         plan=_add_advice(
-            result.plan, remedies, trial_summary, _format_repack_hint(request, result)
+            result.plan,
+            remedies,
+            trial_summary,
+            _format_repack_hint(request, result)
+            # A hypothetical plan shows the changes.
+            + ("" if request.allows_shortage else "\nNo changes were made."),
         ),
     )
 
@@ -183,15 +188,14 @@ def _list_sku_names_in_state(request: PlanRequest) -> set[str]:
 
 
 def _add_advice(
-    plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str
+    plan: Plan, remedies: Sequence[Remedy], trial_summary: str, further_text: str
 ) -> Plan:
     """Add the remedies as data to every capacity error; the first also gets their text."""
     advice = f"No fix was found. Tested: {trial_summary}"
     if remedies:
         advice = format_numbered_remedies("Suggested fixes (tested):", remedies)
-    advice += repack_hint
     data = [build_remedy_document(remedy) for remedy in remedies]
-    closing = f"\n\n{advice}\nNo changes were made."
+    closing = f"\n\n{advice}{further_text}"
     diagnostics: list[Diagnostic] = []
     for diagnostic in plan.diagnostics:
         if diagnostic.id != DOES_NOT_FIT:

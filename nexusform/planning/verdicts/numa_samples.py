@@ -10,7 +10,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortage, SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.plan import NumaSampling
+from nexusform.plans.numa_sampling import NumaSampling
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, run_operations
 from nexusform.scheduling.racks.uncertainty.splits import (
     PACKED,

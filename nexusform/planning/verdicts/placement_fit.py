@@ -103,8 +103,11 @@ def collect_fit_failures(
     forgotten_hosts: Sequence[str] = (),
     *,
     has_targets: bool = False,
+    severity: Severity = Severity.ERROR,
 ) -> PlacementFitFailures:
     """Return one error per pool without enough capacity, and warnings of pinned VMs.
+
+    A hypothetical plan has another `severity`: it shows what fits.
 
     The placement rule rejects these pinned VMs. With -target (`has_targets`), all pools of sites
     with new racks outside the plan share one error, and are no failures: nothing is known of their
@@ -142,7 +145,10 @@ def collect_fit_failures(
                     continue
                 # The reason is the one of the first VM.
                 unplaced.append(_UnplacedPool(vm_object, shortage, failures[0]))
-    diagnostics += _build_capacity_errors(objects, unplaced, hint)
+    diagnostics += [
+        replace(error, severity=severity)
+        for error in _build_capacity_errors(objects, unplaced, hint)
+    ]
     if waiting:
         diagnostics.insert(0, _build_missing_targets_error(waiting, new_hosts))
     return PlacementFitFailures(tuple(diagnostics), tuple(failed.shortage for failed in unplaced))

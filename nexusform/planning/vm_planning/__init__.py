@@ -11,5 +11,7 @@ PUBLIC = {
         "build_site_layout place_unmanaged_vms SitePlan build_object_inventory list_machines "
         "find_sku SiteObject build_vm_name"
     ),
-    "vm_object": ("get_previous_machine record_vm_placements find_placement_origin VmKey VmObject"),
+    "vm_object": (
+        "get_previous_machine HEAL record_vm_placements find_placement_origin VmKey VmObject"
+    ),
 }

@@ -252,7 +252,11 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(
-        self, find_trigger: Callable[[str], str], *, is_maintained: bool = False
+        self,
+        find_trigger: Callable[[str], str],
+        *,
+        is_maintained: bool = False,
+        heals_vms: bool = False,
     ) -> None:
         """Keep the VMs of an object that -target or -exclude leaves out.
 
@@ -260,8 +264,10 @@ class VmObject(Struct):
 
         `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "".
         An evacuated machine still exists, so its VMs stay. The platform re-creates the VMs of an
-        `is_maintained` object: those of lost machines, and with another version all.
+        `is_maintained` object: those of lost machines, and with another version all. With
+        `heals_vms` those that the request names are re-created.
         """
+        requested = self.request.actions.recreations if heals_vms else {}
         is_upgraded = is_maintained and self.request.demand.version != self.prior.demand.version
         self.keep_all_vms(self.request.demand)
         losses: dict[VmKey, str] = {}
@@ -269,7 +275,10 @@ class VmObject(Struct):
         unchanged: list[VmKey] = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
-            if is_maintained and trigger == MACHINE_LOST:
+            if requested.get(key) == HEAL:
+                recreations[key] = HEAL
+                del self.placements.vms[key]
+            elif is_maintained and trigger == MACHINE_LOST:
                 recreations[key] = trigger
                 del self.placements.vms[key]
             elif trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN, MACHINE_LOST):
@@ -301,17 +310,30 @@ class VmObject(Struct):
         self.request = RequestedVms(actions=actions)
 
     def list_placed_vms(self) -> list[PlacedVm]:
-        """Return every VM after the plan, pools in order, numbers ascending."""
-        placed_vms: list[PlacedVm] = []
-        for pool in self.pools:
-            placed_vms += [
-                self.placements.vms[key] for key in pool.keys if key in self.placements.vms
-            ]
-        return placed_vms
+        """Return every VM with a location after the plan, pools in order, numbers ascending."""
+        return self._list_requested_vms(self.placements.vms)
+
+    def list_recorded_vms(self) -> list[PlacedVm]:
+        """Return every VM that the state has after the plan, in the same order.
+
+        VMs that fit nowhere keep their record, unless they are removed first: a VM of a lost
+        machine is down until the machine returns, and an upgrade removes no old VM without a new
+        one.
+        """
+        recreations = self.request.actions.recreations
+        kept_vms = {
+            key: self.prior.existing[key]
+            for key in self.placements.failures
+            if key in self.prior.existing and recreations.get(key) in (MACHINE_LOST, ROLLING)
+        }
+        return self._list_requested_vms({**kept_vms, **self.placements.vms})
+
+    def _list_requested_vms(self, vms: Mapping[VmKey, PlacedVm]) -> list[PlacedVm]:
+        return [vms[key] for pool in self.pools for key in pool.keys if key in vms]
 
     def list_names(self) -> list[str]:
         """Return the names of the VMs after the plan, pools in order, numbers ascending."""
-        return [vm.name for vm in self.list_placed_vms()]
+        return [vm.name for vm in self.list_recorded_vms()]
 
     def list_newly_placed(self) -> list[tuple[str, str]]:
         """Return the names and reasons of the VMs placed by this plan, in order of placement.

@@ -298,6 +298,7 @@ class _VmPlanner:
                 is_maintained=(
                     self.blocks.request.keeps_objects and demand.is_recreated_by_platform
                 ),
+                heals_vms=self.blocks.request.keeps_objects,
             )
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
@@ -459,7 +460,7 @@ class _VmPlanner:
                 computed = handlers.build_computed_attributes(
                     attributes,
                     self.context.current_context,
-                    vm_object.list_placed_vms(),
+                    vm_object.list_recorded_vms(),
                     vm_object.waiting_vms,
                 )
                 instance.decision = ActionDecision(Action.UPDATE, {**attributes, **computed})
@@ -470,7 +471,9 @@ class _VmPlanner:
         instance = vm_object.instance
         computed = self._compute_attributes_with_placements(vm_object)
         # With missing VMs the computed attributes are incomplete: references to them are unknown.
-        unresolved = frozenset(computed) if vm_object.placements.failures else frozenset()
+        # A hypothetical plan has the VMs that fit.
+        is_incomplete = vm_object.placements.failures and not self.blocks.request.allows_shortage
+        unresolved = frozenset(computed) if is_incomplete else frozenset()
         self.blocks.decide_action(instance, computed, evaluation, unresolved)
         if instance.action is Action.NO_OP and vm_object.placements.new_handles:
             # Re-created at the same location: the values are unchanged, but a step is needed.
@@ -517,7 +520,7 @@ class _VmPlanner:
         }
         arguments = {**prior_computed, **instance.config}
         context = self.context.current_context
-        placed_vms = vm_object.list_placed_vms()
+        placed_vms = vm_object.list_recorded_vms()
         return handlers.build_computed_attributes(
             arguments, context, placed_vms, vm_object.waiting_vms
         )

@@ -22,7 +22,7 @@ from nexusform.placements.consequence_record import (
     ConsequenceKind,
 )
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate
-from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
+from nexusform.placements.vm_demands import MACHINE_LOST, PlacedVm, compute_number_sort_key
 from nexusform.plans.impact.object_consequences import Types, find_object_consequences
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
@@ -599,7 +599,8 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[Consequence]:
         if effect is Effect.PLACED:
             growth[cluster] += 1
             placed[cluster] += 1
-        elif effect in (Effect.REMOVED, Effect.LOST):
+        # A member on a machine that an assumption loses stays one.
+        elif effect in (Effect.REMOVED, Effect.LOST) and row.trigger != MACHINE_LOST:
             growth[cluster] -= 1
             changed.add(cluster)
     # A replaced cluster has a record of its own.

@@ -23,7 +23,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.placement_kinds.registry import build_location_document, format_location_text
-from nexusform.placement_kinds.vm_kind import format_cells, join_location_parts
+from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.placements.recreations import RecreatedVm
 from nexusform.plans.plan import InventoryRead, PlacementChange, PlacementTable
 from nexusform.rendering.json.json_placements import build_rejection_document, build_table_document
@@ -469,12 +469,6 @@ class DomainAnswer(Struct, frozen=True):
 def format_spans(numbers: Iterable[int]) -> str:
     """Format ascending numbers as `1-3, 5`."""
     return format_ranges(numbers, "-", ", ")
-
-
-def format_short_location(placement: Placement) -> str:
-    """Format `rack7-bm06 / cell 1`, with the rack first if the machine name does not contain it."""
-    rack = "" if placement.machine.startswith(placement.rack) else placement.rack
-    return join_location_parts(rack, placement.machine, format_cells(placement))
 
 
 def build_replacement_document(vm: RecreatedVm) -> dict[str, Any]:

@@ -22,4 +22,5 @@ PUBLIC = {
         "create_plan_events create_refresh_start_event create_version_event"
     ),
     "placements_csv": "render_csv",
+    "report_document": "build_report_document",
 }

@@ -97,7 +97,11 @@ def build_plan_document(
         terraform_version=TERRAFORM_VERSION,
         nexusform_version=plan.nexusform_version,
         **omit_empty(
-            {"hypothetical": bool(plan.assumptions), "assumptions": list(plan.assumptions)}
+            {
+                "hypothetical": bool(plan.assumptions),
+                "assumptions": list(plan.assumptions),
+                "losses": _build_losses(plan),
+            }
         ),
         variables=_build_variables(plan, show_sensitive),
         planned_values=_build_planned_values(plan, show_sensitive),
@@ -129,6 +133,16 @@ def build_plan_document(
             build_finding_document(finding, known_files) for finding in collect_findings(plan)
         ],
     )
+
+
+def _build_losses(plan: Plan) -> list[dict[str, Any]]:
+    """Build the sections of lost machines, as answers of `simulate failure` have them."""
+    if not plan.losses:
+        return []
+    from nexusform.rendering.json.report_document import build_section_document
+    from nexusform.rendering.report.loss_sections import build_loss_section
+
+    return [build_section_document(build_loss_section(loss)) for loss in plan.losses]
 
 
 def _select_changes(plan: Plan) -> Sequence[Change]:

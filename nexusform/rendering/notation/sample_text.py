@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.plans.plan import NumaSampling
+from nexusform.plans.numa_sampling import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
 # Only what-ifs load it.
 if TYPE_CHECKING:
-    from nexusform.snapshots.availability import SampledShortage
+    from nexusform.plans.numa_sampling import SampledShortage
 
 
 def describe_fit(count: Interval) -> str:

@@ -237,6 +237,7 @@ def _build_changes(page_view: _PageView) -> Part:
 _PAGE: Final[tuple[_PagePart, ...]] = (
     _build_verdict,
     _build_findings_above_map,
+    _create_section(plan_sections.build_loss_section),
     _create_section(plan_sections.build_machine_and_feasibility_section),
     _create_section(plan_sections.build_listed_section),
     _create_section(plan_sections.build_site_section),

@@ -200,6 +200,7 @@ def _fold_code(title: str, text: str, language: str = "") -> Section:
 
 _COMMENT: Final = (
     _CommentSection(_build_notes, 96),
+    _CommentSection(plan_sections.build_loss_section, 97, has_title=True),
     _CommentSection(plan_sections.build_machine_and_feasibility_section, 96),
     _CommentSection(plan_sections.build_listed_section, 96, has_title=True),
     _CommentSection(plan_sections.build_rename_section, 98),

@@ -89,6 +89,8 @@ def _render_section(section: Section) -> Iterable[str]:
     if section.commands:
         yield "\n".join(("```sh", *map(escape_name, section.commands), "```"))
     for table in section.all_tables:
+        if table.caption and len(section.all_tables) > 1:
+            yield f"{escape_plain_text(table.caption)}:"
         lines = [f"- {render_text(line)}" for line in table.compact]
         yield "\n".join(lines or _render_table(table, UNKNOWN_ORIGIN))
     if section.is_folded:
@@ -209,6 +211,8 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     for finding in section.findings.findings:
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
+    if section.commands:
+        blocks.append(["```sh", *map(escape_name, section.commands), "```"])
     # Blank lines separate blocks.
     for number, block in enumerate(filter(None, blocks)):
         yield from ["", *block] if number else block

@@ -105,6 +105,23 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     )
 
 
+def build_loss_section(view: PlanReportData) -> Section:
+    """Build the section of the machines that a hypothetical plan assumes to be lost."""
+    losses = view.plan.losses
+    if not losses:
+        return NO_SECTION
+    from nexusform.rendering.report.loss_sections import build_loss_section as build_section
+
+    sections = [build_section(loss) for loss in losses]
+    first = sections[0]
+    return replace(
+        first,
+        lines=tuple(chain.from_iterable(section.lines for section in sections)),
+        commands=tuple(chain.from_iterable(section.commands for section in sections)),
+        tables=tuple(chain.from_iterable(section.tables for section in sections)),
+    )
+
+
 def build_listed_section(view: PlanReportData) -> Section:
     """Build an item per difference between a site as its platform lists it and as configured."""
     items: list[Item] = []

@@ -45,9 +45,9 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
 )
 from nexusform.plans.maintenance import describe_stopped_vms
+from nexusform.plans.numa_sampling import NumaSampling
 from nexusform.plans.plan import (
     Mode,
-    NumaSampling,
     PlacementChange,
     Plan,
     SeparationVerdict,

@@ -264,6 +264,7 @@ def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list
 
 
 _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
+    _create_section_renderer(plan_sections.build_loss_section),
     _create_section_renderer(plan_sections.build_site_section),
     _render_objects,
     _render_changed_outputs,
@@ -402,6 +403,7 @@ def _render_full_plan(
 
 # Below the changes and placements.
 _FULL_SECTIONS: Final[tuple[Callable[[PlanReportData], Section], ...]] = (
+    plan_sections.build_loss_section,
     plan_sections.build_machine_and_feasibility_section,
     plan_sections.build_listed_section,
     plan_sections.build_rollout_section,

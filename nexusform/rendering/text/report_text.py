@@ -56,6 +56,8 @@ _SYMBOL_WIDTH: Final = 6
 # Number of columns for text next to a label; with fewer it is put below.
 _MIN_TEXT_WIDTH: Final = 30
 _URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
+# Sections whose title is not omitted above captions.
+_TITLED_SECTIONS: Final = ("rollouts", "losses")
 # Column of the texts of the decision block.
 _DECISION_COLUMN: Final = 13
 
@@ -107,16 +109,18 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
     lines += map(escape_name, section.commands)
-    if section.table is not None:
-        table = section.table
+    for table in section.all_tables:
+        visible_table = table
         # Of a long table show only the rows with findings, if any.
         if section.is_folded:
             rows = table.rows
             if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
                 rows = tuple(row for row in rows if row.is_finding)
-            table = replace(table, rows=rows[:MAX_DETAIL_ROWS])
-        lines += render_table(table, paint, inner_width)
-        hidden_count = len(section.table.rows) - len(table.rows)
+            visible_table = replace(table, rows=rows[:MAX_DETAIL_ROWS])
+        if table.caption:
+            lines += ["", *_render_bold_lines(f"{table.caption}:", inner_width, paint)]
+        lines += render_table(visible_table, paint, inner_width)
+        hidden_count = len(table.rows) - len(visible_table.rows)
         if hidden_count:
             lines.append(f"... and {hidden_count} more; -format=markdown lists all.")
     return [
@@ -272,8 +276,9 @@ def render_plan_section(
         for table in section.all_tables
     ]
     # The title is omitted if every table has a caption, unless the captions are mere
-    # addresses (of rollouts).
-    has_captions = all(table.caption for table in section.all_tables) and section.name != "rollouts"
+    # addresses (of rollouts), or the title names what is lost.
+    has_captions = all(table.caption for table in section.all_tables)
+    has_captions = has_captions and section.name not in _TITLED_SECTIONS
     is_titled = bool(section.groups) or not has_captions
     # Each table is a paragraph; the sentences belong to the last one.
     if table_lines and not is_titled:
@@ -298,6 +303,7 @@ def render_plan_section(
     # Below the title or the items.
     for sentence in sentences:
         lines += wrap_line(f"{_INDENT}{sentence}", 4, width)
+    lines += [f"{_INDENT}{escape_name(command)}" for command in section.commands]
     return ["\n".join(lines)]
 
 

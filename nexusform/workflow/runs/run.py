@@ -347,6 +347,7 @@ class Run(Struct):
             plan_assumptions,
             plan_hypothesis,
         )
+        from nexusform.snapshots.machine_losses import add_machine_losses
 
         identity_problems = self._compare_identities(options, is_connected=False)
         if has_errors(identity_problems):
@@ -362,7 +363,7 @@ class Run(Struct):
             return plan_hypothesis(
                 request, options.edits, options.before, complete, options.assumptions
             ).after
-        return plan_assumptions(request, options.assumptions, complete)
+        return add_machine_losses(plan_assumptions(request, options.assumptions, complete), request)
 
     def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:
         """Return the plan with the inventories read by providers.

@@ -240,8 +240,10 @@ def find_difference(name: str, seed: int) -> str | None:
     hypothesis = plan_hypothesis(build_request(site.render(), state), drawn.edits).after
     written_request = build_request(drawn.written.render(), state, replaces=drawn.replaces)
     written = make_plan(written_request)
-    if hypothesis.plan.errored != written.plan.errored:
-        return f"errors: {hypothesis.plan.errored}, written: {written.plan.errored}"
+    # A hypothetical plan shows what fits.
+    fails = hypothesis.plan.errored or bool(hypothesis.unplaced)
+    if fails != written.plan.errored:
+        return f"errors: {fails}, written: {written.plan.errored}"
     if written.plan.errored:
         return None
     places, written_places = locate_vms(hypothesis), locate_vms(written)

@@ -18,7 +18,8 @@ from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.hypothesis.losses import list_loss_kinds
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.planner import make_plan
-from nexusform.plans.plan import HypotheticalPlan, Plan, build_hypothetical_plan
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
+from nexusform.plans.plan import HypotheticalPlan, PlacementAction, Plan, build_hypothetical_plan
 from nexusform.plans.saved.plan_file import write_plan_file
 from nexusform.resources.address import parse_address
 from tests.planning.harness import build_request, cluster, list_rows, pool
@@ -123,10 +124,25 @@ def test_every_result_of_a_hypothesis_is_hypothetical() -> None:
     request = build_request(FILES, build_applied_state(FILES))
     lost = LostMachines("s", tuple(machine.name for machine in _list_machines(request)))
     hypothesis = plan_hypothesis(request, [lost])
-    # Nothing fits.
-    assert hypothesis.after.plan.errored
-    assert hypothesis.comparison is None
+    # Nothing fits, and the plan says so: each VM is lost, and none is removed.
+    assert hypothesis.after.unplaced
+    assert not hypothesis.after.plan.errors
+    rows = list_rows(hypothesis.after)
+    assert rows
+    assert {row.action for row in rows.values()} == {PlacementAction.LOSE}
     assert isinstance(hypothesis.after.plan, HypotheticalPlan)
+
+
+def test_new_vms_without_capacity_are_a_finding_of_a_hypothesis() -> None:
+    request = build_request(FILES, build_applied_state(FILES))
+    edit = ArgumentAdjustment(CLUSTER, ("agent_pool", "p", "count"), 400)
+    after = plan_hypothesis(request, [edit]).after
+    assert not after.plan.errors
+    [shortage] = after.unplaced
+    placed = [row for row in list_rows(after).values() if row.action is PlacementAction.PLACE]
+    # Its VMs of before stay, and as many as fit are added.
+    assert shortage.placed_count == 4 + len(placed)
+    assert shortage.missing_count > 0
 
 
 def test_losses_of_a_site_have_names() -> None:
@@ -176,7 +192,8 @@ def test_suggested_fixes_are_tested_under_the_assumptions() -> None:
         ArgumentAdjustment(CLUSTER, ("agent_pool", "p", "count"), 4),
     ]
     after = plan_hypothesis(request, edits).after
-    [error] = after.plan.errors
+    assert not after.plan.errors
+    [error] = [problem for problem in after.plan.diagnostics if problem.id == DOES_NOT_FIT]
     fixes = {fix["kind"]: fix for fix in error.extra["fit"]["suggested_fixes"]}
     # The control plane takes three of the four cells.
     assert fixes["count"]["counts"][0]["count"] == 1
@@ -185,4 +202,4 @@ def test_suggested_fixes_are_tested_under_the_assumptions() -> None:
             ArgumentAdjustment(parse_address(edit["address"]), tuple(edit["path"]), edit["value"])
             for edit in fix["edits"]
         ]
-        assert not plan_hypothesis(request, [*edits, *changes]).after.plan.errored, fix["text"]
+        assert not plan_hypothesis(request, [*edits, *changes]).after.unplaced, fix["text"]

@@ -12,7 +12,7 @@ from nexusform.applying.answer_comparison import compare_answer
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.verification.state_consistency import check_consistency
-from nexusform.plans.plan import NumaSampling
+from nexusform.plans.numa_sampling import NumaSampling
 from nexusform.rendering.notation.sample_text import build_samples_document, describe_numa_samples
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.plan_comment import render_markdown

@@ -34,7 +34,7 @@ from nexusform.domains.sites.workflow.site_results import (
 )
 from nexusform.domains.whatif.questions.failure_simulation import (
     FailureScope,
-    simulate_machine_loss,
+    simulate_machine_failure,
 )
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.domains.whatif.workflow.observation_uncertainty import add_observation_doubts
@@ -145,8 +145,14 @@ def _simulate_rack_failures(
     ]
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
-        loss = simulate_machine_loss(
-            inputs.start, site, FailureScope.RACK, f"{site.id}/{rack}", machines, inputs.pods
+        loss = simulate_machine_failure(
+            inputs.start,
+            site,
+            FailureScope.RACK,
+            f"{site.id}/{rack}",
+            machines,
+            inputs.pods,
+            tries_fixes=False,
         )
         # VMs without a machine to move to; if the move was sampled, the most over all samples.
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum

@@ -378,10 +378,7 @@ def failure(arguments: FailureArguments) -> int:
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         """Simulate the loss requested by the flags, with a report and a map."""
-        from nexusform.domains.whatif.rendering.failure_report import (
-            build_failure_document,
-            build_failure_report,
-        )
+        from nexusform.domains.whatif.rendering.failure_report import build_failure_report
 
         loss = _simulate_failure(snapshot, inputs, arguments)
         report = build_failure_report(loss, inputs.origin)
@@ -391,9 +388,7 @@ def failure(arguments: FailureArguments) -> int:
 
             return [map_playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
 
-        return Answer(
-            "failure", inputs.origin, report, build_failure_document(loss), plays=build_playbacks
-        )
+        return Answer("failure", inputs.origin, report, plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 
@@ -404,18 +399,10 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
         find_observed_node,
         simulate_node_drain,
     )
-    from nexusform.domains.whatif.rendering.failure_report import (
-        build_drain_document,
-        build_drain_report,
-    )
+    from nexusform.domains.whatif.rendering.failure_report import build_drain_report
 
     drain = simulate_node_drain(*find_observed_node(inputs.pods, arguments.node))
-    return Answer(
-        "failure",
-        inputs.origin,
-        build_drain_report(drain, inputs.origin),
-        build_drain_document(drain),
-    )
+    return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin))
 
 
 def _simulate_failure(
@@ -429,7 +416,7 @@ def _simulate_failure(
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,
         simulate_cluster_loss,
-        simulate_machine_loss,
+        simulate_machine_failure,
         simulate_site_loss,
     )
 
@@ -480,4 +467,4 @@ def _simulate_failure(
     added = [name for name in site.machines if name in down]
     if added and lost_machines:
         title += f" and {format_count(len(added), 'machine')} observed down"
-    return simulate_machine_loss(start, site, scope, title, [*lost_machines, *added], pods)
+    return simulate_machine_failure(start, site, scope, title, [*lost_machines, *added], pods)

@@ -19,8 +19,9 @@ from nexusform.planning.hypothesis.recreations import has_capacity_in_layout
 from nexusform.planning.hypothesis.start_points import StartPoint
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
+from nexusform.plans.numa_sampling import SampledShortage
 from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
-from nexusform.snapshots.availability import SampledShortage, sample_capacity
+from nexusform.snapshots.availability import sample_capacity
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 # Appended to the running version: another one, with equal placements.

@@ -11,10 +11,7 @@ from itertools import chain, pairwise
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key as sort_key
-from nexusform.domains.whatif.questions.failure_simulation import (
-    exclude_nodes_down,
-    list_unmanaged_vms,
-)
+from nexusform.domains.whatif.questions.failure_simulation import exclude_nodes_down
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
@@ -234,7 +231,7 @@ def simulate_runtime_upgrade(
             vms = vms_by_cluster.get(simulation.pods.cluster_id)
             if vms:
                 workloads += simulation.run_outage_wave(outage.number, {vm.name for vm in vms})
-        unmanaged_vms = list_unmanaged_vms(site, outage.machines)
+        unmanaged_vms = site.list_unmanaged_vms(outage.machines)
         waves.append(UpgradeWave(*position, outage, unmanaged_vms, tuple(workloads)))
     # Neighbours in byte order, but not in order of their numbers, such as r10 and r9.
     racks = site.active_racks

@@ -15,10 +15,8 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
     SiteUpgradePath,
 )
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
-from nexusform.rendering.answers.explanation_text import (
-    build_replacement_document,
-    format_short_location,
-)
+from nexusform.placement_kinds.vm_kind import format_short_location
+from nexusform.rendering.answers.explanation_text import build_replacement_document
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,
     describe_sampled_capacity,

@@ -15,7 +15,7 @@ from nexusform.domains.whatif.questions.repack_planning import (
 )
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.placement_kinds.registry import build_location_document
-from nexusform.rendering.answers.explanation_text import format_short_location
+from nexusform.placement_kinds.vm_kind import format_short_location
 from nexusform.rendering.notation.sample_text import build_interval_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 

@@ -23,15 +23,11 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeWave,
 )
 from nexusform.plans.impact.consequence_views import list_assessed_risks, list_plan_risks
-from nexusform.plans.site_capacity.occupancy import (
-    PoolAvailability,
-    PoolOutages,
-    PoolOutcome,
-    VmOwnerKind,
-)
+from nexusform.plans.site_capacity.occupancy import PoolAvailability, PoolOutages, PoolOutcome
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.explanation_text import format_spans
 from nexusform.rendering.json.json_placements import build_consequence_document
+from nexusform.rendering.report.loss_sections import build_pool_table, get_pool_name
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
@@ -228,12 +224,8 @@ def _build_verdict_row(outages: PoolOutages) -> Row:
         result = f"{result}: no node left"
     waves = format_spans(outage.number for outage in outages.outages)
     counts = (f"{pool.total:,}", str(pool.remaining_count))
-    cells = (pool.cluster, _get_pool_name(pool), *counts, waves, result)
+    cells = (pool.cluster, get_pool_name(pool), *counts, waves, result)
     return Row(cells, is_finding=is_lost)
-
-
-def _get_pool_name(pool: PoolAvailability) -> str:
-    return "(plain VM)" if pool.kind is VmOwnerKind.VM else pool.pool
 
 
 def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
@@ -248,7 +240,7 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
             mark = "!" if pool.is_lost else ""
             counts[outage.number - 1] = f"{pool.remaining_count:,}{mark}"
         pool = outages.worst
-        cells = (pool.cluster, _get_pool_name(pool), f"{pool.total:,}", *counts)
+        cells = (pool.cluster, get_pool_name(pool), f"{pool.total:,}", *counts)
         rows.append(Row(cells, is_finding=outages.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.outage.number) for wave in upgrade.waves))
     legend = (
@@ -273,26 +265,6 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
     table = build_pool_table(outage.pools) if outage.pools else None
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
-
-
-def build_pool_table(pools: Iterable[PoolAvailability]) -> Table:
-    """Build a row per pool: VMs down, `2 of 3` up, and the consequence."""
-    rows = []
-    for pool in pools:
-        if pool.is_control_plane:
-            consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
-        else:
-            consequence = "no node left" if pool.is_lost else ""
-        cells = (
-            pool.cluster,
-            _get_pool_name(pool),
-            f"{len(pool.down_vms):,}",
-            f"{pool.remaining_count:,} of {pool.total:,}",
-            consequence,
-        )
-        rows.append(Row(cells, is_finding=pool.is_lost))
-    heads = ("cluster", "pool", "down", "up", "")
-    return Table(heads, tuple(rows), number_columns=frozenset({2}))
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:

@@ -87,8 +87,10 @@ def drain_each_node(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str
     for node in ("n0", "n1", "n2"):
         run_command_line(["simulate", "failure", f"-node={node}", "-format=json", *flags])
         document = json.loads(capsys.readouterr().out)
-        moves = [move for item in document["workloads"] for move in item["pods"]]
-        drains[node] = (sorted(move["pod"] for move in moves), document["budgets"])
+        rows = {section["name"]: section["tables"][0]["rows"] for section in document["sections"]}
+        moves = rows.get("evicted_pods", ())
+        budgets = [row["poddisruptionbudget"] for row in rows.get("blocking_budgets", ())]
+        drains[node] = (sorted(move["pod"] for move in moves), budgets)
     return drains
 
 

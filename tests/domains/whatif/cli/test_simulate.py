@@ -206,9 +206,27 @@ def test_failure_names_nodes_commands_and_targets(run_simulate: Any) -> None:
     assert "delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
     assert "every node fits elsewhere" in text
     found = parse_document(run_simulate("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
-    nodes = [node for pool in found["recreations"] for node in pool["nodes"]]
-    assert {node["from"]["machine"] for node in nodes} == {"r1-bm01"}
-    assert all(node["to"]["machine"] != "r1-bm01" for node in nodes)
+    [losses] = [section for section in found["sections"] if section["name"] == "losses"]
+    [vms] = [table for table in losses["tables"] if table["caption"] == "Each VM"]
+    assert vms["rows"]
+    for row in vms["rows"]:
+        assert row["was_on"].startswith("r1-bm01 / ")
+        assert not row["re_created_on"].startswith("r1-bm01")
+
+
+@pytest.mark.usefixtures("lab")
+def test_plan_with_a_lost_rack_shows_the_section_of_simulate_failure(
+    run_simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = parse_document(run_simulate("failure", "-rack=lab/r1", "-format=json", code=2))
+    assert run_command_line(["plan", "-assume=lost:rack/lab/r1", "-report=json:-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["losses"] == answer["sections"][:1]
+    # The reports have it, too.
+    title = document["losses"][0]["title"]
+    for words in (["plan"], ["plan", "-details"], ["plan", "-report=markdown:-"]):
+        assert run_command_line([*words, "-assume=lost:rack/lab/r1"]) == 0
+        assert title in " ".join(capsys.readouterr().out.split())
 
 
 def test_lost_site_is_a_finding(run_simulate: Any) -> None:
@@ -483,9 +501,11 @@ def test_drain_places_pods_of_kubectl_cluster_again(drain: Any) -> None:
     assert "1 pod to evict; 1 of them gets another node; no workload loses capacity." in text
     assert "agent" not in text
     answer = parse_document(drain("m1/n0", *objects, flags=("-format=json",)))
-    [workload] = answer["workloads"]
-    assert (workload["workload"], workload["outcome"]) == ("default/Deployment/web", "kept")
-    assert [(move["from"], move["to"]) for move in workload["pods"]] == [("n0", "n1")]
+    evicted, workloads = (section["tables"][0]["rows"] for section in answer["sections"][:2])
+    assert [(row["workload"], row["new_node"]) for row in evicted] == [
+        ("default/Deployment/web", "n1 *")
+    ]
+    assert [row["finding"] for row in workloads] == [False]
 
 
 def test_drain_names_the_doubts_about_the_files(drain: Any) -> None:
@@ -499,8 +519,9 @@ def test_drain_names_the_doubts_about_the_files(drain: Any) -> None:
     assert "n1 *" in text
     answer = parse_document(drain("n0", *objects, flags=("-format=json",)))
     assert any("as of 14:02" in warning for warning in answer["warnings"])
-    [workload] = answer["workloads"]
-    assert [move["certain"] for move in workload["pods"]] == [False]
+    [evicted] = answer["sections"][0]["tables"][0]["rows"]
+    # One of several outcomes.
+    assert evicted["new_node"] == "n1 *"
 
 
 def test_drain_without_capacity_elsewhere_is_a_finding(drain: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
     FailureScope,
-    simulate_machine_loss,
+    simulate_machine_failure,
 )
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
@@ -33,7 +33,7 @@ def simulate_loss(
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
     start = build_start(state)
-    return simulate_machine_loss(start, get_site(state, site_id), scope, lost, machines, pods)
+    return simulate_machine_failure(start, get_site(state, site_id), scope, lost, machines, pods)
 
 
 def simulate_rack_failure(state: State, rack: str, site_id: str = "s", lost: str = "") -> Failure:

@@ -9,12 +9,13 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
     FailureScope,
     simulate_cluster_loss,
-    simulate_machine_loss,
+    simulate_machine_failure,
     simulate_site_loss,
 )
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
 from nexusform.planning.hypothesis.start_points import StartPoint
+from nexusform.rendering.report.loss_sections import build_deletion_command
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.failures import (
     build_start,
@@ -30,7 +31,7 @@ from tests.worlds.small_worlds import (
 )
 
 
-def simulate_machine_failure(state: State, machine: str) -> Failure:
+def lose_machine(state: State, machine: str) -> Failure:
     return simulate_loss(state, [machine])
 
 
@@ -61,7 +62,7 @@ def test_nodes_return_to_same_machines_as_in_evacuation_plan(
     if plan(files).plan.errored:
         return
     state = build_applied_state(files)
-    found = simulate_machine_failure(state, "r1-bm01")
+    found = lose_machine(state, "r1-bm01")
     evacuating = (
         f'machine_count     = {machines[0]}\n  machine_override "r1-bm01" {{\n evacuate = true\n }}'
     )
@@ -89,11 +90,9 @@ def test_command_names_machines_of_each_cluster() -> None:
     state = build_applied_state(
         build_racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3)
     )
-    one = simulate_machine_failure(
-        state, get_site(state).clusters[0].pools[0].vms[0].placement.machine
-    )
+    one = lose_machine(state, get_site(state).clusters[0].pools[0].vms[0].placement.machine)
     [first, *_] = one.deletions
-    assert first.command == (
+    assert build_deletion_command(first) == (
         f"kubectl --context={first.cluster} delete node -l "
         f"topology.kubernetes.io/baremetalmachine={one.machines[0]}"
     )
@@ -101,7 +100,7 @@ def test_command_names_machines_of_each_cluster() -> None:
         build_applied_state(build_racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1"
     )
     [deletion] = rack.deletions
-    assert deletion.command.endswith(
+    assert build_deletion_command(deletion).endswith(
         "-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'"
     )
 
@@ -109,7 +108,7 @@ def test_command_names_machines_of_each_cluster() -> None:
 def test_control_plane_without_quorum_is_unreachable() -> None:
     state = build_applied_state(build_racks(2) + cluster("a", count=1, pools=pool("p", 2)))
     [plane] = [p for p in get_site(state).clusters[0].pools if p.is_control_plane]
-    found = simulate_machine_failure(state, plane.vms[0].placement.machine)
+    found = lose_machine(state, plane.vms[0].placement.machine)
     [deletion] = found.deletions
     assert not deletion.is_reachable
     assert found.has_findings
@@ -126,7 +125,7 @@ resource "nexus_virtual_machine" "v" {
 }
 """
     state = build_applied_state(build_racks(1, 1) + vm)
-    found, other = (simulate_machine_failure(state, name) for name in ("r1-bm01", "r2-bm01"))
+    found, other = (lose_machine(state, name) for name in ("r1-bm01", "r2-bm01"))
     [hit] = [f for f in (found, other) if f.pools]
     assert [str(p.address) for p in hit.stay_down] == ["nexus_virtual_machine.v"]
     figures = build_failure_playback(get_site(state), hit).steps[1].figures
@@ -148,7 +147,7 @@ def test_state_that_cannot_be_planned_is_an_error_and_no_empty_answer() -> None:
     start = build_start(state)
     limited = StartPoint(replace(start.request, limits=PlanSizeLimits(vms=1)))
     with pytest.raises(DiagnosticsError, match="more than 1 VMs"):
-        simulate_machine_loss(limited, get_site(state), FailureScope.MACHINE, "m", ["r1-bm01"])
+        simulate_machine_failure(limited, get_site(state), FailureScope.MACHINE, "m", ["r1-bm01"])
 
 
 @pytest.mark.parametrize("racks", [(2,), (2, 2)])

@@ -5,7 +5,9 @@ They count the samples with sufficient capacity.
 
 from __future__ import annotations
 
+import re
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,12 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     KubernetesUpgrade,
     simulate_kubernetes_upgrade,
 )
-from nexusform.domains.whatif.rendering.failure_report import (
-    build_failure_document,
-    build_failure_report,
-)
+from nexusform.domains.whatif.rendering.failure_report import build_failure_report
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     build_kubernetes_upgrade_document,
     build_kubernetes_upgrade_report,
 )
+from nexusform.rendering.json.report_document import build_report_document
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.racks.vms import Interval
@@ -32,6 +32,15 @@ from tests.domains.whatif.questions.failures import (
 )
 from tests.planning.harness import cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
+
+
+def find_table(failure: Failure, caption: str) -> dict[str, Any]:
+    """Return a table of the JSON document of a failure."""
+    document = build_report_document(build_failure_report(failure, "state"))
+    tables = [table for section in document["sections"] for table in section.get("tables", ())]
+    [found] = [table for table in tables if table.get("caption") == caption]
+    return found
+
 
 RACK = """
 resource "nexus_rack" "others" {
@@ -110,8 +119,8 @@ def test_bounds_of_single_re_created_pool_hold_for_every_split() -> None:
     failure = simulate_loss(state, [machine_])
     assert failure.samples is not None
     assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
-    document = build_failure_document(failure)["samples"]
-    assert document["vms_without_capacity"] == {"min": 0, "max": 2, "certain_bounds": True}
+    [row] = find_table(failure, "Re-created VMs")["rows"]
+    assert row["no_place"] == {"min": 0, "max": 2}
 
 
 def test_failure_reports_number_of_fitting_samples() -> None:
@@ -132,17 +141,13 @@ def test_failure_reports_number_of_fitting_samples() -> None:
         assert (
             f"unknown on 2 machines; everything fits in {fitting} of 100 sampled layouts" in words
         )
-        assert "0 to 2 of 2" in words
+        assert re.search(r"Azure\W+0\W+0 to 2\W+0 to 2", words)
         assert "others / o2" in words
         assert "o2 /" not in words
-    assert "❌ Re-created VMs (predicted)" in render_report_markdown(outline)
-    draws = build_failure_document(failure)["samples"]
-    assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (
-        fitting,
-        100,
-        2,
-    )
-    assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
+    assert "❌ Loss of" in render_report_markdown(outline)
+    rows = find_table(failure, "Re-created VMs")["rows"]
+    # The control plane is lost, so no node can be deleted before a machine returns.
+    assert rows[1]["fits_after"] == {"min": 0, "max": 2}
 
 
 def test_fit_in_every_sample_is_no_finding() -> None:
@@ -151,14 +156,14 @@ def test_fit_in_every_sample_is_no_finding() -> None:
     assert (failure.samples.numa_sampling.fitting_count, failure.samples.is_certain) == (100, True)
     outline = build_failure_report(failure, "state")
     assert "every node fits elsewhere" in outline.verdict
-    assert "❌ Re-created VMs (predicted)" not in render_report_markdown(outline)
+    rows = find_table(failure, "Re-created VMs")["rows"]
+    assert [row["no_place"] for row in rows] == [0] * len(rows)
 
 
 def test_no_sampling_without_re_creations_or_unknown_cells() -> None:
     assert simulate_loss(build_applied_state(render_site(1, UNKNOWN)), ["o1"]).samples is None
     failure = simulate_rack_loss(render_site(1, KNOWN[0]))
     assert failure.samples is None
-    assert build_failure_document(failure)["samples"] is None
 
 
 def test_unknown_cells_of_lost_machines_do_not_count() -> None:
