@@ -1,11 +1,11 @@
 """Report of `simulate failure`, also of a drain (`-node`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope
-from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
+from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects, WorkloadImpact
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
     ONE_OUTCOME,
     build_pending_lines,
@@ -19,7 +19,7 @@ from nexusform.rendering.report.loss_sections import (
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
-_DRAIN_HEADS: Final = ("pod", "workload", "new node")
+_POD_HEADS: Final = ("pod", "workload", "was on", "new node", "reason")
 _BUDGET_HEADS: Final = ("PodDisruptionBudget", "workload", "reason")
 
 
@@ -46,6 +46,8 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
                 name="workloads",
             )
         )
+        table = _build_move_table(failure.workloads)
+        sections.append(Section("Lost pods", table=table, is_folded=True, name="pods"))
     runbook = build_failure_runbook(failure)
     if runbook:
         steps = tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))
@@ -154,25 +156,35 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
     yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
 
 
+def _build_move_table(impacts: Iterable[WorkloadImpact]) -> Table:
+    """Build a row per affected pod: its nodes before and meanwhile, and why it has none."""
+    rows = tuple(
+        Row(
+            (
+                move.pod,
+                impact.workload,
+                move.old_node,
+                (move.node or "none") + ("" if move.is_certain else " *"),
+                move.reason,
+            ),
+            is_finding=not move.node,
+        )
+        for impact in impacts
+        for move in impact.moves
+    )
+    return Table(_POD_HEADS, rows)
+
+
 def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     """Build the report: evicted pods with their new nodes, and the workloads."""
-    moves = [(impact, move) for impact in drain.workloads for move in impact.moves]
+    moves = [move for impact in drain.workloads for move in impact.moves]
     sections = []
     summary = "No pod to evict runs there."
     if moves:
-        rows = tuple(
-            Row(
-                (
-                    move.pod,
-                    impact.workload,
-                    (move.node or "none") + ("" if move.is_certain else " *"),
-                )
-            )
-            for impact, move in moves
-        )
-        is_certain = all(move.is_certain for _, move in moves)
+        is_certain = all(move.is_certain for move in moves)
         note = () if is_certain else (f"* {ONE_OUTCOME}",)
-        sections.append(Section("Evicted pods", note, table=Table(_DRAIN_HEADS, rows)))
+        table = _build_move_table(drain.workloads)
+        sections.append(Section("Evicted pods", note, table=table, name="pods"))
         table = build_workload_table(drain.workloads, is_drained=True)
         lines = tuple(build_pending_lines(drain.workloads))
         is_finding = bool(drain.lost_workloads)
@@ -187,7 +199,7 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
         table = Table(_BUDGET_HEADS, budgets)
         sections.append(Section("Blocking budgets", table=table, is_finding=bool(budgets)))
         # Summarize the evicted pods, the losses, and the budgets in the way of the drain.
-        placed_count = sum(bool(move.node) for _, move in moves)
+        placed_count = sum(bool(move.node) for move in moves)
         placed_text = f"{placed_count} of them {select_word_form(placed_count, 'gets', 'get')}"
         clauses = [f"{format_count(len(moves), 'pod')} to evict; {placed_text} another node"]
         names = [impact.workload for impact in drain.lost_workloads]

@@ -224,9 +224,11 @@ def test_failure_simulation_starts_from_observed_failures(
     set_machine_properties(server, "m4", DEGRADED)
     assert nexusform("apply", "-refresh-only", "-auto-approve") == 0, nexusform.said
     nexusform("simulate", "failure", "-observed", "-report=json:-")
-    assert json.loads(nexusform.text)["machines"] == ["m1"]
+    [losses, *_] = json.loads(nexusform.text)["sections"]
+    assert losses["title"] == "Loss of 1 machine on lab (m1)"
     nexusform("simulate", "failure", "-observed", "-rack=lab/r2", "-report=json:-")
-    assert json.loads(nexusform.text)["machines"] == ["m4", "m5", "m6", "m1"]
+    [losses, *_] = json.loads(nexusform.text)["sections"]
+    assert losses["title"] == "Loss of 4 machines on lab (m1, m4, m5 and m6)"
 
 
 def test_scale_out_does_not_wait_for_machine_in_repair(

@@ -642,8 +642,10 @@ def test_new_rack_of_a_saved_plan_takes_the_nodes_of_a_lost_one(
     assert run(capsys, "plan", "-out=p")[0] == 0
     words = ["simulate", "failure", "-plan=p", "-rack=lon1/rack1", "-format=json"]
     assert run_command_line(words) == 0
-    recreations = json.loads(capsys.readouterr().out)["recreations"]
-    assert {node["to"]["rack"] for pool in recreations for node in pool["nodes"]} == {"rack5"}
+    [losses, *_] = json.loads(capsys.readouterr().out)["sections"]
+    vms = losses["tables"][-1]["rows"]
+    assert vms
+    assert {vm["re_created_on"].partition("-")[0] for vm in vms} == {"rack5"}
 
 
 @pytest.mark.parametrize("status", ["active", "planned"])

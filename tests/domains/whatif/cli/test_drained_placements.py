@@ -88,7 +88,7 @@ def drain_each_node(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str
         run_command_line(["simulate", "failure", f"-node={node}", "-format=json", *flags])
         document = json.loads(capsys.readouterr().out)
         rows = {section["name"]: section["tables"][0]["rows"] for section in document["sections"]}
-        moves = rows.get("evicted_pods", ())
+        moves = rows.get("pods", ())
         budgets = [row["poddisruptionbudget"] for row in rows.get("blocking_budgets", ())]
         drains[node] = (sorted(move["pod"] for move in moves), budgets)
     return drains

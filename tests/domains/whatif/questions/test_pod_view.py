@@ -49,13 +49,15 @@ class CommandRunner:
         out, self.told = self.capsys.readouterr()
         return out
 
-    def workload(self, *words: str, code: int = 0) -> dict[str, Any]:
-        """Return the only workload with lost pods, and the target of its only pod."""
+    def read_rows(self, name: str, *words: str, code: int = 0) -> list[dict[str, Any]]:
+        """Return the rows of a section of an answer; [] without the section."""
         answer = json.loads(self("simulate", *words, "-format=json", code=code))
-        answer = answer.get("failure", answer)
-        [left] = answer["workloads"]
-        assert isinstance(left, dict)
-        return left
+        return [
+            row
+            for section in answer["sections"]
+            if section["name"] == name
+            for row in section["tables"][0]["rows"]
+        ]
 
 
 @pytest.fixture
@@ -78,8 +80,8 @@ def write_objects(lab: Path, *objects: dict[str, Any]) -> None:
     (lab / "nodes.json").write_bytes(print_objects(*WORKERS, *objects))
 
 
-def read_places(left: dict[str, Any]) -> list[tuple[str, str | None]]:
-    return [(move["from"], move["to"]) for move in left["pods"]]
+def read_places(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["was_on"], row["new_node"].removesuffix(" *")) for row in rows]
 
 
 # The machine of core-workers-1.
@@ -92,12 +94,12 @@ def test_unmanaged_pods_use_capacity(lab: Path, command_runner: CommandRunner) -
     for words in (LOSS, (*LOSS, "-plan=p")):
         if "-plan=p" not in words:
             command_runner("apply", "-auto-approve")
-        left = command_runner.workload(*words, code=2)
-        assert read_places(left) == [("core-workers-1", None)]
-        assert "1 Insufficient cpu" in left["pods"][0]["reason"]
+        [pod] = command_runner.read_rows("pods", *words, code=2)
+        assert read_places([pod]) == [("core-workers-1", "none")]
+        assert "1 Insufficient cpu" in pod["reason"]
     assert "1 Insufficient cpu" in command_runner("simulate", "runtime-upgrade", code=2)
     write_objects(lab)
-    assert read_places(command_runner.workload(*LOSS, code=2)) == [
+    assert read_places(command_runner.read_rows("pods", *LOSS, code=2)) == [
         ("core-workers-1", "core-workers-0")
     ]
 
@@ -109,12 +111,14 @@ def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(
     command_runner("apply", "-auto-approve")
     # It has moved to the other node since then: no pod is on rack1.
     write_objects(lab, build_upf_pod("a0"))
-    assert json.loads(command_runner("simulate", *LOSS, "-format=json", code=2))["workloads"] == []
+    assert command_runner.read_rows("workloads", *LOSS, code=2) == []
     # A plan keeps one of three observed pods.
     write_objects(lab, build_upf_pod("a1"), build_upf_pod("b1"), build_upf_pod("c1"))
     command_runner("plan", "-out=p")
-    assert command_runner.workload(*LOSS, code=2)["before"] == 3
-    assert command_runner.workload(*LOSS, "-plan=p", code=2)["before"] == 1
+    [workload] = command_runner.read_rows("workloads", *LOSS, code=2)
+    assert workload["ran"] == 3
+    [workload] = command_runner.read_rows("workloads", *LOSS, "-plan=p", code=2)
+    assert workload["ran"] == 1
 
 
 @pytest.mark.parametrize(
@@ -149,14 +153,14 @@ def test_drain_respects_disruptions_allowed_by_budget(
         [workload] = answer["sites"][0]["workloads"]
         assert workload["budgets"] == (["core/upf"] if held else []), words
     # Budgets do not apply to pods of a lost machine.
-    assert command_runner.workload(*LOSS, code=2)["budgets"] == []
+    assert command_runner.read_rows("blocking_budgets", *LOSS, code=2) == []
 
 
 def test_node_re_created_by_plan_is_empty(lab: Path, command_runner: CommandRunner) -> None:
     write_objects(lab, FULL)
     command_runner("apply", "-auto-approve")
     command_runner("plan", "-replace=nexus_kubernetes_cluster.core:core-workers-0", "-out=p")
-    assert read_places(command_runner.workload(*LOSS, "-plan=p", code=2)) == [
+    assert read_places(command_runner.read_rows("pods", *LOSS, "-plan=p", code=2)) == [
         ("core-workers-1", "core-workers-0")
     ]
 
@@ -165,7 +169,7 @@ def test_unreadable_nodes_are_reported(lab: Path, command_runner: CommandRunner)
     write_objects(lab, FULL)
     command_runner("apply", "-auto-approve")
     (lab / "nodes.json").unlink()
-    assert read_places(command_runner.workload(*LOSS, code=2)) == [
+    assert read_places(command_runner.read_rows("pods", *LOSS, code=2)) == [
         ("core-workers-1", "core-workers-0")
     ]
     assert "Nodes not counted" in command_runner.told
@@ -182,7 +186,7 @@ def test_plan_can_be_queried_from_another_directory(
     command_runner("plan", "-out=p")
     (lab / "elsewhere").mkdir()
     monkeypatch.chdir(lab / "elsewhere")
-    assert read_places(command_runner.workload(*LOSS, "-plan=../p", code=2)) == [
+    assert read_places(command_runner.read_rows("pods", *LOSS, "-plan=../p", code=2)) == [
         ("core-workers-1", "core-workers-0")
     ]
     assert "with data.kubernetes_nodes.core" in command_runner.told
