@@ -204,7 +204,11 @@ def build_plan(
         listing_warnings = build_maintenance_warnings(listed, changes)
     rows = (
         *build_placement_changes(
-            objects, certainty, ledger, everything=request.includes_rejections
+            objects,
+            certainty,
+            ledger,
+            everything=request.includes_rejections,
+            has_unplaced=request.allows_shortage,
         ),
         *domain_rows,
     )

@@ -66,8 +66,11 @@ def build_placement_changes(
     ledger: UnreadLedger,
     *,
     everything: bool,
+    has_unplaced: bool,
 ) -> Iterator[PlacementChange]:
     """Yield a row per changed VM of each object, with the reason (trigger).
+
+    With `has_unplaced`, also for existing VMs that fit nowhere in a hypothetical plan.
 
     Removed, lost (without their machine) and forgotten (no longer managed) VMs come first. Then
     follow VMs placed by the plan or observed on another machine. With `everything`, add unchanged
@@ -81,12 +84,11 @@ def build_placement_changes(
             for key, trigger in actions.recreations.items()
             if _is_vm_renamed(vm_object, key)
         }
-        # Of a hypothetical plan: VMs that fit nowhere. An upgrade removes no old VM without a new
-        # one.
+        # An upgrade removes no old VM without a new one.
         unplaced = {
             key: trigger
             for key, trigger in actions.recreations.items()
-            if key in vm_object.placements.failures and trigger != ROLLING
+            if has_unplaced and key in vm_object.placements.failures and trigger != ROLLING
         }
         lost = {key: trigger for key, trigger in unplaced.items() if trigger == MACHINE_LOST}
         removed = {key: trigger for key, trigger in unplaced.items() if key not in lost}

@@ -50,6 +50,8 @@ class RemedyPricing:
 
     def __init__(self, request: PlanRequest, result: PlanResult) -> None:
         self._registries = request.registries
+        # A hypothetical plan has rows of VMs that fit nowhere.
+        self._lacks_rows = not request.allows_shortage
         self._result = result
         # Most plans have no remedy.
         self._own_consequences: tuple[Consequence, ...] | None = None
@@ -60,8 +62,9 @@ class RemedyPricing:
         if self._own_consequences is None:
             self._result = add_sites(self._result, self._registries)
             plan = self._result.plan
-            unplaced = build_unplaced_vm_rows(self._result.objects.values())
-            plan = replace(plan, placements=(*plan.placements, *unplaced))
+            if self._lacks_rows:
+                unplaced = build_unplaced_vm_rows(self._result.objects.values())
+                plan = replace(plan, placements=(*plan.placements, *unplaced))
             self._own_consequences = assess_changes(plan, types)
         trial = replace(remedy.outcome, occupied_before=self._result.occupied_before)
         plan = add_sites(trial, self._registries).plan
