@@ -259,6 +259,8 @@ class HubServer(Front):
         metadata = {"resourceVersion": query.get("resourceVersion") or str(self.version)}
         if begin + limit < len(items):
             metadata["continue"] = f"{begin + limit}@{metadata['resourceVersion']}"
+            if not wanted:
+                metadata["remainingItemCount"] = len(items) - begin - limit
         api_version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
         page = copy_body(items[begin : begin + limit])
         return {

@@ -14,6 +14,7 @@ from typing import Any, Final
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
+from nexusform.domains.hub.api.hub_kinds import split_path
 from nexusform.files.run_log import log_event
 
 # Number of objects from which a collection is listed.
@@ -166,15 +167,10 @@ class HubCache:
         The cache is None without an active one. A cache of a fleet kind has all namespaces. Another
         cache has one namespace, to limit its size.
         """
-        collection, _, object_name = path.rpartition("/")
-        head, _, namespaced_part = collection.partition("/namespaces/")
-        namespace, _, plural = namespaced_part.partition("/")
+        everywhere, namespace, object_name = split_path(path)
+        is_fleet_kind = _FLEET_GROUP_SUFFIX in everywhere
+        collection = everywhere if is_fleet_kind else path.rpartition("/")[0]
         name = (namespace, object_name)
-        # The kind is cluster-scoped, or a namespace.
-        if not plural:
-            name = ("", object_name)
-        elif _FLEET_GROUP_SUFFIX in head:
-            collection = f"{head}/{plural}"
         return self.find_collection_cache(collection, name), name
 
     def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:

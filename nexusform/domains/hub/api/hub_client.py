@@ -8,6 +8,7 @@ status 409 if the object has another one.
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,7 +65,7 @@ _CLOCK_PRECISION: Final = 2.0  # seconds
 # with it creates a missing object; an existing one is rejected with the status 409.
 _VERSION_OF_NONE: Final = "1"
 # Maximum requests at a time, however many steps wait.
-_MAX_CONCURRENT: Final = 16
+MAX_CONCURRENT: Final = 16
 # Length of one watch in seconds.
 _WATCH_SECONDS: Final = 240
 # Seconds after these for its end.
@@ -112,6 +113,10 @@ class ObjectList(Struct, frozen=True):
 
     items: list[dict[str, Any]]
     version: str
+
+
+class _LongListError(Exception):
+    """A list is longer than its caller wants."""
 
 
 class ClientClock(Struct, frozen=True):
@@ -167,7 +172,7 @@ class HubClient:
         # By group and version; (plural, is_namespaced).
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovery_lock = Lock()
-        self._send_slots = Semaphore(_MAX_CONCURRENT)
+        self._send_slots = Semaphore(MAX_CONCURRENT)
         # Start of webhook timeouts in dry runs.
         self._webhook_failed_at: float | None = None
         self._has_answered = False
@@ -390,13 +395,28 @@ class HubClient:
         # The last attempt raises any error.
         return self._list_pages(path, query, first_query={})
 
+    def list_short_collection(self, path: str, most: int) -> list[dict[str, Any]] | None:
+        """Return all objects of a collection, None if its first page says that it has more.
+
+        Raises ApiError and HubProblem.
+        """
+        try:
+            return self._list_pages(path, query={}, first_query={}, most=most).items
+        except _LongListError:
+            return None
+
     def _list_pages(
-        self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]
+        self,
+        path: str,
+        query: Mapping[str, str],
+        first_query: Mapping[str, str],
+        most: int = sys.maxsize,
     ) -> ObjectList:
         """Return the objects of all pages, with the version of the list.
 
         `first_query` is added to the first request, since later pages continue its version. Raises
-        HubProblem for another response, or above PageLimits.
+        HubProblem for another response, or above PageLimits, and _LongListError if the server says
+        that more than `most` objects follow.
         """
         items: list[dict[str, Any]] = []
         continue_token = ""
@@ -428,6 +448,9 @@ class HubClient:
                 raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
                 return ObjectList(items, get_text(document, "metadata", "resourceVersion"))
+            remaining = get_part(document, ("metadata", "remainingItemCount"))
+            if isinstance(remaining, int) and remaining > most:
+                raise _LongListError
 
     def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield changes of a collection since a version until the server ends the watch.

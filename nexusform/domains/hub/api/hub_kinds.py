@@ -55,6 +55,28 @@ def build_collection_path(version: str, plural: str, namespace: str = "") -> str
     return f"{build_version_path(version)}{enclose('/namespaces/', namespace)}/{plural}"
 
 
+def split_path(path: str) -> tuple[str, str, str]:
+    """Split the path of an object into that of its kind everywhere, its namespace and its name.
+
+    The namespace is "" for a cluster-scoped kind.
+    """
+    collection, _, name = path.rpartition("/")
+    head, _, namespaced_part = collection.partition("/namespaces/")
+    namespace, _, plural = namespaced_part.partition("/")
+    # The kind is cluster-scoped, or a namespace.
+    if not plural:
+        return collection, "", name
+    return f"{head}/{plural}", namespace, name
+
+
+def join_path(collection: str, namespace: str, name: str) -> str:
+    """Return the path of an object of a collection: of its kind everywhere, or in its namespace."""
+    if not namespace or "/namespaces/" in collection:
+        return f"{collection}/{name}"
+    head, _, plural = collection.rpartition("/")
+    return f"{head}/namespaces/{namespace}/{plural}/{name}"
+
+
 def _make_scoped_kinds(kind: str) -> tuple[HubKind, HubKind]:
     """Return a cluster-scoped kind and its namespaced counterpart."""
     return HubKind(f"Cluster{kind}", is_namespaced=False), HubKind(kind, is_namespaced=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -19,6 +20,7 @@ from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import (
     CONTEXT,
     KUBECONFIG,
+    MAX_CONCURRENT,
     HubClient,
     HubProblem,
     resolve_hub_location,
@@ -27,6 +29,7 @@ from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind, build_colle
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list_mappings
+from nexusform.network.parallel_calls import call_in_parallel
 from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"
@@ -141,39 +144,59 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
     scope, reads a kind by namespace if it may not list the whole kind. All missing permissions are
     in one ExternalQueryProblem. Raises _ResourceVersionExpired and HubProblem as well.
     """
-    items: list[dict[str, Any]] = []
-    # Messages about missing permissions.
-    forbidden: list[str] = []
-    # Version of the first list, "" for the latest one.
-    fixed_version = ""
+    # Lists until the first permitted one: their version is that of all others.
+    lists: list[_KindList] = []
     for kind in READ_KINDS:
-        try:
-            objects, list_version = _list_kind(hub, kind, fixed_version)
-            items += objects
-            if is_fixed:
-                fixed_version = fixed_version or list_version
-        except _ListForbidden as problem:
-            if kind.kind in scope.optional:
-                scope.skipped[kind.plural] = None
-            elif not scope.namespaces:
-                forbidden.append(str(problem))
-            else:
-                # A tenant needs no cluster-scoped kinds.
-                collections = (
-                    map(kind.build_collection, scope.namespaces) if kind.is_namespaced else ()
-                )
-                try:
-                    for collection in collections:
-                        objects, _ = _list_kind(hub, kind, version="", collection=collection)
-                        items += objects
-                except _ListForbidden as namespace_problem:
-                    forbidden.append(str(namespace_problem))
+        lists.append(_read_kind(hub, scope, kind, version=""))
+        if lists[-1].version or not is_fixed:
+            break
+    version = lists[-1].version if is_fixed else ""
+    lists += call_in_parallel(
+        lambda kind: _read_kind(hub, scope, kind, version), READ_KINDS[len(lists) :], MAX_CONCURRENT
+    )
+    forbidden = [kind_list.forbidden for kind_list in lists if kind_list.forbidden]
     if forbidden:
         detail = (
             f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
         )
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail))
-    return items
+    scope.skipped.update((each.skipped_kind, None) for each in lists if each.skipped_kind)
+    return [body for kind_list in lists for body in kind_list.objects]
+
+
+class _KindList(Struct, frozen=True):
+    """Objects of a kind, and the version of their list, "" without permission for all namespaces.
+
+    `forbidden` is the missing permission, and `skipped_kind` the plural of an optional kind.
+    """
+
+    objects: Sequence[dict[str, Any]] = ()
+    version: str = ""
+    forbidden: str = ""
+    skipped_kind: str = ""
+
+
+def _read_kind(hub: HubClient, scope: _ReadScope, kind: HubKind, version: str) -> _KindList:
+    """List a kind at `version` ("": the latest), else in the namespaces of the scope.
+
+    Raises _ResourceVersionExpired, ExternalQueryProblem and HubProblem.
+    """
+    try:
+        return _KindList(*_list_kind(hub, kind, version))
+    except _ListForbidden as problem:
+        if kind.kind in scope.optional:
+            return _KindList(skipped_kind=kind.plural)
+        if not scope.namespaces:
+            return _KindList(forbidden=str(problem))
+    # A tenant needs no cluster-scoped kinds.
+    collections = map(kind.build_collection, scope.namespaces) if kind.is_namespaced else ()
+    objects: list[dict[str, Any]] = []
+    try:
+        for collection in collections:
+            objects += _list_kind(hub, kind, version="", collection=collection)[0]
+    except _ListForbidden as problem:
+        return _KindList(forbidden=str(problem))
+    return _KindList(objects)
 
 
 def _list_kind(
@@ -234,10 +257,10 @@ def read_selected_objects(
     selected = SelectedObjects()
     # Namespaces that are selected with their content.
     namespaces: dict[str, None] = {}
-    for collection, collection_selectors in _group_by_collection(
-        hub, selectors, dumped_keys
-    ).items():
-        for body in _list_objects(hub, collection, selected):
+    grouped = _group_by_collection(hub, selectors, dumped_keys)
+    lists = _list_collections(hub, list(grouped), selected)
+    for collection_selectors, bodies in zip(grouped.values(), lists, strict=True):
+        for body in bodies:
             name = get_text(body, "metadata", "name")
             # A selector without a name selects all of the collection.
             scopes = {
@@ -254,9 +277,13 @@ def read_selected_objects(
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
             if is_namespace and scopes != {"NamespaceOnly"}:
                 namespaces[name] = None
-    for namespace in namespaces:
-        for collection in _list_namespaced_collections(hub, namespace):
-            selected.items += map(_remove_secrets, _list_objects(hub, collection, selected))
+    collections = [
+        collection
+        for namespace in namespaces
+        for collection in _list_namespaced_collections(hub, namespace)
+    ]
+    content = chain.from_iterable(_list_collections(hub, collections, selected))
+    selected.items += map(_remove_secrets, content)
     return selected
 
 
@@ -297,21 +324,22 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
                 yield build_collection_path(version, plural, namespace)
 
 
-def _list_objects(
-    hub: HubClient, collection: str, selected: SelectedObjects
-) -> list[dict[str, Any]]:
-    """List a collection; return [] without permission, and for kinds without lists.
+def _list_collections(
+    hub: HubClient, collections: Sequence[str], selected: SelectedObjects
+) -> list[list[dict[str, Any]]]:
+    """List collections; [] for one without lists, or without permission, which is recorded."""
 
-    Both are recorded in `selected`.
-    """
-    try:
-        return hub.list_objects(collection)
-    except ApiError as api_error:
-        if api_error.kind is ApiErrorKind.PERMISSION:
-            selected.forbidden.append(collection.rpartition("/")[2])
-        elif api_error.status not in (404, 405):
-            raise
-        return []
+    def list_objects(collection: str) -> list[dict[str, Any]]:
+        try:
+            return hub.list_objects(collection)
+        except ApiError as api_error:
+            if api_error.kind is ApiErrorKind.PERMISSION:
+                selected.forbidden.append(collection.rpartition("/")[2])
+            elif api_error.status not in (404, 405):
+                raise
+            return []
+
+    return call_in_parallel(list_objects, collections, MAX_CONCURRENT)
 
 
 def _remove_secrets(body: dict[str, Any]) -> dict[str, Any]:

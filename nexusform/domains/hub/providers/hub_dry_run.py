@@ -16,7 +16,12 @@ from nexusform.diagnostics.phrases import enclose, format_count, format_first_it
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
-from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
+from nexusform.domains.hub.api.hub_client import (
+    MAX_CONCURRENT,
+    HubClient,
+    HubConnection,
+    HubProblem,
+)
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.field_ownership import (
     find_released_fields,
@@ -46,7 +51,7 @@ from nexusform.domains.hub.providers.object_access import (
     get_ownership_source,
     hide_sensitive_values,
     is_sensitive_object,
-    list_existing_object_bodies,
+    read_existing_bodies,
     suggest_azure_command,
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
@@ -76,7 +81,6 @@ FIELDS_REMOVED: Final = "fields-from-other-configuration"
 DRY_RUN_SKIPPED: Final = "not-checked"
 # No diagnostic: validated only during the apply.
 _DEFERRED: Final = "later"
-_MAX_CONCURRENT: Final = 16
 _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
 
@@ -154,10 +158,8 @@ class HubDryRun:
             return list(self._validate_change(hub, number, requests[number], validated[number]))
 
         try:
-            self._existing = list_existing_object_bodies(
-                hub, chain.from_iterable(validated.values())
-            )
-            results = call_in_parallel(validate_number, validated, _MAX_CONCURRENT)
+            self._existing = read_existing_bodies(hub, chain.from_iterable(validated.values()))
+            results = call_in_parallel(validate_number, validated, MAX_CONCURRENT)
             findings = list(chain.from_iterable(results))
             findings += find_affected_placements(hub, requests, validated)
         except HubProblem as problem:
@@ -209,9 +211,7 @@ class HubDryRun:
             hub = self._connection.connect()
             is_wanted = self._options.validate_changes != "off" and not self._options.is_read_only
             is_validated = is_wanted and self._options.allows_dry_run(hub.server)
-            self._existing |= list_existing_object_bodies(
-                hub, chain.from_iterable(deletions.values())
-            )
+            self._existing |= read_existing_bodies(hub, chain.from_iterable(deletions.values()))
             # Without validation no dry run is sent, so no change is over the limit.
             reserved, over_limit = (
                 self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
@@ -226,7 +226,7 @@ class HubDryRun:
                     )
                 return [(number, problem) for problem in problems]
 
-            results = call_in_parallel(check_number, reserved, _MAX_CONCURRENT)
+            results = call_in_parallel(check_number, reserved, MAX_CONCURRENT)
             findings = list(chain.from_iterable(results))
         except (HubProblem, ApiError) as problem:
             log_event("debug", "deletions not validated", why=str(problem))

@@ -14,12 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
-from nexusform.domains.hub.api.hub_cache import (
-    CACHE_THRESHOLD,
-    PARENT_LABEL,
-    get_namespaced_name,
-    get_parent_placement,
-)
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, PARENT_LABEL, get_parent_placement
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.creation_marks import (
@@ -37,7 +32,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     EVICTION_TYPE,
     KINDS_BY_TYPE,
-    MANIFEST_TYPE,
     MEMBER_TYPE,
     PLACEMENT_TYPES,
     RECORD_TYPES,
@@ -63,8 +57,8 @@ from nexusform.domains.hub.providers.object_access import (
     find_object_path,
     get_identity,
     list_applied_fields,
-    list_existing_object_bodies,
     list_in_namespaces,
+    read_existing_bodies,
     reject_tool_managed_object,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
@@ -421,46 +415,31 @@ def find_manifest(
 
 
 class _HubObjectReader:
-    """Reader of hub objects, once each: many of one kind by a list, few one by one."""
+    """Reader of hub objects, once each."""
 
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
-        """List the objects of manifests, and of kinds with many requests.
-
-        The others are read one by one, on demand.
-        """
+        """Read the objects of all requests but approvals; on demand what the hub refuses."""
         self.hub = hub
-        # Bodies by path; None if missing.
-        self._bodies: dict[str, dict[str, Any] | None] = {}
-        # Of the objects of kinds read by a list.
+        # Of kinds with many requests.
         self._namespaces: dict[str, set[str]] = {}
         # By kind and placement.
         self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
-        requests_by_type: dict[str, list[ReadRequest]] = {}
-        manifest_objects: list[HubObject] = []
-        for request in requests:
-            if request.key.type == MANIFEST_TYPE:
-                manifest_objects += build_hub_objects(MANIFEST_TYPE, request.known_attributes)
-            elif request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:
-                requests_by_type.setdefault(request.key.type, []).append(request)
-        self._bodies.update(list_existing_object_bodies(self.hub, manifest_objects))
-        for type_name, type_requests in requests_by_type.items():
-            if len(type_requests) < CACHE_THRESHOLD:
-                # A list is not worth it.
-                continue
-            kind = KINDS[KINDS_BY_TYPE[type_name]]
-            namespaces: set[str] = set()
-            for request in type_requests:
-                hub_objects = build_hub_objects(type_name, request.known_attributes)
-                # Missing, unless listed.
-                self._bodies.update((hub_object.path, None) for hub_object in hub_objects)
-                _, namespace, _ = get_identity(type_name, request.known_attributes)
-                namespaces.add(namespace)
-            # The empty namespace is of cluster-scoped kinds.
-            namespaces.discard("")
-            self._namespaces[kind.kind] = namespaces
-            for body in list_in_namespaces(self.hub, kind, namespaces):
-                namespace, name = get_namespaced_name(body)
-                self._bodies[kind.build_path(name, namespace)] = body
+        read = [request for request in requests if request.key.type not in APPROVAL_TYPES]
+        # Bodies by path; None if missing.
+        self._bodies = read_existing_bodies(
+            hub,
+            chain.from_iterable(
+                build_hub_objects(request.key.type, request.known_attributes) for request in read
+            ),
+        )
+        for type_name, type_requests in group_by(read, lambda request: request.key.type).items():
+            if type_name in PLACEMENT_TYPES and len(type_requests) >= CACHE_THRESHOLD:
+                namespaces = {
+                    get_identity(type_name, request.known_attributes)[1]
+                    for request in type_requests
+                }
+                # The empty namespace is of cluster-scoped kinds.
+                self._namespaces[KINDS_BY_TYPE[type_name]] = namespaces - {""}
 
     @cached_property
     def evictions(self) -> list[dict[str, Any]]:

@@ -3,9 +3,10 @@
 The module has options, metadata, and messages about rejected requests.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,9 +14,14 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.fleet.importers.fleet_export import find_external_manager, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
-from nexusform.domains.hub.api.hub_client import HubClient, HubProblem
-from nexusform.domains.hub.api.hub_kinds import HubKind, build_collection_path
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, get_namespaced_name
+from nexusform.domains.hub.api.hub_client import MAX_CONCURRENT, HubClient, HubProblem
+from nexusform.domains.hub.api.hub_kinds import (
+    HubKind,
+    build_collection_path,
+    join_path,
+    split_path,
+)
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, MANIFEST_TYPE, HubObject
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
@@ -26,8 +32,11 @@ from nexusform.json_data.plain_data import (
     list_mappings,
     list_texts,
 )
+from nexusform.network.parallel_calls import call_in_parallel
 
 Body = Mapping[str, Any]
+# A list may be so many times as long as the number of its objects that are wanted.
+_MOST_LISTED: Final = 20
 # Conditions of a namespace that explain its pending deletion.
 _NAMESPACE_CONDITIONS: Final = frozenset(
     {
@@ -76,37 +85,79 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
     return path
 
 
-def list_existing_object_bodies(
+def read_existing_bodies(
     hub: HubClient, hub_objects: Iterable[HubObject]
 ) -> dict[str, dict[str, Any] | None]:
-    """List collections with many of the objects, and return the bodies by path.
+    """Return the bodies of objects by path, None for a missing one; many requests are in flight.
 
-    A missing object has None. Omit small collections, and those impossible to
-    list. Raises HubProblem.
+    Many objects of a kind are read by one list of all namespaces, or by lists of their namespaces
+    if that is forbidden or much longer. The others are read one by one. An object that the hub
+    refuses is left out. Raises HubProblem.
     """
-    paths_by_collection: dict[str, list[str]] = {}
+    wanted: dict[str, dict[str, list[str]]] = {}
     for hub_object in hub_objects:
         try:
             path = find_object_path(hub, hub_object)
         except ApiError:
             continue
         if path:
-            paths_by_collection.setdefault(path.rpartition("/")[0], []).append(path)
-    existing: dict[str, dict[str, Any] | None] = {}
-    for collection, paths in paths_by_collection.items():
-        if len(paths) < CACHE_THRESHOLD:
-            # These are read one by one.
-            continue
+            collection, namespace, _ = split_path(path)
+            wanted.setdefault(collection, {}).setdefault(namespace, []).append(path)
+    bodies: dict[str, dict[str, Any] | None] = {}
+    whole_kinds = {
+        collection: list(chain.from_iterable(by_namespace.values()))
+        for collection, by_namespace in wanted.items()
+        if len(by_namespace) > 1
+    }
+    bodies |= _list_wanted(hub, whole_kinds)
+    in_namespaces = {
+        paths[0].rpartition("/")[0]: paths
+        for by_namespace in wanted.values()
+        for paths in by_namespace.values()
+        if paths[0] not in bodies
+    }
+    bodies |= _list_wanted(hub, in_namespaces)
+    paths = chain.from_iterable(in_namespaces.values())
+    return bodies | _read_one_by_one(hub, [path for path in paths if path not in bodies])
+
+
+def _list_wanted(
+    hub: HubClient, wanted: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, Any] | None]:
+    """Return the bodies of the paths of collections that are listed: those with many paths."""
+
+    def list_collection(collection: str) -> dict[str, dict[str, Any] | None]:
+        most = _MOST_LISTED * len(wanted[collection])
         try:
-            bodies = hub.list_objects(collection)
+            listed = hub.list_short_collection(collection, most)
         except ApiError:
-            continue
+            return {}
+        if listed is None:
+            return {}
         # Missing, unless listed.
-        existing |= dict.fromkeys(paths)
-        for body in bodies:
-            name = get_mapping(body, "metadata").get("name")
-            existing[f"{collection}/{name}"] = body
-    return existing
+        bodies: dict[str, dict[str, Any] | None] = dict.fromkeys(wanted[collection])
+        for body in listed:
+            path = join_path(collection, *get_namespaced_name(body))
+            if path in bodies:
+                bodies[path] = body
+        return bodies
+
+    collections = [name for name, paths in wanted.items() if len(paths) >= CACHE_THRESHOLD]
+    results = call_in_parallel(list_collection, collections, MAX_CONCURRENT)
+    return {path: body for result in results for path, body in result.items()}
+
+
+def _read_one_by_one(hub: HubClient, paths: Sequence[str]) -> dict[str, dict[str, Any] | None]:
+    """Return the bodies at paths; those that the hub refuses are left out."""
+
+    def read(path: str) -> list[dict[str, Any] | None]:
+        try:
+            return [hub.get(path)]
+        except ApiError:
+            return []
+
+    results = call_in_parallel(read, paths, MAX_CONCURRENT)
+    return {path: body for path, found in zip(paths, results, strict=True) for body in found}
 
 
 def list_in_namespaces(
