@@ -301,6 +301,7 @@ _ALL: Final = (
             "kubefleet": "workflow.kubefleet_check:check_with_kubefleet",
             "nova": "workflow.nova_check:check_with_nova",
             "heat": "workflow.heat_check:check_with_heat",
+            "tacker": "workflow.heat_check:check_with_tacker",
         },
     ),
     DomainDeclaration(

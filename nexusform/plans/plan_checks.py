@@ -102,6 +102,7 @@ class DecisionDifference(Struct, frozen=True):
     """Different decisions on one object: `predicted` in the plan, and `actual` by the program.
 
     A location of "" means none. With `is_reading`, they are readings of a document, not locations.
+    `refusal` is the reason of a program that refuses to create the object, "" if it creates it.
     """
 
     address: str
@@ -109,10 +110,14 @@ class DecisionDifference(Struct, frozen=True):
     predicted: str
     actual: str
     is_reading: bool = False
+    refusal: str = ""
 
 
 class ProgramCheck(Struct, frozen=True):
-    """Decisions of a plan repeated by a real program: `checked` of `total` objects named `noun`."""
+    """Decisions of a plan repeated by a real program: `checked` of `total` objects named `noun`.
+
+    `readers` are the programs that built its requests, with their versions.
+    """
 
     program: str
     version: str
@@ -120,3 +125,4 @@ class ProgramCheck(Struct, frozen=True):
     total: int
     noun: str
     differences: tuple[DecisionDifference, ...] = ()
+    readers: tuple[str, ...] = ()

@@ -34,17 +34,19 @@ class ProgramCheckOutcome(Struct, frozen=True):
     """Result of a check, with the different decisions as recorded cases.
 
     `incomplete_objects` are the reasons why an object could not be sent whole, by its address
-    and its name.
+    and its name. `unchecked_reasons` are those of all objects that were not checked.
     """
 
     check: ProgramCheck
     cases: tuple[Mapping[str, Any], ...] = ()
     has_timed_out: bool = False
     incomplete_objects: Mapping[tuple[str, str], str] = {}
+    unchecked_reasons: tuple[str, ...] = ()
 
 
-# (plan, location of the program, seconds) -> result. Raises ProgramCheckProblem.
-Checker: TypeAlias = Callable[[PlanResult, str, float], ProgramCheckOutcome]
+# (plan, locations of all programs by name, seconds) -> result, None if the check of another program
+# has it. Raises ProgramCheckProblem.
+Checker: TypeAlias = Callable[[PlanResult, Mapping[str, str], float], ProgramCheckOutcome | None]
 CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_loaders("checkers"))
 
 
@@ -60,7 +62,7 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
     diagnostics: list[Diagnostic] = []
     for name, location in programs.items():
         try:
-            outcome = CHECKERS[name](result, location, _SECONDS)
+            outcome = CHECKERS[name](result, programs, _SECONDS)
         except ProgramCheckProblem as problem:
             detail = (
                 f"The plan was not checked by {name}. {problem} Correct "
@@ -68,6 +70,8 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
             )
             diagnostics.append(build_error("program-check-failed", detail))
             # The other programs still run.
+            continue
+        if outcome is None:
             continue
         checks.append(outcome.check)
         plan = _mark_incomplete_objects(plan, outcome)
@@ -109,6 +113,8 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
     if outcome.incomplete_objects:
         problems = sorted(set(outcome.incomplete_objects.values()))
         reason = f"not sent as they are: {'; '.join(problems[:_MAX_REASONS])}"
+    elif outcome.unchecked_reasons and not outcome.has_timed_out:
+        reason = "; ".join(outcome.unchecked_reasons[:_MAX_REASONS])
     verb = select_word_form(unchecked_count, "was", "were")
     detail = (
         f"{check.program} {check.version} has checked {check.checked:,} of "
@@ -124,10 +130,23 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
     Return an error for each of the first, and one for the rest.
     """
     check = outcome.check
-    if not check.differences:
-        return []
-    if not outcome.cases:
-        return [_build_reading_error(check, difference) for difference in check.differences]
+    errors = [
+        _build_reading_error(check, difference)
+        for difference in check.differences
+        if difference.is_reading
+    ]
+    errors += [
+        _build_refusal_error(check, difference)
+        for difference in check.differences
+        if difference.refusal
+    ]
+    decisions = [
+        difference
+        for difference in check.differences
+        if not (difference.is_reading or difference.refusal)
+    ]
+    if not decisions:
+        return _limit_errors(check, errors, "")
     path = Path(directory, _FOLDER, f"{check.program}.jsonl")
     try:
         make_directories(path.parent)
@@ -138,22 +157,36 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
         hint = f"{path} has it as a case for a report."
     except OSError as problem:
         hint = f'The cases cannot be written to "{path}": {problem.strerror}.'
-    errors: list[Diagnostic] = []
-    for difference in check.differences[:_MAX_LISTED]:
+    for difference in decisions:
         detail = (
             f"{difference.address}: {difference.object} is predicted "
             f"{_format_location(difference.predicted)}; {check.program} {check.version} decides "
             f"{_format_location(difference.actual)}. {hint}"
         )
         errors.append(build_error("predicted-decision-differs", detail))
-    rest = len(check.differences) - _MAX_LISTED
-    if rest > 0:
-        detail = (
-            f"{check.program} {check.version} decides differently on "
-            f"{format_count(rest, 'more object')}. {hint}"
-        )
-        errors.append(build_error("predicted-decision-differs", detail))
-    return errors
+    return _limit_errors(check, errors, hint)
+
+
+def _limit_errors(check: ProgramCheck, errors: list[Diagnostic], hint: str) -> list[Diagnostic]:
+    """Return the first errors, and one with the number of the others."""
+    rest = len(errors) - _MAX_LISTED
+    if rest <= 0:
+        return errors
+    detail = (
+        f"{check.program} {check.version} decides differently on "
+        f"{format_count(rest, 'more object')}. {hint}"
+    ).strip()
+    return [*errors[:_MAX_LISTED], build_error("predicted-decision-differs", detail)]
+
+
+def _build_refusal_error(check: ProgramCheck, difference: DecisionDifference) -> Diagnostic:
+    """Build the error of an object that a program refuses to create."""
+    reason = difference.refusal.removesuffix(".")
+    detail = (
+        f"{difference.address}: {difference.object} does not run: {reason} "
+        f"({check.program} {check.version}). Change the documents or the objects that they name."
+    )
+    return build_error("predicted-decision-differs", detail)
 
 
 def _build_reading_error(check: ProgramCheck, difference: DecisionDifference) -> Diagnostic:

@@ -394,9 +394,11 @@ def _build_program_check(check: ProgramCheck) -> dict[str, Any]:
                 "object": difference.object,
                 "predicted": difference.predicted,
                 "actual": difference.actual,
+                **omit_empty({"refusal": difference.refusal}),
             }
             for difference in check.differences
         ],
+        **omit_empty({"readers": list(check.readers)}),
     }
 
 

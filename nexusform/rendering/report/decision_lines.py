@@ -823,9 +823,10 @@ def describe_guard_rails(
 
 
 def _describe_program_check(check: ProgramCheck) -> str:
-    """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with the number of differences."""
+    """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with readers and number of differences."""
+    readers = f" (requests built by {format_list(check.readers, 3)})" if check.readers else ""
     text = (
-        f"{check.program} {check.version}: {check.checked:,} of "
+        f"{check.program} {check.version}{readers}: {check.checked:,} of "
         f"{format_count(check.total, check.noun)}"
     )
     return (

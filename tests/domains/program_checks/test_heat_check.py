@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.program_checks.workflow.heat_check import parse_requests
+from nexusform.domains.program_checks.workflow.stack_requests import parse_requests
 from nexusform.domains.vnf.importers import hot_defaults, hot_devices, hot_order, hot_template
 from nexusform.domains.vnf.types import vnf_documents
 from tests.domains.openstack.test_arrival_orders import (
@@ -101,7 +101,7 @@ def ignore_metadata_of_group(patch: pytest.MonkeyPatch) -> None:
     [
         (ignore_index, "read servers differently: 1 x small"),
         (ignore_order, "read the order of creation differently: none"),
-        (ignore_metadata_of_group, "affinity; heat:"),
+        (ignore_metadata_of_group, "affinity of group; heat:"),
     ],
 )
 def test_another_reading_is_an_error(
@@ -133,14 +133,11 @@ def test_requests_of_equal_servers_are_counted() -> None:
     server: Mapping[str, Any] = {
         "path": ["a"],
         "needs": [],
-        "flavor": "f",
-        "image": "i",
-        "zone": "",
-        "devices": [],
-        "old_devices": [],
+        "body": {"server": {"flavorRef": "f", "imageRef": "i"}},
         "group": None,
     }
-    requests = parse_requests([server, {**server, "path": ["b"], "needs": [["a"]]}])
+    second = {**server, "path": ["b"], "needs": [["a"]]}
+    requests = parse_requests({"servers": [server, second]})
     ((request, count),) = requests.servers.items()
     assert count == 2
     assert requests.order == {(request, request)}

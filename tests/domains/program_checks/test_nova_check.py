@@ -1,6 +1,7 @@
 """Tests of `plan -check-with=nova`.
 
-Nova's filters, weighers and Placement decide the hosts of VMs again.
+Heat builds the requests, and Nova's API, filters, weighers and Placement decide the hosts of VMs
+again.
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ from tests.domains.openstack.test_openstack_site import (
     offer_resources,
     use_resources,
 )
+from tests.domains.vnf.test_heat_defaults import HEAT, MISSING_HEAT
 from tests.kill_points import long_case
 
 pytestmark = pytest.mark.of_domains("program_checks", "openstack", "vnf")
-needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
+needs_nova = pytest.mark.skipif(
+    NOVA is None or HEAT is None, reason=MISSING if NOVA is None else MISSING_HEAT
+)
+CHECK = (f"-check-with=nova={NOVA}", f"-check-with=heat={HEAT}")
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +72,7 @@ def list_running_programs() -> str:
 def test_plan_is_checked_by_nova(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
+    words = ["plan", *CHECK, "-samples=2", "-report=json:p.json"]
     assert run_command_line(words) == 0
     assert read_check("p.json") == {
         "program": "nova",
@@ -76,8 +81,10 @@ def test_plan_is_checked_by_nova(
         "total": 2,
         "noun": "VM",
         "differences": [],
+        "readers": ["heat 27.0.1"],
     }
-    assert "Checked by: nova 34.0.0: 2 of 2 VMs" in read_text(capsys)
+    text = "Checked by: nova 34.0.0 (requests built by heat 27.0.1): 2 of 2 VMs"
+    assert text in read_text(capsys)
     with monkeypatch.context() as patch:
         multipliers = dict(nova_profile.DEFAULT_MULTIPLIERS) | {"cpu": -5.0, "ram": -5.0}
         # A rule is broken.
@@ -98,7 +105,7 @@ def test_plan_is_checked_by_nova(
 @pytest.mark.slow
 @long_case
 def test_running_servers_count() -> None:
-    words = ["-check-with=nova=" + str(NOVA), "-samples=2", "-report=json:p.json"]
+    words = [*CHECK, "-samples=2", "-report=json:p.json"]
     assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
     Path("base.yaml").write_text(HOT.replace("count: 2", "count: 3"))
     assert run_command_line(["plan", *words]) == 0
@@ -152,10 +159,9 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
             "          scheduler_hints: {group: {get_resource: group}}\n", ""
         )
     )
-    assert (
-        run_command_line(["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"])
-        == 0
-    ), read_text(capfd)
+    assert run_command_line(["plan", *CHECK, "-samples=2", "-report=json:p.json"]) == 0, read_text(
+        capfd
+    )
     assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (4, [])
 
 
@@ -174,7 +180,7 @@ def test_amounts_of_a_flavor_are_checked() -> None:
             "          scheduler_hints: {group: {get_resource: group}}\n", ""
         )
     )
-    words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
+    words = ["plan", *CHECK, "-samples=2", "-report=json:p.json"]
     assert run_command_line(words) == 0
     assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (11, [])
 
@@ -187,27 +193,50 @@ def read_vms(state: Any) -> dict[str, str]:
     return {name: vnfc["machine"] for name, vnfc in vnf["values"]["vnfcs"].items()}
 
 
+PROGRAM = """#!/bin/sh
+for last in "$@"; do :; done
+case "$4" in
+    *heat_driver.py)
+        echo '{"heat": "27.0.1"}' > "$last"
+        echo 'STACK' >> "$last";;
+    *)
+        echo '{"nova": "34.0.0"}' > "$last"
+        echo '{"hosts": ["compute02", "compute03"]}' >> "$last"
+        sleep 60;;
+esac
+"""
+
+
 def test_check_time_is_limited(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("python").write_text(
-        """#!/bin/sh
-for last in "$@"; do :; done
-echo '{"nova": "34.0.0"}' > "$last"
-echo '["compute02", "compute03"]' >> "$last"
-sleep 60
-"""
-    )
+    group = {"name": "group", "policy": "anti-affinity", "max": 1}
+    body = {"server": {"flavorRef": "worker.large", "imageRef": "plain"}}
+    servers = [
+        {"path": ["worker", number], "needs": [["group"]], "body": body, "group": group}
+        for number in ("0", "1")
+    ]
+    stack = json.dumps({"servers": servers, "flavors": {}, "volumes": {}})
+    Path("python").write_text(PROGRAM.replace("STACK", stack))
     Path("python").chmod(0o700)
     monkeypatch.setattr(program_checks, "_SECONDS", 1.0)
     begun = time.monotonic()
-    assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2", "-details"]) == 0
+    programs = ["-check-with=nova=./python", "-check-with=heat=./python"]
+    assert run_command_line(["plan", *programs, "-samples=2", "-details"]) == 0
     assert time.monotonic() - begun < 30
     assert (
         "nova 34.0.0 has checked 1 of 2 VMs; 1 was not checked: the check ended early"
         in read_text(capsys)
     )
     assert list_running_programs() == ""
+
+
+def test_check_needs_a_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2"]) == 1
+    text = read_text(capsys)
+    assert "Heat builds the requests of the servers. Add -check-with=heat=PYTHON" in text
+    assert run_command_line(["plan", "-check-with=tacker=./python", "-samples=2"]) == 1
+    assert "Tacker makes stacks that Heat reads. Add -check-with=heat=PYTHON." in read_text(capsys)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +255,8 @@ def test_interpreter_without_nova_is_an_error(
     if script is not None:
         Path("python").write_text(f"#!/bin/sh\n{script}\n")
         Path("python").chmod(0o700)
-    assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2"]) == 1
+    programs = ["-check-with=nova=./python", "-check-with=heat=./python"]
+    assert run_command_line(["plan", *programs, "-samples=2"]) == 1
     text = read_text(capsys)
     assert "The plan was not checked by nova." in text
     assert message in text

@@ -28,11 +28,11 @@ from tests.domains.openstack.test_arrival_orders import (
 pytestmark = pytest.mark.of_domains("openstack", "vnf")
 
 HEAT = shutil.which(os.environ.get("NEXUSFORM_HEAT", ""))
-needs_heat = pytest.mark.skipif(
-    HEAT is None,
-    reason="Heat is not installed (pip install openstack-heat==27.0.1 into an environment of its "
-    "own, NEXUSFORM_HEAT=its python)",
+MISSING_HEAT = (
+    "Heat is not installed (pip install openstack-heat==27.0.1 into an environment of its own, "
+    "NEXUSFORM_HEAT=its python)"
 )
+needs_heat = pytest.mark.skipif(HEAT is None, reason=MISSING_HEAT)
 PACKAGING = Path(__file__).parents[3] / "packaging"
 DEVICES: list[dict[str, Any]] = [
     {"volume_id": "v"},

@@ -48,12 +48,15 @@ _HEARTBEAT_SECONDS: Final = 60.0
 _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\tv([\w.+-]{1,80})")
 
 
-def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
+def check_with_kubefleet(
+    result: PlanResult, locations: Mapping[str, str], seconds: float
+) -> ProgramCheckOutcome:
     """Compare the clusters of new cluster-scoped placements with those chosen by the hub agent.
 
-    `programs` is the directory of the programs; after `seconds`, the other placements are left
+    `locations` has the directory of its programs; after `seconds`, the other placements are left
     out. Raises ProgramCheckProblem.
     """
+    programs = locations[PROGRAM]
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []
     members: tuple[Member, ...] = ()

@@ -9,6 +9,11 @@ request are removed. Servers with `properties` of their flavor or of their `imag
 and PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their
 host already. Other servers may have `other_resources` in Placement, and an `unallocated` part of
 their flavor's size.
+
+A request may have the `body` of POST /servers, and the `stack` with the flavors and volumes that
+are created for it. Nova's API then reads it with the `flavors` and `images` of the site, and may
+refuse it. The answer is {hosts}, {rejected} with Nova's reason or {unknown}; if the `host` is not
+one of Nova's, it has the decision as a `case`. A server that exists may have a body, too.
 """
 
 import json
@@ -16,17 +21,22 @@ import logging
 import os
 import sys
 import uuid
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
 
 import sqlalchemy
 import webob
 from jsonschema import Draft202012Validator
-from nova import context, exception, objects
+from nova import block_device, context, exception, objects
+from nova.api.openstack.compute import servers as servers_api
+from nova.compute import api as compute_api
+from nova.compute import utils as compute_utils
 from nova.conf import CONF
 from nova.pci import request as pci_request
 from nova.scheduler import filters, host_manager, request_filter, weights
@@ -43,6 +53,7 @@ TOLERANCE = 1e-9
 NO_RESOURCE = {"total": 0, "reserved": 0, "allocation_ratio": 1.0}
 ZONES = uuid.UUID(int=0)
 NUMA = "NUMATopologyFilter"
+DEFAULT_ZONE = "default_schedule_zone"
 
 
 class OpenstackPlacementService:
@@ -114,6 +125,194 @@ class OpenstackPlacementService:
         return self.read_ids(models.Trait) if names - ids.keys() else ids
 
 
+class RefusedRequest(Exception):
+    """Request that Nova's API refuses; the message is its reason."""
+
+
+class UnknownFact(Exception):
+    """Fact that only the cloud has, such as the image of an existing volume."""
+
+
+class NamedObjects:
+    """Images or volumes of a cloud by name, in place of Glance or Cinder."""
+
+    def __init__(self, kind: str) -> None:
+        """Start without objects."""
+        self.kind = kind
+        self.objects: dict[str, dict[str, Any]] = {}
+
+    def get(self, _context: Any, name: str, **_options: Any) -> dict[str, Any]:
+        """Return an object by name. Raises UnknownFact."""
+        if name not in self.objects:
+            raise UnknownFact(f"the {self.kind} {name}")
+        return self.objects[name]
+
+    def get_snapshot(self, _context: Any, name: str) -> dict[str, Any]:
+        """Raise UnknownFact: no stack creates a snapshot."""
+        raise UnknownFact(f"the snapshot {name}")
+
+    def attachment_create(self, *_arguments: Any, **_options: Any) -> dict[str, Any]:
+        """Return the attachment of a volume."""
+        return {"id": str(uuid.uuid4())}
+
+
+class ServersApi(compute_api.API):  # type: ignore[misc]  # of another environment
+    """Nova's API for new servers, without quotas and database."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        """Keep the flavors and images of a site."""
+        # The constructor of Nova's class needs other services.
+        self.flavors = {
+            name: build_api_flavor(name, flavor)
+            for name, flavor in document.get("flavors", {}).items()
+        }
+        self.image_api = NamedObjects("image")
+        self.image_api.objects = {
+            name: {"id": name, **image} for name, image in document.get("images", {}).items()
+        }
+        self.volume_api = NamedObjects("volume")
+
+    def _check_metadata_properties_quota(self, *_arguments: Any) -> None:
+        """Accept: quotas of a project are unknown."""
+
+    def _check_injected_file_quota(self, *_arguments: Any) -> None:
+        """Accept: quotas of a project are unknown."""
+
+    def read_server(self, body: dict[str, Any], stack: dict[str, Any]) -> dict[str, Any]:
+        """Return the server of a request, with the properties of its flavor and image.
+
+        `zone` and `host` are requested, "" without a request. `disk_gib` is the size on the host
+        that Nova's weighers count. Raises RefusedRequest, UnknownFact.
+        """
+        try:
+            return self._read_server(json.loads(json.dumps(body["server"])), stack)
+        except exception.NovaException as problem:
+            raise RefusedRequest(problem.format_message()) from None
+        except webob.exc.HTTPException as problem:
+            raise RefusedRequest(problem.explanation) from None
+
+    def _read_server(self, server: dict[str, Any], stack: dict[str, Any]) -> dict[str, Any]:
+        """Do the same as create() of Nova's controller and API, up to the request to the scheduler.
+
+        Raises exceptions of Nova, UnknownFact.
+        """
+        admin = context.get_admin_context()
+        zone, host, _node = self.parse_availability_zone(admin, server.get("availability_zone"))
+        flavor = self._find_flavor(server["flavorRef"], stack)
+        self.volume_api.objects = {
+            name: self._build_volume(name, volume) for name, volume in stack["volumes"].items()
+        }
+        options: dict[str, Any] = {}
+        # Any user may attach volumes.
+        with mock.patch.object(context.RequestContext, "can", return_value=True):
+            servers_api.ServersController._process_bdms_for_create(  # noqa: SLF001 - a part of create()
+                admin, {}, server, options
+            )
+            devices = options.get("block_device_mapping") or []
+            is_legacy = options.get("legacy_bdm", True)
+            image_id = server.get("imageRef") or None
+            image = (
+                self.image_api.get(admin, image_id)
+                if image_id
+                else self._read_boot_volume(admin, devices, is_legacy=is_legacy)
+            )
+            root = block_device.properties_root_device_name(image.get("properties", {}))
+            base = {"root_device_name": block_device.prepend_dev(root), "image_ref": image_id or ""}
+            mappings = self._check_and_transform_bdm(
+                admin, base, flavor, image, 1, 1, devices, is_legacy
+            )
+            self._checks_for_create_and_rebuild(
+                admin, image_id, image, flavor, {}, [], mappings.root_bdm(), sys.maxsize
+            )
+        instance = objects.Instance(uuid=str(uuid.uuid4()), image_ref=image_id)
+        volumes = {
+            mapping.volume_id: self.volume_api.objects.get(
+                mapping.volume_id, {"id": mapping.volume_id, "multiattach": False}
+            )
+            for mapping in mappings
+            if mapping.volume_id is not None
+        }
+        self._validate_bdm(admin, instance, flavor, mappings, {}, volumes)
+        is_volume = compute_utils.is_volume_backed_instance(admin, instance, mappings)
+        root_gib = 0 if is_volume else flavor.root_gb
+        return {
+            "vcpus": flavor.vcpus,
+            "memory_mib": flavor.memory_mb,
+            "disk_gib": root_gib + flavor.ephemeral_gb,
+            "swap_mib": flavor.swap,
+            "properties": flavor.extra_specs,
+            "image": image.get("properties", {}),
+            "zone": zone or "",
+            "host": host or "",
+        }
+
+    def _find_flavor(self, name: str, stack: dict[str, Any]) -> Any:
+        """Return a flavor of the stack or of the site. Raises UnknownFact."""
+        if name in stack["flavors"]:
+            flavor = stack["flavors"][name]
+            return objects.Flavor(
+                id=1,
+                flavorid=name,
+                name=name,
+                disabled=False,
+                vcpus=flavor["vcpus"],
+                memory_mb=flavor["ram"],
+                root_gb=flavor["disk"],
+                ephemeral_gb=flavor["ephemeral"],
+                swap=flavor["swap"],
+                extra_specs=flavor["extra_specs"] or {},
+            )
+        if name not in self.flavors:
+            raise UnknownFact(f"the flavor {name}")
+        return self.flavors[name]
+
+    def _build_volume(self, name: str, volume: dict[str, Any]) -> dict[str, Any]:
+        """Return a volume of the stack as Cinder creates it."""
+        image = self.image_api.objects.get(volume["image"] or "", {})
+        texts = {key: str(image[key]) for key in ("min_ram", "min_disk") if key in image}
+        return {
+            "id": name,
+            "size": volume["size"] or 0,
+            "multiattach": False,
+            # Cinder marks volumes of an image as bootable.
+            "bootable": bool(volume["image"]),
+            "volume_image_metadata": {**image.get("properties", {}), **texts},
+        }
+
+    def _read_boot_volume(self, admin: Any, devices: Any, *, is_legacy: bool) -> dict[str, Any]:
+        """Return the image of the boot volume. Raises UnknownFact, exceptions of Nova."""
+        for device in devices:
+            # Nova's function turns each error into one of its own.
+            if device.get("boot_index") == 0 or is_legacy:
+                if name := device.get("volume_id"):
+                    self.volume_api.get(admin, name)
+                if name := device.get("image_id"):
+                    self.image_api.get(admin, name)
+                break
+        image: dict[str, Any] = block_device.get_bdm_image_metadata(
+            admin, self.image_api, self.volume_api, devices, is_legacy
+        )
+        return image
+
+
+def build_api_flavor(name: str, flavor: dict[str, Any]) -> Any:
+    """Build a flavor of a site; all of its disks are `disk_gib`."""
+    swap = flavor.get("swap_mib") or 0
+    root = flavor.get("root_disk_gib") or 0
+    return objects.Flavor(
+        id=1,
+        flavorid=name,
+        name=name,
+        disabled=False,
+        vcpus=flavor["vcpus"],
+        memory_mb=flavor["memory_mib"],
+        root_gb=root,
+        ephemeral_gb=flavor["disk_gib"] - root - compute_utils.convert_mb_to_ceil_gb(swap),
+        swap=swap,
+        extra_specs=flavor.get("properties") or {},
+    )
+
+
 class NovaSiteState:
     """Hosts and servers of one site, in Placement and as Nova's host states.
 
@@ -145,8 +344,17 @@ class NovaSiteState:
         ]
         CONF.set_override("alias", list(map(json.dumps, aliases)), group="pci")
         pci_request.get_alias_from_config.cache_clear()
+        if DEFAULT_ZONE in settings:
+            CONF.set_override(DEFAULT_ZONE, settings[DEFAULT_ZONE] or None)
+        self.api = ServersApi(document)
         self.create_providers()
-        for name, server in document.get("servers", {}).items():
+        for name, values in document.get("servers", {}).items():
+            server = values
+            if "body" in values:
+                with suppress(RefusedRequest, UnknownFact):
+                    server = self.api.read_server(values["body"], values["stack"])
+                group = values.get("group")
+                server = {**server, "host": values["host"], "group": group and group["name"]}
             self.servers[name] = {
                 **server,
                 "uuid": str(uuid.uuid4()),
@@ -317,6 +525,7 @@ class NovaSiteState:
             return resources
         # VCPU, memory and disk.
         amounts = {name: server[key] for key, name in CLASSES.items()}
+        amounts["DISK_GB"] = sum_disks(server)
         amounts["PCPU"] = server.get("dedicated_vcpus") or 0
         amounts |= server.get("other_resources") or {}
         return {name: amount for name, amount in amounts.items() if amount}
@@ -353,6 +562,7 @@ class NovaSiteState:
             self.placement.delete(model)
         for name in self.document.get("settings", {}).get("weight_multipliers", {}):
             CONF.clear_override(f"{name}_weight_multiplier", group="filter_scheduler")
+        CONF.clear_override(DEFAULT_ZONE)
 
     def list_candidates(self, spec: Any, zones: list[str]) -> dict[str, list[Any]]:
         """Return Placement's allocation candidates by host.
@@ -386,12 +596,12 @@ class NovaSiteState:
             if provider in candidates
         }
 
-    def decide(self, request: dict[str, Any], number: int) -> list[str]:
+    def decide(self, request: dict[str, Any], number: int) -> Any:
         """Return the hosts of highest weight for a request, [] if none fits.
 
         Its `released` servers are deleted first, and its `finished` ones no longer build. Add the
         server to the `host` of the request, else to the first one. A server without a name is
-        r<number>.
+        r<number>. The answer to a request with a body is described above.
         """
         for name in request.get("released", ()):
             if name in self.servers:
@@ -399,6 +609,37 @@ class NovaSiteState:
         for name in request.get("finished", ()):
             if name in self.servers:
                 self.finish_build(name)
+        if "body" not in request:
+            return self.schedule(request, number)
+        try:
+            server = self.api.read_server(request["body"], request["stack"])
+        except RefusedRequest as problem:
+            return {"rejected": str(problem)}
+        except UnknownFact as problem:
+            return {"unknown": str(problem)}
+        zone, host = server.pop("zone"), server.pop("host")
+        case = {
+            "flavor": {name: server[name] for name in server if name != "image"},
+            "image": server["image"],
+            "group": request.get("group"),
+            "zones": [zone] if zone else [],
+        }
+        servers = {name: export_server(other) for name, other in self.servers.items()}
+        hosts = self.schedule({**request, **case, "forced": host}, number)
+        if not request.get("host") or request["host"] in hosts:
+            return {"hosts": hosts}
+        site = {
+            "hosts": self.document["hosts"],
+            "settings": self.document["settings"],
+            "servers": servers,
+        }
+        return {"hosts": hosts, "case": {"snapshot": site, "request": export_request(case)}}
+
+    def schedule(self, request: dict[str, Any], number: int) -> list[str]:
+        """Return the hosts of highest weight for a request that Nova's API accepts.
+
+        Add the server.
+        """
         flavor = request["flavor"]
         group = request.get("group")
         instance_group = self.build_group(group) if group else None
@@ -420,9 +661,13 @@ class NovaSiteState:
         states = [self.states[name] for name in sorted(candidates)]
         for state in states:
             state.allocation_candidates = list(candidates[state.host])
-        states = list(
-            filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ()
-        )
+        if forced := request.get("forced"):
+            # Nova runs no filter for a requested host.
+            states = [state for state in states if state.host == forced]
+        else:
+            states = list(
+                filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ()
+            )
         weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
         self.remove_members(group or {})
         size = self.document.get("settings", {}).get("host_subset_size", 1)
@@ -435,11 +680,11 @@ class NovaSiteState:
         hosts = sorted(item.obj.host for item in best)
         host = request.get("host", hosts[0] if hosts else None)
         if host:
-            sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
-            sizes["image"] = request.get("image")
+            names = (*CLASSES, "properties", "swap_mib")
             server = {
                 "host": host,
-                **sizes,
+                **{key: flavor[key] for key in names if key in flavor},
+                "image": request.get("image"),
                 "uuid": spec.instance_uuid,
                 "group": group and group["name"],
             }
@@ -462,7 +707,8 @@ class NovaSiteState:
         )
         self.servers[name] = {**server, "is_building": True}
         self.allocate([server])
-        consume(self.states[host], server)
+        # A new state: filters have changed the one of the request.
+        self.update_host_state(host)
 
     def build_group(self, group: dict[str, Any]) -> Any:
         """Build a server group {name, policy, max}.
@@ -495,6 +741,24 @@ class NovaSiteState:
         return result
 
 
+def export_server(server: dict[str, Any]) -> dict[str, Any]:
+    """Return a server of a recorded decision."""
+    names = set(server) - {"uuid", "resources", "swap_mib", "zone"}
+    return {**{name: server[name] for name in names}, "disk_gib": sum_disks(server)}
+
+
+def export_request(case: dict[str, Any]) -> dict[str, Any]:
+    """Return the request of a recorded decision."""
+    flavor = {name: case["flavor"][name] for name in case["flavor"] if name != "swap_mib"}
+    return {**case, "flavor": {**flavor, "disk_gib": sum_disks(case["flavor"])}}
+
+
+def sum_disks(server: dict[str, Any]) -> int:
+    """Return the GiB of disk that Placement allocates for a server: with its swap."""
+    swap: int = compute_utils.convert_mb_to_ceil_gb(server.get("swap_mib") or 0)
+    return int(server["disk_gib"]) + swap
+
+
 def has_resource_properties(server: dict[str, Any]) -> bool:
     """Return whether the properties of the flavor or of the image of a server are known."""
     return bool(server.get("properties") or server.get("image"))
@@ -523,7 +787,7 @@ def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None)
         memory_mb=flavor["memory_mib"],
         root_gb=flavor["disk_gib"],
         ephemeral_gb=0,
-        swap=0,
+        swap=flavor.get("swap_mib") or 0,
         extra_specs=flavor.get("properties", {}),
     )
     meta = objects.ImageMeta(

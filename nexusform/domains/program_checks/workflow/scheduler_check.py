@@ -12,7 +12,7 @@ import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,11 +91,14 @@ class IncompleteObjectsError(UnsupportedPodError):
     """Pod with objects that the API server does not take as they are."""
 
 
-def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
+def check_with_scheduler(
+    result: PlanResult, locations: Mapping[str, str], seconds: float
+) -> ProgramCheckOutcome:
     """Compare the nodes planned for pods with the decisions of kube-scheduler.
 
-    Raises ProgramCheckProblem.
+    `locations` has the directory of its programs. Raises ProgramCheckProblem.
     """
+    programs = locations[PROGRAM]
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_checkable_predictions()) if fleet is not None else []
     has_timed_out = False

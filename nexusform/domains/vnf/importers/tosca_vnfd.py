@@ -132,12 +132,23 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
         size = _parse_vdu_size(topology, body)
         # Tacker requests this image if the grant has none.
         image = topology.get_value(body, "properties", "sw_image_data", "name").text
+        origin = Origin(topology.notes.file, body.line)
         yield _add_counts(
-            Vdu(name, Origin(topology.notes.file, body.line), size, image=image),
+            Vdu(name, origin, size, image=image, capability=_find_capability(topology, body)),
             body,
             topology,
             scaling,
         )
+
+
+def _find_capability(topology: Topology, body: Node) -> str:
+    """Return the name of the requested capability of a VDU, which Tacker takes as its flavor.
+
+    Source: Vnfd.get_compute_flavor of Tacker 16.0.
+    """
+    properties = body.get_node("capabilities", "virtual_compute", "properties")
+    requested = properties.get_node("requested_additional_capabilities", "properties")
+    return topology.get_value(requested, "requested_additional_capability_name").text
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:

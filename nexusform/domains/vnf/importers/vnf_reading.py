@@ -7,6 +7,7 @@ duplicate rules the stricter form is used.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.documents.yaml_documents import DocumentFindings, TextPosition, build_problem
+from nexusform.domains.vnf.importers.hot_servers import NOVA
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
 from nexusform.domains.vnf.importers.vnf_records import (
@@ -33,8 +35,12 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_vdu_counts,
     count_vms,
 )
+from nexusform.json_data.plain_data import get_mapping
 
 VNFD = "vnfd"
+# Parameter of HOT files that Tacker's user data sets.
+_USER_DATA: Final = "nfv"
+_CAPABILITIES: Final = "requested_additional_capabilities"
 
 
 class ParsedVnf(Struct, frozen=True):
@@ -60,7 +66,8 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     else:
         # Whether the number of VMs is given, by VDU.
         counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}
-        template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
+        parameters = _add_user_data(descriptor, sources.parameters)
+        template = parse_hot(sources.base_hot, sources.nested, parameters, counted_vdus)
         notes |= {document_notes.file: document_notes for document_notes in template.notes}
         vnf = template.vnf
         if descriptor.vdus:
@@ -92,6 +99,25 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     return ParsedVnf(vnf, tuple(findings), unread)
 
 
+def _add_user_data(descriptor: Vnf, parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters with flavor and image of each VDU, as Tacker's user data sets them.
+
+    The values of a request replace them. Source: DefaultUserData of Tacker 16.0, for a grant
+    without flavors and images.
+    """
+    requested = get_mapping(parameters, _USER_DATA)
+    requested_vdus = get_mapping(requested, "VDU")
+    vdus: dict[str, object] = dict(requested_vdus)
+    for vdu in descriptor.vdus:
+        values = {"computeFlavourId": vdu.capability, "vcImageId": vdu.image}
+        known = {name: value for name, value in values.items() if value}
+        if known:
+            vdus[vdu.name] = {**known, **get_mapping(requested_vdus, vdu.name)}
+    if not vdus:
+        return dict(parameters)
+    return {**parameters, _USER_DATA: {**requested, "VDU": vdus}}
+
+
 def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[UnreadFact, ...]:
     """Return the unread facts of all documents that may change a VM.
 
@@ -99,8 +125,58 @@ def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[U
     nothing if there is one kind of them.
     """
     names = {vdu.name for vdu in vnf.vdus}
+    # The capability of a VNFD is a flavor for Nova; other platforms do not know it.
+    flavors = {vdu.name for vdu in vnf.vdus if vdu.capability and vdu.flavor == vdu.capability}
     facts = chain.from_iterable(
         (*document_notes.unread, *document_notes.list_wrong_kinds()) for document_notes in notes
+    )
+    selected = []
+    for fact in facts:
+        if fact.may_change is Influence.ORDER and len(names) <= 1:
+            continue
+        if fact.field == _CAPABILITIES and fact.pool in flavors:
+            selected.append(replace(fact, reading_platform=NOVA))
+        else:
+            selected.append(fact if fact.pool in names else replace(fact, pool=""))
+    return tuple(selected)
+
+
+def _add_user_data(descriptor: Vnf, parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters with flavor and image of each VDU, as Tacker's user data sets them.
+
+    The values of a request replace them. Source: DefaultUserData of Tacker 16.0, for a grant
+    without flavors and images.
+    """
+    requested = get_mapping(parameters, _USER_DATA)
+    requested_vdus = get_mapping(requested, "VDU")
+    vdus: dict[str, object] = dict(requested_vdus)
+    for vdu in descriptor.vdus:
+        values = {"computeFlavourId": vdu.capability, "vcImageId": vdu.image}
+        known = {name: value for name, value in values.items() if value}
+        if known:
+            vdus[vdu.name] = {**known, **get_mapping(requested_vdus, vdu.name)}
+    if not vdus:
+        return dict(parameters)
+    return {**parameters, _USER_DATA: {**requested, "VDU": vdus}}
+
+
+def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[UnreadFact, ...]:
+    """Return the unread facts of all documents that may change a VM.
+
+    A fact of a VDU that the VNF does not have is one of the whole VNF. The order of servers changes
+    nothing if there is one kind of them.
+    """
+    names = {vdu.name for vdu in vnf.vdus}
+    # The capability of a VNFD is a flavor for Nova; other platforms do not know it.
+    flavors = {vdu.name for vdu in vnf.vdus if vdu.capability and vdu.flavor == vdu.capability}
+    facts = chain.from_iterable(
+        (*document_notes.unread, *document_notes.list_wrong_kinds()) for document_notes in notes
+    )
+    facts = (
+        replace(fact, reading_platform=NOVA)
+        if fact.field == _CAPABILITIES and fact.pool in flavors
+        else fact
+        for fact in facts
     )
     return tuple(
         fact if fact.pool in names else replace(fact, pool="")

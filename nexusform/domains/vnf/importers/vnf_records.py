@@ -66,7 +66,8 @@ class Vdu(Struct, frozen=True):
     Nova. With `boots_from_volume` its root disk is a volume. `unknown_flavor` and `unknown_image`
     are the facts of those without a known value. `missing_template` is the nested template in which
     its server would be, "" if none is missing. Heat starts its servers after those of the
-    `awaited` VDUs. `local_disks` are requested GiB of ephemeral disk and MiB of swap.
+    `awaited` VDUs. `local_disks` are requested GiB of ephemeral disk and MiB of swap. `capability`
+    is the one that a VNFD requests: Tacker takes it as the flavor.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Vdu(Struct, frozen=True):
     unknown_image: UnreadFact | None = None
     awaited: tuple[str, ...] = ()
     local_disks: tuple[int, int] = (0, 0)
+    capability: str = ""
 
 
 class PlacementRule(Struct, frozen=True):

@@ -31,6 +31,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     build_document_problems,
     check_vim_connections,
     compute_target_levels,
+    find_flavor_sku,
     find_request_secrets,
     format_sku,
     get_document_path,
@@ -377,6 +378,9 @@ def compute_demand(
         is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
         if is_plane:
             problems += check_even_control_plane(len(vm_numbers), ("vdu", vdu.name))
+        flavor = get_flavor(vdu, block)
+        if not flavor and find_flavor_sku(vdu, block, context, site_id) is not None:
+            flavor = vdu.flavor
         # VMs are re-created if a value of the trigger changes. Without a configured SKU, their size
         # is part of it.
         size_figures = (
@@ -390,11 +394,14 @@ def compute_demand(
                 sku,
                 PlacementConstraints(
                     image=str(block.get("image") or vdu.image),
-                    flavor=get_flavor(vdu, block),
+                    flavor=flavor,
                     platform_zone=vdu.availability_zone,
                     platform_host=vdu.host,
                     unknown_request=_find_unknown_request(
-                        vdu, block, has_flavor=context.find_sku(vdu.flavor, site_id) is not None
+                        vdu,
+                        block,
+                        has_flavor=context.find_sku(vdu.flavor, site_id) is not None,
+                        is_flavor=flavor == vdu.flavor,
                     ),
                     local_disks=vdu.local_disks,
                 ),
@@ -425,16 +432,16 @@ def compute_demand(
 
 
 def _find_unknown_request(
-    vdu: Vdu, block: Mapping[str, Any], *, has_flavor: bool
+    vdu: Vdu, block: Mapping[str, Any], *, has_flavor: bool, is_flavor: bool
 ) -> UnreadFact | None:
     """Return the fact of a flavor or image without a known value that the block does not set.
 
-    `has_flavor`: the site has the flavor of the VDU.
+    `has_flavor`: the site has the flavor of the VDU; `is_flavor`: it is its SKU.
     """
     if not block.get("vm_sku_name"):
         if vdu.unknown_flavor is not None:
             return vdu.unknown_flavor
-        if vdu.flavor and format_sku(vdu, block) != vdu.flavor:
+        if vdu.flavor and not is_flavor:
             advice = (
                 f'set vm_sku_name = "{vdu.flavor}" there'
                 if has_flavor

@@ -410,8 +410,12 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
     Neither block nor documents give one.
     """
     has_document_size = None not in (vdu.size.vcpus, vdu.size.memory_gib)
-    has_block_size = (block.get("vcpus"), block.get("memory_gib")) != (None, None)
-    return bool(vdu.flavor) and not has_document_size and not has_block_size
+    return bool(vdu.flavor) and not has_document_size and not _has_block_size(block)
+
+
+def _has_block_size(block: Mapping[str, Any]) -> bool:
+    """Return whether a vdu block sets the size."""
+    return (block.get("vcpus"), block.get("memory_gib")) != (None, None)
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
@@ -443,11 +447,7 @@ def resolve_vdu_sku(
         sku = _find_sku(str(name), vdu, block, context, site_id)
         path = ("vdu", vdu.name, "vm_sku_name")
         return sku or build_unknown_sku_problem(str(name), path, context.list_sku_names(site_id))
-    flavor_sku = (
-        _find_sku(vdu.flavor, vdu, block, context, site_id)
-        if _is_sized_by_flavor(vdu, block)
-        else None
-    )
+    flavor_sku = find_flavor_sku(vdu, block, context, site_id)
     if flavor_sku is not None:
         return flavor_sku
     if _is_sized_by_flavor(vdu, block):
@@ -458,6 +458,19 @@ def resolve_vdu_sku(
     return VmSku(
         name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk
     )
+
+
+def find_flavor_sku(
+    vdu: Vdu, block: Mapping[str, Any], context: ResourceContext, site_id: str
+) -> VmSku | None:
+    """Return the SKU of the flavor of a VDU on a site, None if its size is set otherwise.
+
+    Tacker requests the flavor that a VNFD names, and Nova takes its size, not that of the VNFD.
+    """
+    is_requested = bool(vdu.capability) and vdu.flavor == vdu.capability
+    if _is_sized_by_flavor(vdu, block) or (is_requested and not _has_block_size(block)):
+        return _find_sku(vdu.flavor, vdu, block, context, site_id)
+    return None
 
 
 def _find_sku(
