@@ -207,6 +207,7 @@ _ALL: Final = (
             "object-without-namespace": DiagnosticTraits(cause="document"),
             "unknown-resource-kind": DiagnosticTraits("advice", "block"),
             "record-without-effect": DiagnosticTraits(cause="block"),
+            "unmanaged-hub-object": DiagnosticTraits(cause="document"),
             "property-without-member": DiagnosticTraits(cause="block"),
             "staged-run-awaiting-approval": _NOTE,
         },

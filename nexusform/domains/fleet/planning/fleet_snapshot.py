@@ -268,9 +268,11 @@ class ObservedHub(Struct, frozen=True):
     runs by key: record, approvals, and reason of a failure. `objects` are those on live hubs beyond
     the configuration. `pending_requests` are evictions (by name) and runs (by key) not processed by
     the hub. `overrides` are override snapshots by name, `run_overrides` their names by run and
-    cluster, `current_overrides` the overrides on a live hub, `budgets` the disruption budgets by
-    placement. `is_unread` means that the members of a configured hub could not be read, or were not
-    captured. `is_incomplete` means that something else that decides on placements was not read.
+    cluster, `current_overrides` the overrides on the hub, `budgets` the disruption budgets by
+    placement. `requests` are its other objects that act on placements, by type and id, as
+    arguments of the type: evictions, runs, their strategies and approvals. `is_unread` means that
+    the members of a configured hub could not be read, or were not captured. `is_incomplete` means
+    that something else that decides on placements was not read.
     """
 
     placements: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -285,6 +287,9 @@ class ObservedHub(Struct, frozen=True):
     run_overrides: dict[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     current_overrides: list[FleetOverride] = field(default_factory=list)
     budgets: dict[str, PlacementDisruptionBudget] = field(default_factory=dict)
+    requests: dict[tuple[str, str], tuple[ResourceType, dict[str, Any]]] = field(
+        default_factory=dict
+    )
     is_unread: bool = False
     is_incomplete: bool = False
 
@@ -353,9 +358,13 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             hub.objects.extend(
                 build_manifests(map(json.decode, attributes["hub_objects"].values()))
             )
-            hub.current_overrides.extend(
-                _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
-            )
+        hub.current_overrides.extend(
+            _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
+        )
+        for name, type_name in _REQUEST_MAPS.items():
+            for key, manifest in get_mapping(attributes, name).items():
+                arguments = {**json.decode(manifest)["metadata"], "manifest": manifest}
+                hub.requests[type_name, key] = (types[type_name], arguments)
         hub.evictions.update(get_mapping(attributes, "evictions"))
         hub.pending_requests.update(
             *(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES)
@@ -495,5 +504,14 @@ def _read_objects(
 _OVERRIDE_MAPS: Final = {
     "cluster_resource_overrides": "fleet_cluster_resource_override",
     "resource_overrides": "fleet_resource_override",
+}
+_REQUEST_MAPS: Final = {
+    "placement_evictions": "fleet_placement_eviction",
+    "cluster_staged_update_strategies": "fleet_cluster_staged_update_strategy",
+    "staged_update_strategies": "fleet_staged_update_strategy",
+    "cluster_staged_update_runs": "fleet_cluster_staged_update_run",
+    "staged_update_runs": "fleet_staged_update_run",
+    "cluster_approval_requests": "fleet_cluster_approval_request",
+    "approval_requests": "fleet_approval_request",
 }
 _BUDGET_MAPS: Final = {"placement_disruption_budgets": "fleet_placement_disruption_budget"}

@@ -97,11 +97,11 @@ def _list_changed_overrides(placement: PlacementPlan, hub: PlannedHub) -> list[_
     before = {
         item.key: replace(item, snapshot=0) for item in hub.prior_override_index.list_overrides(key)
     }
-    managed = {item.key for item in hub.overrides[: len(hub.override_instances)]}
+    unmanaged = {item.key for item in hub.unmanaged_overrides}
     after = {
         item.key: replace(item, snapshot=0)
         for item in placement.selection.overrides
-        if item.key in managed
+        if item.key not in unmanaged
     }
     changed: list[_ChangedOverride] = []
     for name in sorted({*before, *after}):

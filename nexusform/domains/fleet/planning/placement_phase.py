@@ -81,6 +81,7 @@ from nexusform.domains.fleet.planning.uncleared_members import (
     find_unreachable_in_state,
     record_uncleared_placements,
 )
+from nexusform.domains.fleet.planning.unmanaged_objects import warn_unmanaged_objects
 from nexusform.domains.fleet.planning.unreached_records import warn_unreached_records
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
@@ -192,6 +193,7 @@ def plan_placements(
         diagnostics += warn_unreached_records(
             hub, by_key, iterations.member_list, member_clusters.labels
         )
+    diagnostics += warn_unmanaged_objects(hub, by_key)
     diagnostics += warn_abandon_policy(blocks.instances.values())
     rejections = (
         iterations.list_rejections(placements) if blocks.request.includes_rejections else {}

@@ -6,12 +6,18 @@ They are manifests, overrides, budgets, evictions and runs.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    Severity,
+    build_diagnostic,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetApprovalRequest,
@@ -53,9 +59,11 @@ from nexusform.domains.pods.importers.manifest_parser import (
     unwrap_envelopes,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.plans.plan import Action
+from nexusform.resources.address import Address
 
 # key of an override's snapshot number in its note; absent for the first.
 OVERRIDE_SNAPSHOT = "override_snapshot"
@@ -70,13 +78,42 @@ class _PriorObjects(NamedTuple):
     overrides: Sequence[FleetOverride]
 
 
+class UnmanagedObject(Instance):
+    """Object on the hub that no block has, and that acts on placements."""
+
+    @property
+    def title(self) -> str:
+        """Kind and id, such as `cluster staged update run r`."""
+        kind = self.type.name.removeprefix("fleet_").replace("_", " ")
+        return f"{kind} {self.address.key}"
+
+    def build_diagnostic(
+        self,
+        problem: Problem,
+        arguments: Mapping[str, Any] | None = None,  # noqa: ARG002 (as in Instance)
+    ) -> Diagnostic:
+        """Return a problem of the object as a diagnostic without a block."""
+        return build_unmanaged_diagnostic(self.title, problem)
+
+
+def build_unmanaged_diagnostic(title: str, problem: Problem) -> Diagnostic:
+    """Build the diagnostic of an object (its `title`) on the hub that no block has."""
+    prefix = f"On the hub, not here: {title}"
+    return build_diagnostic(
+        problem.severity,
+        problem.id,
+        f"{prefix}: {problem.detail}",
+        brief=f"{prefix}: {problem.brief}" if problem.brief else "",
+    )
+
+
 class PlannedHub(Struct, dict=True):
     """Hub objects of a plan.
 
     `manifests` are in the order of resources and documents. `evictions` and `runs` are executed by
-    this plan, each with its instance; `waiting_runs` are unchanged, and those in `resumed_runs`
-    continue because of new `approvals`. `override_instances` belong to the first `overrides`;
-    further ones exist on the hub unmanaged. `prior_instances` have an object in state.
+    this plan, or by the hub for an `UnmanagedObject`; `waiting_runs` are unchanged, and those in
+    `resumed_runs` continue because of new `approvals`. `override_instances` belong to the first
+    `overrides`; the rest are `unmanaged_overrides`. `prior_instances` have an object in state.
     `direct_objects` are the objects of single clusters by cluster id; `configured_objects` are
     those on the hub by instance. `observed` is the content read from a real hub; completed
     evictions and runs there are not repeated.
@@ -85,6 +122,7 @@ class PlannedHub(Struct, dict=True):
     manifests: list[Manifest] = field(default_factory=list)
     overrides: list[FleetOverride] = field(default_factory=list)
     override_instances: list[Instance] = field(default_factory=list)
+    unmanaged_overrides: list[FleetOverride] = field(default_factory=list)
     budgets: dict[str, tuple[Instance, FleetDisruptionBudget]] = field(default_factory=dict)
     evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
     strategies: dict[str, FleetUpdateStrategy] = field(default_factory=dict)
@@ -437,10 +475,14 @@ def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
 def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:
     """Build the hub of a plan; `observed` is the content read from real hubs."""
     hub = PlannedHub(observed=observed)
+    # By type and id.
+    managed_objects: set[tuple[str, str]] = set()
     for instance in instances:
         if not isinstance(instance.type, FleetObjectType):
             # A type of another domain.
             continue
+        attributes = instance.before or instance.argument_values or {}
+        managed_objects.add((instance.type.name, instance.type.build_id(attributes)))
         if instance.before is not None:
             hub.prior_instances.append(instance)
         if instance.planned is not None and not instance.is_invalid:  # None: removed
@@ -448,6 +490,8 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
         elif instance.is_invalid and instance.before is not None:
             # With errors, existing objects stay as they are.
             hub.manifests += get_hub_manifests(read_prior_object(instance))
+    for key in sorted(observed.requests.keys() - managed_objects):
+        hub.add_instance(_build_unmanaged_object(key, *observed.requests[key]))
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
     hub.manifests += (
@@ -457,9 +501,24 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
     # last: the managed ones match `override_instances` by position.
-    hub.overrides += _find_unmanaged_overrides(hub)
+    hub.unmanaged_overrides += _find_unmanaged_overrides(hub)
+    hub.overrides += hub.unmanaged_overrides
     hub.diagnostics += _warn_missing_namespaces(hub)
     return hub
+
+
+def _build_unmanaged_object(
+    key: tuple[str, str], resource_type: ResourceType, arguments: dict[str, Any]
+) -> UnmanagedObject:
+    """Build an object of the hub that no block has; `key` are its type and id."""
+    type_name, object_id = key
+    return UnmanagedObject(
+        Address((), "managed", type_name, "on_the_hub", object_id),
+        resource_type,
+        prior=None,
+        arguments=EvaluatedArguments(arguments),
+        decision=ActionDecision(planned=arguments),
+    )
 
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
