@@ -156,12 +156,14 @@ def _build_finding_boxes(view: PlanReportData) -> Section:
 
 
 def _build_pool_text(view: PlanReportData) -> Section:
-    """Build the folded placements with racks and cells, as in the terminal."""
+    """Build the folded pools, and the placements that the comment does not list."""
     long_view = PlanReportData(
         view.plan, view.sources, view.registries, view.vm_detail, is_long=True
     )
+    listed = plan_sections.build_placement_section(view)
+    unlisted = plan_sections.build_unlisted_section(long_view, listed)
     return _fold_code(
-        "Placements by pool", "\n\n".join(render_placement_text(long_view, 120, PLAIN))
+        "Placements by pool", "\n\n".join(render_placement_text(long_view, unlisted, 120, PLAIN))
     )
 
 

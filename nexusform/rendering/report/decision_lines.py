@@ -87,7 +87,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
-        guard_rails = tuple(describe_guard_rails(plan.guard_rails)) if plan.guard_rails else ()
+        guard_rails = _describe_plan_limits(plan) if plan.guard_rails else ()
         further_lines = (
             DecisionLine("Changed outside", tuple(_describe_outside_changes(plan))),
             DecisionLine("Guard rails", guard_rails),
@@ -123,7 +123,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Upgrades", (describe_upgrade_capacity(decision),)),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Not read", (plan.ledger.describe(),)),
-        DecisionLine("Guard rails", tuple(describe_guard_rails(decision.guard_rails))),
+        DecisionLine("Guard rails", _describe_plan_limits(plan)),
         *_build_previous_plan_line(plan),
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
         DecisionLine("Next", (describe_merge(plan),)),
@@ -798,27 +798,32 @@ _GUARD_RAIL_VERBS: Final = {
 }
 
 
-def describe_guard_rails(
-    results: Sequence[GuardRailResult], command: str = "nexusform plan -details"
-) -> Iterator[str]:
+def _describe_plan_limits(plan: Plan) -> tuple[str, ...]:
+    """Return the clauses on the limits of one plan, or of a predicted change."""
+    command = "predict" if plan.basis.is_external else "plan"
+    return tuple(describe_guard_rails(plan.guard_rails, f"nexusform {command} -details"))
+
+
+def describe_guard_rails(results: Sequence[GuardRailResult], command: str) -> Iterator[str]:
     """Yield a clause for each limit that blocks the plan or asks for a review.
 
-    A limit with an unknown result blocks it, too. Then yield one clause for the others: `passed
-    moved:5, capacity:5`. Without limits yield `none set`. `command` lists the objects.
+    A limit with an unknown result blocks it, too. Limits with one reason share a clause. Then yield
+    one clause for the others: `passed moved:5, capacity:5`. Without limits yield `none set`.
+    `command` lists the objects.
     """
     if not results:
         yield "none set"
+    limits = group_by(results, lambda result: (result.result, result.reason))
     passed = []
-    for result in results:
-        limit = format_limit(result.name, result.limit)
-        if result.result == GuardRailOutcome.PASSED:
-            passed.append(limit)
+    for (outcome, reason), equal_results in limits.items():
+        names = ", ".join(format_limit(result.name, result.limit) for result in equal_results)
+        if outcome == GuardRailOutcome.PASSED:
+            passed.append(names)
         else:
-            yield f"{_GUARD_RAIL_VERBS[result.result]} {limit}: {result.reason}"
+            yield f"{_GUARD_RAIL_VERBS[outcome]} {names}: {reason}"
     if passed:
         yield f"passed {', '.join(passed)}"
-    blocking = (GuardRailOutcome.BLOCKED, GuardRailOutcome.UNKNOWN)
-    if any(result.result in blocking for result in results):
+    if any(result.result == GuardRailOutcome.BLOCKED for result in results):
         yield (f"to go on: {command} lists the objects; whoever sets -fail-on may raise the limit")
 
 

@@ -23,7 +23,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import get_kind_order, get_kind_title
 from nexusform.placements.vm_demands import MACHINE_LOST
-from nexusform.plans.impact.object_effects import Effect
+from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_clauses
 from nexusform.plans.maintenance import PoolNodeRecreation
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep
 from nexusform.rendering.report.finding_entries import (
@@ -68,7 +68,6 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.listing.site_listing import LISTED_TITLE, list_site_sentences
 from nexusform.scheduling.racks.vms import Placement
 
-CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
 # Limit of moved and new VMs, or pools, in a comment.
 MAX_LISTED_VMS: Final = 15
@@ -149,6 +148,12 @@ def build_site_section(view: PlanReportData) -> Section:
     table = Table(("site", "VMs", "changes"), tuple(table_rows))
     lines = tuple(f"{sentence}." for sentence in describe_other_sites(view.sites))
     return Section("Sites", lines, table=table, name="sites")
+
+
+def describe_actor(plan: Plan) -> str:
+    """Return the title of the changes of a plan; Terraform makes those of a prediction."""
+    actor = "Terraform" if plan.basis.is_external else "nexusform"
+    return f"{actor} will perform the following actions:"
 
 
 def build_change_section(view: PlanReportData) -> Section:
@@ -544,19 +549,54 @@ def build_vm_section(view: PlanReportData) -> Section:
 def build_listed_vm_section(view: PlanReportData) -> Section:
     """Build the section of changed VMs with an item per moved or new VM.
 
-    If there are too many, or if an upgrade re-creates nodes, an item has similar VMs together. New
-    VMs alone may be too many: then only moved ones have items.
+    If there are too many, or if an upgrade re-creates nodes, an item has similar VMs together, or
+    counts those of a cluster. New VMs alone may be too many: then only moved ones have items.
     """
     section = build_vm_section(view)
     listed = _select_single_lines(view)
+    items = tuple(chain.from_iterable(group.items for group in section.groups))
     if not listed:
-        # With similar VMs together.
-        return section
-    items = chain.from_iterable(group.items for group in section.groups)
+        # A table has a row per VM.
+        return section if len(items) <= MAX_LISTED_VMS else _count_moved_vms(view, section)
     # Such as removed VMs.
     other_items = [item for item in items if item.symbol not in ("~", "+")]
     single_items = [_build_item(_add_certainty(line)) for line in listed]
     return replace(section, groups=(ItemGroup(name="", items=(*single_items, *other_items)),))
+
+
+def _count_moved_vms(view: PlanReportData, section: Section) -> Section:
+    """Return the section of changed VMs with an item per cluster with moved VMs.
+
+    `oslo-amf: 16 VMs are re-created on other machines (cluster_replaced)`.
+    """
+    items: list[Item] = []
+    other_groups: list[PlacementLineGroup] = []
+    moves: dict[tuple[str, str], list[PlacementChange]] = {}
+    for group in _select_listed(view, _select_vm_groups(view.groups)):
+        others = []
+        for line in group.lines:
+            if line.action is not PlacementAction.MOVE:
+                others.append(line)
+                continue
+            for row in line.rows:
+                moves.setdefault((row.cluster, line.trigger), []).append(row)
+        other_groups.append(replace(group, lines=tuple(others)))
+    for (cluster, trigger), rows in moves.items():
+        clauses = ", ".join(format_effect_clauses(count_effects(rows), Effect))
+        items.append(Item("~", cluster, f"{clauses} ({trigger})", is_strong=True, count=len(rows)))
+    others_section = _build_placement_group_section(section.title, section.name, other_groups)
+    return replace(section, groups=(ItemGroup("", tuple(items)), *others_section.groups))
+
+
+def build_unlisted_section(view: PlanReportData, listed: Section) -> Section:
+    """Build the changed VMs, bindings and pods that another section does not list."""
+    labels = {item.label for group in listed.groups for item in group.items}
+    section = build_placement_section(view)
+    groups = [
+        replace(group, items=tuple(item for item in group.items if item.label not in labels))
+        for group in section.groups
+    ]
+    return replace(section, groups=tuple(group for group in groups if group.items))
 
 
 def _select_single_lines(view: PlanReportData) -> list[PlacementLine]:

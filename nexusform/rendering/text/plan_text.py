@@ -184,7 +184,7 @@ def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[st
         parts = render_plan_section(section, width, paint, hint="; -details shows each")
         # Without the title of the section.
         _, _, lines = "\n".join(parts).partition("\n")
-        return [plan_sections.CHANGES_TITLE, lines]
+        return [plan_sections.describe_actor(view.plan), lines]
     return [] if view.plan.has_changes else _render_no_changes(view.plan, width, paint)
 
 
@@ -230,14 +230,15 @@ def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> lis
     return ["\n".join([paint(plan_sentences.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
 
 
-def render_placement_text(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the tables of pools and the changes of placements, each as a part."""
+def render_placement_text(
+    view: PlanReportData, changes: Section, width: int, paint: Painter
+) -> list[str]:
+    """Render the tables of pools and the section of changed placements, each as a part."""
     pools = plan_sections.build_pool_section(view)
     parts = render_plan_section(pools, width, paint, hint="; -details shows each", has_details=True)
-    changes = plan_sections.build_placement_section(view)
-    parts += render_plan_section(
-        changes, width, paint, hint="; -details -placements=all lists each"
-    )
+    if changes.has_content:
+        hint = "; -details -placements=all lists each"
+        parts += render_plan_section(changes, width, paint, hint=hint)
     if view.placed_vms:
         certainty = plan_sentences.describe_certainty(view.plan)
         parts.append("\n".join(indent_lines(wrap_lines(certainty, width - 2), "  ")))
@@ -476,7 +477,7 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
     from nexusform.rendering.text.change_stanza_text import render_stanza
 
     # Tools for Terraform look for its name.
-    title = plan_sections.CHANGES_TITLE
+    title = plan_sections.describe_actor(view.plan)
     title = title.replace("nexusform", "Terraform") if options.terraform else title
     actions = {change.action for change in view.plan.changes} - {Action.NO_OP}
     legend = ""
@@ -495,7 +496,7 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)
     placements = [
-        *render_placement_text(view, width, paint),
+        *render_placement_text(view, plan_sections.build_placement_section(view), width, paint),
         _wrap_paragraph(describe_scale_in(plan), width),
     ]
     if view.stanzas or plan.has_changes:
