@@ -7,7 +7,7 @@ PUBLIC = {
     "explanation_text": (
         "format_vm_certainty build_alternative_document describe_alternatives "
         "build_explanation_document build_explanation_report build_removal_document "
-        "build_removal_report DomainAnswer build_replacement_document "
+        "build_removal_report DomainAnswer "
         "format_spans build_pools_document build_pools_report PoolPlacement VmCountByTrigger"
     ),
     "graph_text": "render_dot render_mermaid",

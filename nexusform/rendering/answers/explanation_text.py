@@ -24,7 +24,6 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.placement_kinds.registry import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
-from nexusform.placements.recreations import RecreatedVm
 from nexusform.plans.plan import InventoryRead, PlacementChange, PlacementTable
 from nexusform.rendering.json.json_placements import build_rejection_document, build_table_document
 from nexusform.rendering.report.placement_rows import build_table_row
@@ -469,15 +468,6 @@ class DomainAnswer(Struct, frozen=True):
 def format_spans(numbers: Iterable[int]) -> str:
     """Format ascending numbers as `1-3, 5`."""
     return format_ranges(numbers, "-", ", ")
-
-
-def build_replacement_document(vm: RecreatedVm) -> dict[str, Any]:
-    """Build a re-created node as JSON data: old and new location, null without capacity."""
-    return {
-        "node": vm.vm.name,
-        "from": build_location_document(vm.vm.placement),
-        "to": None if vm.placement is None else build_location_document(vm.placement),
-    }
 
 
 _POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")

@@ -74,28 +74,3 @@ def build_samples_document(sampling: NumaSampling) -> dict[str, Any]:
         "packed": sampling.fits_packed,
         "spread": sampling.fits_spread,
     }
-
-
-def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
-    """Build the JSON of VMs without capacity: intervals over samples of unknown NUMA cells.
-
-    Return None without samples.
-    """
-    if sampled_capacity is None:
-        return None
-    pools = [
-        # Samples in which the whole pool fits.
-        {**build_interval_document(missing_count), "fitting": fitting_count}
-        for missing_count, fitting_count in zip(
-            sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True
-        )
-    ]
-    return {
-        **build_samples_document(sampled_capacity.numa_sampling),
-        "vms_without_capacity": {
-            **build_interval_document(sampled_capacity.missing_count),
-            # For every layout of VMs, not only for the samples.
-            "certain_bounds": sampled_capacity.is_exact,
-        },
-        "pools": pools,
-    }

@@ -204,7 +204,6 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
             simulate_runtime_upgrade,
         )
         from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
-            build_runtime_upgrade_document,
             build_runtime_upgrade_report,
         )
 
@@ -228,8 +227,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
                 for site, upgrade in pairs
             ]
 
-        document = build_runtime_upgrade_document(upgrades)
-        return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_playbacks)
+        return Answer("runtime-upgrade", inputs.origin, report, plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 
@@ -276,7 +274,6 @@ def _build_upgrade_answer(
     """
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
-        build_kubernetes_upgrade_document,
         build_kubernetes_upgrade_report,
     )
 
@@ -288,8 +285,7 @@ def _build_upgrade_answer(
 
         return [map_playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
 
-    document = build_kubernetes_upgrade_document(upgrade)
-    return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_playbacks)
+    return Answer("kubernetes-upgrade", inputs.origin, report, plays=build_playbacks)
 
 
 def _build_upgrade_path_answer(
@@ -300,7 +296,6 @@ def _build_upgrade_path_answer(
     """Build the answer for clusters of one site and a target version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
-        build_upgrade_path_document,
         build_upgrade_path_report,
     )
 
@@ -315,7 +310,7 @@ def _build_upgrade_path_answer(
         inputs.start, site, [cluster for _, cluster in selected], target_version, inputs.pods, today
     )
     report = build_upgrade_path_report(path, inputs.origin)
-    return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
+    return Answer("kubernetes-upgrade", inputs.origin, report)
 
 
 # By question; each takes the arguments of its command and returns the exit code.

@@ -1,14 +1,9 @@
 """Report of `simulate kubernetes-upgrade`, also of `-to=V`, as text and as data."""
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.kubernetes_upgrade import (
-    KubernetesUpgrade,
-    NodeUpgradeBatch,
-    PoolUpgrade,
-)
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
     ClusterHops,
     ClusterUpgradeHop,
@@ -16,13 +11,8 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
 )
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
 from nexusform.placement_kinds.vm_kind import format_short_location
-from nexusform.rendering.answers.explanation_text import build_replacement_document
-from nexusform.rendering.notation.sample_text import (
-    build_sampled_capacity,
-    describe_sampled_capacity,
-)
+from nexusform.rendering.notation.sample_text import describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
@@ -31,8 +21,8 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
     # Without empty pools.
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.course.count)
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
-    table = Table(heads, rows, number_columns=frozenset({2}))
-    sections = [Section("Pools", table=table, is_finding=upgrade.has_findings)]
+    table = Table(heads, rows, number_columns=frozenset({2, 4}))
+    sections = [Section("Pools", table=table, is_finding=upgrade.has_findings, name="pools")]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
     return Report(
@@ -97,14 +87,14 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
 def _build_pool_row(pool: PoolUpgrade) -> Row:
     """Build the row of a pool: SKU, VMs, VMs replaced at once, fewest VMs up, and the result."""
     course = pool.course
-    up = f"{course.minimum_up} of {course.count}"
     if pool.is_blocked:
         result = f"blocked in batch {pool.batches[-1].number}"
     elif course.has_lost_quorum:
         result = f"quorum lost (needs {course.quorum})"
     else:
         result = "no node up" if course.is_lost else "fits"
-    cells = (course.pool, course.sku, str(course.count), _format_surge(pool), up, result)
+    counts = (f"{course.count:,}", _format_surge(pool), f"{course.minimum_up:,}")
+    cells = (course.pool, course.sku, *counts, result)
     # The pool loses its quorum, or every node.
     return Row(cells, is_finding=pool.is_blocked or course.is_lost)
 
@@ -130,7 +120,8 @@ def _build_blocked_section(pool: PoolUpgrade) -> Section:
     course = pool.course
     prefix = f"Batch {batch.number} of {course.pool} ({_format_surge(pool)})"
     line = f"{prefix} has no capacity for {format_list(batch.missing_names)}. {course.reason}"
-    return Section(f"What blocks {course.pool}", (line, *_suggest_fixes(pool)), is_finding=True)
+    lines = (line, *_suggest_fixes(pool))
+    return Section(f"What blocks {course.pool}", lines, is_finding=True, name="blocked")
 
 
 def _suggest_fixes(pool: PoolUpgrade) -> Iterable[str]:
@@ -160,59 +151,16 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
             )
             cells = (
                 str(batch.number),
+                f"{batch.up:,}",
                 move.vm.name,
                 format_short_location(move.vm.placement),
                 location_text,
             )
             rows.append(Row(cells, is_finding=not batch.fits))
-    heads = ("batch", "node", "runs on", "new VM on")
+    heads = ("batch", "up", "node", "runs on", "new VM on")
     title = f"{pool.course.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
-    table = Table(heads, tuple(rows), number_columns=frozenset({0}))
-    return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked)
-
-
-def _build_batch_document(batch: NodeUpgradeBatch) -> dict[str, Any]:
-    """Build the JSON object of a node upgrade batch."""
-    return {
-        "batch": batch.number,
-        "up": batch.up,
-        "fits": batch.fits,
-        "nodes": [build_replacement_document(move) for move in batch.moves],
-    }
-
-
-def _build_pool_document(pool: PoolUpgrade) -> dict[str, Any]:
-    """Build the JSON object of a pool upgrade."""
-    return {
-        "pool": pool.course.pool,
-        "vm_sku_name": pool.course.sku,
-        "vms": pool.course.count,
-        "max_surge": pool.max_surge,
-        "max_unavailable": pool.max_unavailable,
-        "surge": pool.surge,
-        "unavailable": pool.unavailable,
-        "drain_timeout": pool.course.drain_timeout,
-        "minimum_up": pool.course.minimum_up,
-        "blocked": pool.is_blocked,
-        "reason": pool.course.reason or None,
-        "fitting_surge": pool.fitting_surge or None,
-        "fits_in_place": pool.fits_in_place,
-        "availability_lost": pool.course.is_lost,
-        "batches": [_build_batch_document(batche) for batche in pool.batches],
-    }
-
-
-def build_kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
-    """Build an upgrade as JSON data."""
-    return {
-        "cluster_id": upgrade.cluster_id,
-        "site_id": upgrade.course.site_id,
-        "kubernetes_version": upgrade.version or None,
-        "fits": not upgrade.blocked_pools,
-        "blocking_budgets": list(upgrade.course.budgets),
-        "pools": [_build_pool_document(pool) for pool in upgrade.pools],
-        "samples": None if upgrade.samples is None else build_sampled_capacity(upgrade.samples),
-    }
+    table = Table(heads, tuple(rows), number_columns=frozenset({0, 1}))
+    return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked, name="batches")
 
 
 def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
@@ -308,7 +256,9 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
         lines += _describe_hop_losses_and_blockers(hop)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
     table = Table(heads, tuple(rows), number_columns=frozenset({3, 4}))
-    return Section(cluster.cluster, tuple(lines), table=table, is_finding=cluster.has_findings)
+    return Section(
+        cluster.cluster, tuple(lines), table=table, is_finding=cluster.has_findings, name="hops"
+    )
 
 
 def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
@@ -335,51 +285,3 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
             f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 "
             "first."
         )
-
-
-def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
-    """Return the source of the end of support: "site", "list" or None."""
-    if hop.supported_until:
-        return "site"
-    return "list" if hop.end_of_support else None
-
-
-def _build_hop_document(hop: ClusterUpgradeHop) -> dict[str, Any]:
-    """Build the JSON object of a cluster upgrade hop."""
-    return {
-        "from": hop.start,
-        "to": str(hop.end),
-        "surge_fits": hop.has_surge_capacity,
-        "batches": hop.batch_count,
-        "drain_hours": round(hop.course.drain_hours, 3),
-        "end_of_support": hop.end_of_support,
-        "end_of_support_source": _get_support_source(hop),
-        "offered": None if hop.available_versions is None else list(hop.available_versions),
-        "blocking_budgets": list(hop.course.budgets),
-        "lost": list(hop.course.lost_pools),
-        "single_replicas": list(hop.course.single_replicas),
-        "runbook": list(build_upgrade_runbook(hop.course)),
-        "needs_intermediate_bundle": hop.needs_intermediate_bundle,
-        "upgrade": build_kubernetes_upgrade_document(hop.upgrade),
-    }
-
-
-def _build_path_document(path: SiteUpgradePath) -> dict[str, Any]:
-    """Build the JSON object of a site upgrade path."""
-    return {
-        "site_id": path.site_id,
-        "to": str(path.target),
-        "orders_tried": path.tried_orders,
-        "clusters": [
-            {
-                "cluster_id": cluster.cluster_id,
-                "hops": [_build_hop_document(hop) for hop in cluster.hops],
-            }
-            for cluster in path.clusters
-        ],
-    }
-
-
-def build_upgrade_path_document(path: SiteUpgradePath) -> dict[str, Any]:
-    """Build the hops of a site as JSON data."""
-    return {**_build_path_document(path), "end_of_support_source": SOURCE}

@@ -1,14 +1,13 @@
-"""Report of `simulate runtime-upgrade`, as text and as data.
+"""Report of `simulate runtime-upgrade`.
 
 The module also renders workloads with lost pods for the reports of upgrades, failures and drains.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.pod_outage import (
-    PodMove,
     WorkloadImpact,
     WorkloadOutcome,
     WorkloadVerdict,
@@ -17,20 +16,18 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
     RuntimeUpgrade,
-    UpgradeOptions,
-    UpgradeStop,
     UpgradeStrategy,
     UpgradeWave,
 )
-from nexusform.plans.impact.consequence_views import list_assessed_risks, list_plan_risks
-from nexusform.plans.site_capacity.occupancy import PoolAvailability, PoolOutages, PoolOutcome
+from nexusform.plans.impact.consequence_views import list_plan_risks
+from nexusform.plans.site_capacity.occupancy import PoolOutages, PoolOutcome
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.explanation_text import format_spans
-from nexusform.rendering.json.json_placements import build_consequence_document
 from nexusform.rendering.report.loss_sections import build_pool_table, get_pool_name
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
+_WAVE_HEADS: Final = ("wave", "rack", "machines", "VMs down", "")
 # Number of columns of the timeline.
 _MAX_WAVES = 24
 
@@ -49,9 +46,14 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         table = Table(heads, rows, number_columns=frozenset({2, 3}))
         sections.append(
             Section(
-                f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost
+                f"{prefix}Verdict by pool",
+                table=table,
+                is_finding=upgrade.is_availability_lost,
+                name="pools",
             )
         )
+        if upgrade.waves:
+            sections.append(_build_wave_list_section(upgrade, prefix))
         # The table has a column for each.
         if 0 < len(upgrade.waves) <= _MAX_WAVES:
             sections.append(_build_vms_up_section(upgrade, prefix))
@@ -63,7 +65,12 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
                 title = f"{prefix}Wave {wave.outage.number}: pods"
                 sections.append(
                     Section(
-                        title, lines, table=table, is_folded=True, is_finding=table.has_findings
+                        title,
+                        lines,
+                        table=table,
+                        is_folded=True,
+                        is_finding=table.has_findings,
+                        name="wave_workloads",
                     )
                 )
     names = format_list(upgrade.site_id for upgrade in upgrades)
@@ -249,7 +256,26 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
         else ". = all up."
     )
     table = Table(heads, tuple(rows), number_columns=frozenset(range(2, len(heads))))
-    return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
+    return Section(f"{prefix}VMs up in each wave", (legend,), table=table, name="vms_up")
+
+
+def _build_wave_list_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
+    """Build a row per wave: its rack, the numbers of its machines and of VMs down."""
+    rows = tuple(
+        Row(
+            (
+                str(wave.outage.number),
+                wave.rack,
+                f"{len(wave.outage.machines):,}",
+                f"{wave.vm_count:,}",
+                f"part {wave.batch} of {wave.batches}" if wave.batches > 1 else "",
+            ),
+            is_finding=wave.is_lost,
+        )
+        for wave in upgrade.waves
+    )
+    table = Table(_WAVE_HEADS, rows, number_columns=frozenset({0, 2, 3}))
+    return Section(f"{prefix}Waves", table=table, is_folded=True, name="waves")
 
 
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
@@ -264,155 +290,9 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     if wave.unmanaged_vms:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
     table = build_pool_table(outage.pools) if outage.pools else None
-    return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
-
-
-def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
-    """Build the upgrades as JSON data."""
-    sites = []
-    for upgrade in upgrades:
-        waves = []
-        for wave in upgrade.waves:
-            workloads = [
-                build_workload_document(impact, is_drained=upgrade.options.drain)
-                for impact in wave.workloads
-            ]
-            waves.append(
-                {
-                    **_build_wave_document(wave),
-                    "workloads": workloads,
-                    "availability_lost": wave.is_lost,
-                }
-            )
-        sites.append({**_build_site_document(upgrade), "waves": waves})
-    return {"sites": sites}
-
-
-def build_pool_document(pool: PoolAvailability) -> dict[str, Any]:
-    """Build a pool with VMs down as JSON data."""
-    return {
-        "cluster_id": pool.cluster_id,
-        "pool": pool.pool,
-        "address": str(pool.address),
-        "control_plane": pool.is_control_plane,
-        "vms": pool.total,
-        "up": pool.remaining_count,
-        "down": [down_vm.name for down_vm in pool.down_vms],
-        "quorum": pool.quorum or None,
-        "quorum_kept": not pool.is_lost if pool.is_control_plane else None,
-        "lost": pool.is_lost,
-    }
-
-
-def _build_move_document(move: PodMove) -> dict[str, Any]:
-    """Build the JSON object of a moved pod."""
-    return {
-        "pod": move.pod,
-        "from": move.old_node,
-        "to": move.node or None,
-        "reason": move.reason or None,
-        "certain": move.is_certain,
-    }
-
-
-def _build_workload_verdict_document(verdict: WorkloadVerdict) -> dict[str, Any]:
-    """Build the JSON object of a workload verdict."""
-    return {
-        "cluster_id": verdict.cluster_id,
-        "workload": verdict.workload,
-        "replicas": verdict.replicas,
-        "minimum_at_once": verdict.minimum_at_once,
-        "minimum_running": verdict.minimum_running,
-        "maximum_pending": verdict.maximum_pending,
-        "waves": list(verdict.waves),
-        "verdict": verdict.outcome.value,
-        "certain": verdict.is_certain,
-        "budgets": list(verdict.blocking_budgets),
-    }
-
-
-def _build_pool_verdict_document(outages: PoolOutages) -> dict[str, Any]:
-    """Build the JSON object of the outages of a pool."""
-    return {
-        "cluster_id": outages.worst.cluster_id,
-        "pool": outages.worst.pool,
-        "control_plane": outages.worst.is_control_plane,
-        "vms": outages.worst.total,
-        "minimum_up": outages.worst.remaining_count,
-        "quorum": outages.worst.quorum or None,
-        "waves": [outage.number for outage in outages.outages],
-        "lost_in_waves": [loss.number for loss in outages.losses],
-        "verdict": outages.outcome.value,
-    }
-
-
-def _build_stop_document(stop: UpgradeStop) -> dict[str, Any]:
-    """Build the JSON object of an upgrade stop."""
-    return {
-        "rack": stop.rack,
-        "after_wave": stop.waves,
-        "machines": stop.machines,
-        "max_failed": stop.max_failed,
-        "unhealthy": [{"machine": machine, "reason": reason} for machine, reason in stop.unhealthy],
-    }
-
-
-def _build_runtime_document(runtime: RuntimeVersion) -> dict[str, Any]:
-    """Build the JSON object of a runtime version."""
-    return {
-        "version": runtime.version or None,
-        "offers": [
-            {
-                "version": offer.version,
-                "expected_duration": offer.duration or None,
-                "workload_impact": offer.workload_impact or None,
-                "impact": offer.impact or None,
-                "supported_until": offer.supported_until or None,
-            }
-            for offer in runtime.offers
-        ],
-    }
-
-
-def _build_wave_document(wave: UpgradeWave) -> dict[str, Any]:
-    """Build the JSON object of an upgrade wave."""
-    return {
-        "wave": wave.outage.number,
-        "rack": wave.rack,
-        "batch": wave.batch,
-        "batches": wave.batches,
-        "machines": list(wave.outage.machines),
-        "vms_down": wave.vm_count,
-        "pools": [build_pool_document(pool) for pool in wave.outage.pools],
-        "outside_vms_down": list(wave.unmanaged_vms),
-    }
-
-
-def _build_threshold_document(options: UpgradeOptions) -> dict[str, Any]:
-    """Build the JSON object of the failure threshold of an upgrade."""
-    return {"value": options.threshold, "per_cent": options.is_percentage}
-
-
-def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
-    """Build the JSON object of a runtime upgrade."""
-    return {
-        "site_id": upgrade.site_id,
-        "runtime": None if upgrade.runtime is None else _build_runtime_document(upgrade.runtime),
-        "strategy": upgrade.options.strategy.value,
-        "max_unavailable": upgrade.options.max_unavailable,
-        "drain": upgrade.options.drain,
-        "threshold": None
-        if upgrade.options.threshold is None
-        else _build_threshold_document(upgrade.options),
-        "wait_minutes": upgrade.options.wait_minutes,
-        "stops": None if upgrade.stop is None else _build_stop_document(upgrade.stop),
-        "racks": list(upgrade.racks),
-        "up_to_hours": upgrade.hours,
-        "availability_lost": upgrade.is_availability_lost,
-        "risks": list(map(build_consequence_document, list_assessed_risks(upgrade.plan))),
-        "verdicts": [_build_pool_verdict_document(pool) for pool in upgrade.pools],
-        "workloads": [_build_workload_verdict_document(workload) for workload in upgrade.workloads],
-    }
+    return Section(
+        title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost, name="wave"
+    )
 
 
 def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
@@ -487,7 +367,11 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
         if verdict.blocking_budgets
     ]
     return Section(
-        f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=table.has_findings
+        f"{prefix}Verdict by workload",
+        tuple(lines),
+        table=table,
+        is_finding=table.has_findings,
+        name="workloads",
     )
 
 
@@ -499,19 +383,3 @@ _COLUMN_NOTE = (
     "Minimum over all waves. At once: pods running when the nodes go down; then: after "
     "replacements. Pending pods restart when their nodes return."
 )
-
-
-def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
-    """Build the data of one workload while nodes are down."""
-    return {
-        "cluster_id": impact.cluster_id,
-        "workload": impact.workload,
-        "replicas": impact.replicas,
-        "before": impact.before,
-        "at_once": impact.at_once,
-        "running": impact.running,
-        "pending": impact.pending,
-        "outcome": impact.determine_outcome(is_drained=is_drained).value,
-        "budgets": list(impact.blocking_budgets),
-        "pods": [_build_move_document(move) for move in impact.moves],
-    }

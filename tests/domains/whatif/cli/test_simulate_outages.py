@@ -81,12 +81,14 @@ def test_nodes_on_machines_down_do_not_count_for_the_quorum(simulate: Any) -> No
         ("p", 2, 3),
     ]
     assert not any("m5" in vm["re_created_on"] for vm in vms)
-    [upgrade] = simulate("runtime-upgrade", code=2)["sites"]
-    assert {pool["pool"]: (pool["minimum_up"], pool["quorum"]) for pool in upgrade["verdicts"]} == {
-        "control-plane": (1, 2),
-        "p": (3, None),
+    upgrade = simulate("runtime-upgrade", code=2)
+    [pools] = [section for section in upgrade["sections"] if section["name"] == "pools"]
+    verdicts = {row["pool"]: row for row in pools["tables"][0]["rows"]}
+    assert {name: (row["min_up"], row["verdict"]) for name, row in verdicts.items()} == {
+        "control-plane": (1, "quorum lost (needs 2)"),
+        "p": (3, "kept"),
     }
-    assert [risk["risk"] for risk in upgrade["risks"]] == ["control-plane-quorum-lost"]
+    assert "loses etcd quorum" in upgrade["verdict"]
 
 
 def test_report_names_machines_down_before(
@@ -99,8 +101,8 @@ def test_report_names_machines_down_before(
 
 def test_upgrade_counts_nodes_down_until_they_are_replaced(simulate: Any) -> None:
     upgrade = simulate("kubernetes-upgrade", "a", code=0)
-    plane, _ = upgrade["pools"]
-    assert [batch["up"] for batch in plane["batches"]] == [2, 2, 3]
+    plane, _ = (section for section in upgrade["sections"] if section["name"] == "batches")
+    assert [row["up"] for row in plane["tables"][0]["rows"]] == [2, 2, 3]
 
 
 def test_unfinished_apply_is_a_warning(

@@ -15,10 +15,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
     SiteUpgradePath,
     find_upgrade_path,
 )
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
-    build_upgrade_path_document,
-    build_upgrade_path_report,
-)
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import build_upgrade_path_report
 from nexusform.kubernetes.releases.kubernetes_versions import (
     OfferedVersions,
     has_etcd_gap,
@@ -26,6 +23,7 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     parse_version,
     select_available_versions,
 )
+from nexusform.rendering.json.report_document import build_report_document
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import cluster, list_rows, plan, pool
@@ -250,9 +248,9 @@ def test_end_of_support_of_site_precedes_built_in_list() -> None:
     days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
     site = replace(get_site(state), versions=(*days, "1.31"), supported_until=days)
     path = find_upgrade_path(build_start(state), site, site.clusters, "1.31", {})
-    document = build_upgrade_path_document(path)["clusters"][0]["hops"]
-    told = [(hop["end_of_support"], hop["end_of_support_source"]) for hop in document]
-    assert told == [("2026-10-31", "site"), ("2026-11", "list")]
+    [section] = build_report_document(build_upgrade_path_report(path, "here"))["sections"]
+    hops = section["tables"][0]["rows"]
+    assert [hop["end_of_support"] for hop in hops] == ["2026-10-31", "2026-11"]
     facts = build_upgrade_path_report(path, "here").facts
     assert any("kubernetesVersions" in fact for fact in facts)
     assert any("learn.microsoft.com" in fact for fact in facts)
