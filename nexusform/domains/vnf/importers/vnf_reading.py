@@ -265,6 +265,9 @@ def _add_hot_details(
         flavor=hot_vdu.flavor,
         # The image of the VDU is not the one of a boot volume.
         image=hot_vdu.image or ("" if hot_vdu.boots_from_volume else vdu.image),
+        availability_zone=hot_vdu.availability_zone,
+        host=hot_vdu.host,
+        boots_from_volume=hot_vdu.boots_from_volume,
         missing_template=hot_vdu.missing_template,
         unknown_flavor=hot_vdu.unknown_flavor,
         unknown_image=hot_vdu.unknown_image,

@@ -434,3 +434,61 @@ def test_conditions_in_a_cycle_are_unread(first: str) -> None:
         "nexusform did not read condition of resource vm (it needs a value for the condition "
         f"{first}, which depends on itself; remove the cycle): the number of VMs is uncertain."
     )
+
+
+PACKAGE_VNFD = """
+tosca_definitions_version: tosca_simple_yaml_1_2
+topology_template:
+  node_templates:
+    worker:
+      type: tosca.nodes.nfv.Vdu.Compute
+      properties: { sw_image_data: { name: plain } }
+      capabilities:
+        virtual_compute:
+          properties:
+            requested_additional_capabilities:
+              properties: { requested_additional_capability_name: m1.large }
+            virtual_memory: { virtual_mem_size: 2 GiB }
+            virtual_cpu: { num_virtual_cpu: 1 }
+"""
+PACKAGE_HOT = """
+heat_template_version: 2018-08-31
+parameters: { nfv: { type: json } }
+resources:
+  worker:
+    type: OS::Nova::Server
+    properties:
+      flavor: { get_param: [nfv, VDU, worker, computeFlavourId] }
+      image: { get_param: [nfv, VDU, worker, vcImageId] }
+      availability_zone: edge:c2
+      block_device_mapping_v2: [{ ephemeral_size: 4 }]
+"""
+
+
+def test_vdu_of_a_package_has_the_requests_of_its_hot_file() -> None:
+    """Tacker's user data sets flavor and image, as the VNFD names them."""
+    reading = read_vnf(VnfSourceDocuments(PACKAGE_VNFD, PACKAGE_HOT))
+    (vdu,) = reading.vnf.vdus
+    assert (vdu.flavor, vdu.image, vdu.availability_zone, vdu.host) == (
+        "m1.large",
+        "plain",
+        "edge",
+        "c2",
+    )
+    assert {fact.reading_platform for fact in reading.unread} == {"Nova"}
+    volume = PACKAGE_HOT.replace("      image:", "      metadata:").replace(
+        "{ ephemeral_size: 4 }", "{ image: disk, volume_size: 10 }"
+    )
+    (vdu,) = read_vnf(VnfSourceDocuments(PACKAGE_VNFD, volume)).vnf.vdus
+    assert (vdu.boots_from_volume, vdu.image) == (True, "disk")
+
+
+def test_parameters_of_a_request_replace_those_of_user_data() -> None:
+    parameters = {"nfv": {"VDU": {"worker": {"computeFlavourId": "m1.small"}}}}
+    reading = read_vnf(VnfSourceDocuments(PACKAGE_VNFD, PACKAGE_HOT, parameters=parameters))
+    (vdu,) = reading.vnf.vdus
+    assert (vdu.flavor, vdu.image) == ("m1.small", "plain")
+    # Its capability is another flavor.
+    assert "requested_additional_capabilities" in [
+        fact.field for fact in reading.unread if not fact.reading_platform
+    ]
