@@ -10,8 +10,15 @@ from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_list,
+    group_by,
+    select_word_form,
+)
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.placements.consequence_record import (
@@ -271,20 +278,57 @@ def _find_upgrade_losses(plan: Plan) -> Iterator[Consequence]:
         # Control planes have risks of their own.
         for pool in upgrade.pools:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
-                nodes = select_word_form(
-                    pool.vms, "its only node is", f"all {pool.vms:,} nodes are"
-                )
                 name = f"{format_cluster(upgrade)}/{pool.pool}"
-                yield Consequence(
-                    kind=ConsequenceKind.DOWN,
-                    risk="pool-down",
-                    severity=ConsequenceSeverity.TEMPORARY,
-                    subject=name,
-                    address=str(upgrade.address),
-                    before=pool.vms,
-                    after=0,
-                    text=f"{name} has no node for some time: {nodes} re-created at once",
-                )
+                outage = _Outage(name, str(upgrade.address), pool.vms, pool.vms)
+                yield _build_pool_outage(outage, "re-created at once")
+
+
+class _Outage(Struct, frozen=True):
+    """VMs of a control plane or pool that are down at once: `down` of `total`.
+
+    `duration` is a clause: `until its machines start`.
+    """
+
+    name: str
+    address: str
+    total: int
+    down: int
+    duration: str = ""
+    severity: ConsequenceSeverity = ConsequenceSeverity.TEMPORARY
+
+
+def _build_pool_outage(outage: _Outage, event: str, noun: str = "node") -> Consequence:
+    """Build the risk of a pool without a node; `event` happens to its nodes: `down at once`."""
+    total = outage.total
+    subject = select_word_form(total, f"its only {noun} is", f"all {total:,} {noun}s are")
+    if outage.down < total:
+        subject = f"{outage.down:,} of {total:,} {noun}s are"
+    duration = outage.duration or "for some time"
+    return Consequence(
+        kind=ConsequenceKind.DOWN,
+        risk="pool-down",
+        severity=outage.severity,
+        subject=outage.name,
+        address=outage.address,
+        before=total,
+        text=f"{outage.name} has no {noun} {duration}: {subject} {event}",
+    )
+
+
+def _build_quorum_loss(outage: _Outage, event: str) -> Consequence:
+    """Build the risk of a control plane without a quorum; `event` happens to its VMs."""
+    duration = enclose(" ", outage.duration)
+    vms = f"{outage.down} of {outage.total} control-plane VMs"
+    return Consequence(
+        kind=ConsequenceKind.DOWN,
+        risk="control-plane-quorum-lost",
+        severity=outage.severity,
+        subject=outage.name,
+        address=outage.address,
+        before=outage.total,
+        after=outage.total - outage.down,
+        text=f"{outage.name} loses etcd quorum{duration}: {vms} {event}",
+    )
 
 
 class _VmPool(Struct, frozen=True):
@@ -398,26 +442,20 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
 def _build_recreation_loss(pool: _VmPool, total: int, count: int, up_count: int) -> Consequence:
     """Build the consequence of a pool: `count` of its VMs are re-created, `up_count` others up."""
     noun = "node" if pool.owner is VmOwnerKind.NKS else "VM"
-    if up_count:
-        verb = select_word_form(count, "is re-created", "are re-created")
-        text = f"{pool.title}: {count:,} of {format_count(total, noun)} {verb}"
-    elif count < total:
-        text = (
-            f"{pool.title} has no {noun} for some time: {count:,} of {total:,} {noun}s are "
-            "re-created at once, the others are down"
-        )
-    else:
-        subject = select_word_form(total, f"its only {noun} is", f"all {total:,} {noun}s are")
-        text = f"{pool.title} has no {noun} for some time: {subject} re-created at once"
+    if not up_count:
+        outage = _Outage(pool.title, str(pool.address), total, count)
+        others = ", the others are down" if count < total else ""
+        return _build_pool_outage(outage, f"re-created at once{others}", noun)
+    verb = select_word_form(count, "is re-created", "are re-created")
     return Consequence(
-        kind=ConsequenceKind.RESTARTS if up_count else ConsequenceKind.DOWN,
-        risk="vms-recreated" if up_count else "pool-down",
-        severity=ConsequenceSeverity.NONE if up_count else ConsequenceSeverity.TEMPORARY,
+        kind=ConsequenceKind.RESTARTS,
+        risk="vms-recreated",
+        severity=ConsequenceSeverity.NONE,
         subject=pool.title,
         address=str(pool.address),
         before=total,
         after=up_count,
-        text=text,
+        text=f"{pool.title}: {count:,} of {format_count(total, noun)} {verb}",
     )
 
 
@@ -460,8 +498,17 @@ def _find_machine_action_losses(plan: Plan) -> Iterator[Consequence]:
             all_machines = (*pool.after.values(), *pool.added_machines)
             up_after = sum(name not in off for name in all_machines)
             required_after = compute_quorum(len(all_machines)) if is_control_plane else 1
-            is_lasting = up_after < required_after
-            yield _build_machine_action_loss(pool, len(machines), most_down, is_lasting=is_lasting)
+            outage = _Outage(
+                pool.title, str(pool.address), len(machines), most_down, "for some time"
+            )
+            if up_after < required_after:
+                outage = replace(
+                    outage,
+                    duration="until its machines start",
+                    severity=ConsequenceSeverity.LASTING,
+                )
+            build_loss = _build_quorum_loss if is_control_plane else _build_pool_outage
+            yield build_loss(outage, "down at once (machine actions)")
 
 
 _REPLACE_ACTION: Final = "Replace"
@@ -510,31 +557,6 @@ def _find_stopped_vms(plan: Plan) -> Iterator[Consequence]:
         )
 
 
-def _build_machine_action_loss(
-    pool: _VmPool, total: int, down_count: int, *, is_lasting: bool
-) -> Consequence:
-    """Build the risk of a control plane or pool with `down_count` of its `total` VMs stopped."""
-    end = "until its machines start" if is_lasting else "for some time"
-    if pool.pool == _CONTROL_PLANE:
-        text = (
-            f"{pool.title} loses etcd quorum {end}: {down_count} of {total} control-plane VMs down "
-            "at once (machine actions)"
-        )
-    else:
-        nodes = select_word_form(total, "its only node is", f"all {total:,} nodes are")
-        text = f"{pool.title} has no node {end}: {nodes} down at once (machine actions)"
-    return Consequence(
-        kind=ConsequenceKind.DOWN,
-        risk="control-plane-quorum-lost" if pool.pool == _CONTROL_PLANE else "pool-down",
-        severity=ConsequenceSeverity.LASTING if is_lasting else ConsequenceSeverity.TEMPORARY,
-        subject=pool.title,
-        address=str(pool.address),
-        before=total,
-        after=total - down_count,
-        text=text,
-    )
-
-
 def _find_outage_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each control plane or pool that is lost while machines are down.
 
@@ -547,28 +569,13 @@ def _find_outage_losses(plan: Plan) -> Iterator[Consequence]:
             continue
         pool = pool_outages.worst
         name = f"{losses[0].site_id}/{pool.cluster}" if has_several_sites else pool.cluster
-        names = format_list((outage.name for outage in losses), _MAX_OUTAGES)
+        event = f"down at once ({format_list((outage.name for outage in losses), _MAX_OUTAGES)})"
         if pool.is_control_plane:
-            text = (
-                f"{name} loses etcd quorum: {pool.down_count} of {pool.total} control-plane VMs "
-                f"down at once ({names})"
-            )
+            loss = _Outage(name, str(pool.address), pool.total, pool.down_count)
+            yield _build_quorum_loss(loss, event)
         else:
-            name = f"{name}/{pool.pool}"
-            nodes = select_word_form(
-                pool.total, "its only node is", f"all {pool.total:,} nodes are"
-            )
-            text = f"{name} has no node for some time: {nodes} down at once ({names})"
-        yield Consequence(
-            kind=ConsequenceKind.DOWN,
-            risk="control-plane-quorum-lost" if pool.is_control_plane else "pool-down",
-            severity=ConsequenceSeverity.TEMPORARY,
-            subject=name,
-            address=str(pool.address),
-            before=pool.total,
-            after=pool.remaining_count,
-            text=text,
-        )
+            loss = _Outage(f"{name}/{pool.pool}", str(pool.address), pool.total, pool.total)
+            yield _build_pool_outage(loss, event)
 
 
 def _find_control_plane_losses(plan: Plan) -> Iterator[Consequence]:
@@ -647,41 +654,38 @@ class _ControlPlane(Struct, frozen=True):
 def _build_control_plane_losses(plane: _ControlPlane) -> Iterator[Consequence]:
     """Yield the consequence of a control plane with re-created, stopped or fewer VMs."""
     down_count = plane.recreated + plane.stopped
-    before, after = plane.members, plane.members - down_count
     # No majority remains.
     if down_count and down_count * 2 >= plane.members:
-        kind, risk = ConsequenceKind.DOWN, "control-plane-quorum-lost"
-        severity = ConsequenceSeverity.LASTING
-        before = plane.before
-        text = (
-            f"{plane.name} loses etcd quorum: {down_count} of {plane.members} control-plane VMs "
-            f"down at once{_describe_stopped_members(plane.stopped)}"
-        )
+        lasting = ConsequenceSeverity.LASTING
+        outage = _Outage(plane.name, plane.address, plane.members, down_count, severity=lasting)
+        yield _build_quorum_loss(outage, f"down at once{_describe_stopped_members(plane.stopped)}")
     elif plane.after <= _MAX_FRAGILE < plane.before:
-        kind, risk = ConsequenceKind.LOSES_REDUNDANCY, "control-plane-shrinks"
-        severity = ConsequenceSeverity.LASTING
-        before, after = plane.before, plane.after
-        text = (
-            f"{plane.name} keeps {after} of {before} control-plane VMs; losing one breaks etcd "
-            "quorum"
+        yield Consequence(
+            kind=ConsequenceKind.LOSES_REDUNDANCY,
+            risk="control-plane-shrinks",
+            severity=ConsequenceSeverity.LASTING,
+            subject=plane.name,
+            address=plane.address,
+            before=plane.before,
+            after=plane.after,
+            text=(
+                f"{plane.name} keeps {plane.after} of {plane.before} control-plane VMs; losing one "
+                "breaks etcd quorum"
+            ),
         )
     elif plane.recreated:
-        kind, risk = ConsequenceKind.RESTARTS, "vms-recreated"
-        severity = ConsequenceSeverity.NONE
         verb = select_word_form(plane.recreated, "is", "are")
-        text = f"{plane.name}: {plane.recreated} of {before} control-plane VMs {verb} re-created"
-    else:
-        return
-    yield Consequence(
-        kind=kind,
-        risk=risk,
-        severity=severity,
-        subject=plane.name,
-        address=plane.address,
-        before=before,
-        after=after,
-        text=text,
-    )
+        vms = f"{plane.recreated} of {plane.members} control-plane VMs"
+        yield Consequence(
+            kind=ConsequenceKind.RESTARTS,
+            risk="vms-recreated",
+            severity=ConsequenceSeverity.NONE,
+            subject=plane.name,
+            address=plane.address,
+            before=plane.members,
+            after=plane.members - down_count,
+            text=f"{plane.name}: {vms} {verb} re-created",
+        )
 
 
 def _describe_stopped_members(count: int) -> str:
