@@ -4,7 +4,7 @@
 PUBLIC = {
     "consequence_record": (
         "CONTENT_RISKS Consequence ConsequenceCause ConsequenceKind DESTROYED_CONTENT "
-        "QUORUM_ON_ONE_RACK STOPPED_WORKLOAD build_consequence_document"
+        "LEFT_CLUSTER QUORUM_ON_ONE_RACK STOPPED_WORKLOAD build_consequence_document"
     ),
     "consequences": (
         "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "

@@ -18,6 +18,8 @@ RACK_RISKS: Final = frozenset({QUORUM_ON_ONE_RACK, ALL_ON_ONE_RACK})
 # Ends of objects, and of all pods of workloads, on clusters whose placement stays.
 DESTROYED_CONTENT: Final = "destroyed-content"
 STOPPED_WORKLOAD: Final = "stopped-workload"
+# A placement leaves one of its clusters.
+LEFT_CLUSTER: Final = "placement-leaves-cluster"
 CONTENT_RISKS: Final = frozenset({DESTROYED_CONTENT, STOPPED_WORKLOAD})
 
 

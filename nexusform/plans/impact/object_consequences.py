@@ -21,6 +21,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.placements.consequence_record import (
     DESTROYED_CONTENT,
+    LEFT_CLUSTER,
     STOPPED_WORKLOAD,
     Consequence,
     ConsequenceKind,
@@ -482,7 +483,7 @@ def _find_left_clusters(plan: Plan, lost: _LostRows, names: _ObjectNames) -> Ite
         what = join_texts((_describe_content(changes), fate), "; ")
         yield Consequence(
             kind=ConsequenceKind.LEAVES if stays else ConsequenceKind.SHRINKS,
-            risk="placement-leaves-cluster",
+            risk=LEFT_CLUSTER,
             severity=ConsequenceSeverity.LASTING,
             subject=f"{placement} on {cluster}",
             address=str(address),

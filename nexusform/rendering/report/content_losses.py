@@ -4,42 +4,20 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
-from nexusform.json_data.plain_data import get_text
-from nexusform.placement_kinds.registry import KINDS
-from nexusform.plans.impact.object_effects import Effect, compute_effect
+from nexusform.placements.consequence_record import LEFT_CLUSTER, Consequence
 from nexusform.plans.impact.overridden_values import list_overridden_values
-from nexusform.plans.plan import Action, ContentEffect, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import ContentEffect, Plan
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import FieldChange, describe_field, format_value
 
-# The decision names these objects.
-_ENDINGS: Final = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _MAX_DEPARTURES: Final = 3
 _MAX_OVERRIDDEN_VALUES: Final = 5
 _MAX_CLUSTERS: Final = 4
 
 
-def list_departures(plan: Plan) -> list[PlacementChange]:
-    """Return the rows of placements that leave clusters, without those that end as a whole.
-
-    The row may stay if its objects leave: the cluster has left before its binding is removed.
-    """
-    ended = {change.address for change in plan.changes if change.action in _ENDINGS}
-    left = {
-        (change.address, change.cluster)
-        for change in plan.content_changes
-        if change.effect is ContentEffect.LEFT
-    }
-    return [
-        row
-        for row in plan.placements
-        if KINDS[row.kind].by_resource
-        and (
-            compute_effect(row) is Effect.REMOVED
-            or (row.action is PlacementAction.UPDATE and (row.address, row.object) in left)
-        )
-        and row.address not in ended
-    ]
+def list_departures(plan: Plan) -> list[Consequence]:
+    """Return the consequences of placements that leave clusters, without those that end."""
+    return [record for record in plan.consequences if record.risk == LEFT_CLUSTER]
 
 
 def describe_departures(plan: Plan) -> list[str]:
@@ -47,17 +25,12 @@ def describe_departures(plan: Plan) -> list[str]:
 
     The number of others follows the first clauses.
     """
-    names = {
-        change.address: get_text(change.before, "name")
-        for change in plan.changes
-        if change.before is not None
-    }
-    departures = list(group_by(list_departures(plan), lambda row: row.address).items())
-    clauses = [
-        f"{names.get(address) or address} leaves "
-        f"{format_names([row.object for row in rows], _MAX_CLUSTERS)}"
-        for address, rows in departures[:_MAX_DEPARTURES]
-    ]
+    departures = list(group_by(list_departures(plan), lambda record: record.address).values())
+    clauses = []
+    for records in departures[:_MAX_DEPARTURES]:
+        clusters = [record.where[0] for record in records]
+        name = records[0].subject.removesuffix(f" on {clusters[0]}")
+        clauses.append(f"{name} leaves {format_names(clusters, _MAX_CLUSTERS)}")
     hidden_count = len(departures) - len(clauses)
     if hidden_count:
         verb = select_word_form(hidden_count, "more placement leaves", "more placements leave")

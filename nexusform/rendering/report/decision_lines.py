@@ -247,8 +247,12 @@ def select_unnamed_rows(plan: Plan) -> list[PlacementChange]:
         return rows
     from nexusform.rendering.report.content_losses import list_departures
 
-    departures = set(map(id, list_departures(plan)))
-    return [row for row in rows if id(row) not in departures]
+    departures = {(record.address, *record.where) for record in list_departures(plan)}
+    return [
+        row
+        for row in rows
+        if not (KINDS[row.kind].by_resource and (str(row.address), row.object) in departures)
+    ]
 
 
 def describe_left_clusters(plan: Plan) -> list[str]:
