@@ -3,8 +3,9 @@
 # Public names of the package, by module.
 PUBLIC = {
     "consequence_record": (
-        "CONTENT_RISKS Consequence ConsequenceCause ConsequenceKind DESTROYED_CONTENT "
-        "LEFT_CLUSTER QUORUM_ON_ONE_RACK STOPPED_WORKLOAD build_consequence_document"
+        "ALL_ON_ONE_RACK CONTENT_RISKS Consequence ConsequenceCause ConsequenceKind "
+        "DESTROYED_CONTENT LEFT_CLUSTER QUORUM_ON_ONE_RACK RACK_RISKS STOPPED_WORKLOAD "
+        "build_consequence_document"
     ),
     "consequences": (
         "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "

@@ -7,7 +7,7 @@ No decisions are made here.
 PUBLIC = {
     "maintenance": (
         "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction "
-        "PoolNodeRecreation select_stopped_vms Upgrade"
+        "PoolNodeRecreation Upgrade"
     ),
     "plan_checks": (
         "PlanOrigin DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailOutcome "
@@ -17,7 +17,7 @@ PUBLIC = {
     "numa_sampling": "NumaSampling SampledShortage",
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "
-        "Drift FORGOTTEN_REASON InventoryRead Mode OutputChange Reversal "
+        "Drift FORGOTTEN_REASON InventoryRead Mode OutputChange OutsideChange Reversal "
         "RejectedCluster PlacementAction PlacementChange PlacementTable PlacementTotal Plan "
         "PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "

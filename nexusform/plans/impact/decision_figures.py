@@ -38,19 +38,26 @@ _CLUSTER_REPLACED: Final = "cluster_replaced"
 class ImpactSummary(Struct, frozen=True):
     """Numbers of affected objects of all kinds.
 
-    `recreated` objects stay at their location. `max_down` is the largest number of VMs of one
-    cluster down at a time. `drains` is None without drains. `stopped` VMs stop for machine actions,
-    at most `max_stopped` at a time.
+    `recreated` objects stay at their location, `forgotten` ones are among the `removed`. `max_down`
+    is the largest number of VMs of one cluster down at a time. `drains` is None without drains.
+    `stopped` VMs stop for machine actions, at most `max_stopped` at a time.
     """
 
+    placed: int = 0
     recreated: int = 0
     moved: int = 0
     removed: int = 0
+    forgotten: int = 0
     host_lost: int = 0
     max_down: int = 0
     drains: DrainSchedule | None = None
     stopped: int = 0
     max_stopped: int = 0
+
+    @property
+    def interrupted(self) -> int:
+        """Number of objects that move, are re-created, stop or lose their host."""
+        return self.recreated + self.moved + self.host_lost + self.stopped
 
 
 class SpareCapacitySummary(Struct, frozen=True):
@@ -172,9 +179,11 @@ def sum_decisions(decisions: Sequence[PlanDecisionSummary]) -> PlanDecisionSumma
     impacts = [decision.impact for decision in decisions]
     return PlanDecisionSummary(
         impact=ImpactSummary(
+            placed=sum(impact.placed for impact in impacts),
             recreated=sum(impact.recreated for impact in impacts),
             moved=sum(impact.moved for impact in impacts),
             removed=sum(impact.removed for impact in impacts),
+            forgotten=sum(impact.forgotten for impact in impacts),
             host_lost=sum(impact.host_lost for impact in impacts),
             max_down=max((impact.max_down for impact in impacts), default=0),
             stopped=sum(impact.stopped for impact in impacts),
@@ -285,9 +294,11 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
         down[upgrade.site_id, upgrade.cluster] += most_down
     return ImpactSummary(
+        placed=count_objects_with_effects(counts, Effect.PLACED),
         recreated=count_objects_with_effects(counts, Effect.RECREATED),
         moved=count_objects_with_effects(counts, Effect.MOVED, Effect.UNPLACED),
         removed=count_objects_with_effects(counts, *REMOVAL_EFFECTS),
+        forgotten=count_objects_with_effects(counts, Effect.FORGOTTEN),
         host_lost=count_objects_with_effects(counts, Effect.LOST) + plan.lost_unmanaged_count,
         max_down=max(down.values(), default=0),
         drains=_build_drains(plan, interrupted_vms),

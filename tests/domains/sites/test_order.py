@@ -16,6 +16,7 @@ from nexusform.domains.sites.types.fleet_plan import (
 )
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_tasks import check_site_order
+from nexusform.plans.impact.decision_figures import ImpactSummary
 from nexusform.rendering.text.report_text import render_report_text
 
 Golden = Callable[[str, str], None]
@@ -25,7 +26,9 @@ def build_planned_site(
     name: str, wave: str, *dependencies: str, status: SiteStatus = SiteStatus.PLANNED
 ) -> PlannedSite:
     return PlannedSite(
-        wave, SiteResult(name, status, rows=("+ x",), placed=1), dependencies=dependencies
+        wave,
+        SiteResult(name, status, rows=("+ x",), impact=ImpactSummary(placed=1)),
+        dependencies=dependencies,
     )
 
 

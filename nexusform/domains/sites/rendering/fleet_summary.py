@@ -127,9 +127,9 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             statuses.count(SiteStatus.PLANNED),
             sum(map(statuses.count, rejected_statuses)),
             statuses.count(SiteStatus.UNCHANGED),
-            sum(result.placed for result in results),
-            sum(result.moved for result in results),
-            sum(result.removed for result in results),
+            sum(result.impact.placed for result in results),
+            sum(result.impact.interrupted for result in results),
+            sum(result.impact.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
         # A comment has no space for a table with so many columns.

@@ -1,6 +1,5 @@
 """Rows of a plan's changes on one site, equal for sites with equal changes."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,8 +13,8 @@ from nexusform.diagnostics.phrases import (
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.registry import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
-from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
-from nexusform.plans.plan import Action, PlacementAction, Plan
+from nexusform.plans.maintenance import describe_stopped_vms
+from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.report.folding import replace_site
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 
@@ -47,25 +46,6 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
             rows.append(f"{noun} {verb}")
     rows += describe_stopped_vms(plan.machine_actions)
     return tuple(replace_site(escape_name(row), site) for row in rows)
-
-
-def count_placements(plan: Plan) -> dict[str, int]:
-    """Count placements for limits.
-
-    Lost and stopped objects count as moved, forgotten ones as removed.
-    """
-    counts = Counter(row.action for row in plan.placements)
-    lost_count = counts[PlacementAction.LOSE]
-    forgotten_count = counts[PlacementAction.FORGET]
-    return {
-        "placed": counts[PlacementAction.PLACE],
-        "moved": counts[PlacementAction.MOVE]
-        + lost_count
-        + len(select_stopped_vms(plan.machine_actions)),
-        "removed": counts[PlacementAction.REMOVE] + forgotten_count,
-        "lost": lost_count,
-        "forgotten": forgotten_count,
-    }
 
 
 def format_names(names: Sequence[str], max_names: int = _MAX_NAMES) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.plans.impact.decision_figures import ImpactSummary
 from nexusform.rendering.report.decision_record import DecisionRecord
 
 
@@ -170,9 +171,9 @@ class SiteResult(Struct, frozen=True):
 
     `reason` explains a rejected, failed or skipped site. `rows` are the changes of its plan with
     SITE as name, equal for equal changes. `decision` is the record of its decision block, None
-    without a plan. `lost` and `forgotten` are included in `moved` and `removed`. `state_location`
-    is the place of its state, and `read_states` are the states of other sites read. `plan_digest`
-    is the digest of the plan file. With `is_locked`, the lock is kept. `wrong_certain` are wrong
+    without a plan. `impact` counts the objects that it affects. `state_location` is the place of
+    its state, and `read_states` are the states of other sites read. `plan_digest` is the digest of
+    the plan file. With `is_locked`, the lock is kept. `wrong_certain` are wrong
     predictions reported as certain. `findings` are the answers of a question. `lock` is the lock of
     its state.
     """
@@ -183,11 +184,7 @@ class SiteResult(Struct, frozen=True):
     digest: str = ""
     plan_digest: str = ""
     rows: tuple[str, ...] = ()
-    placed: int = 0
-    moved: int = 0
-    removed: int = 0
-    lost: int = 0
-    forgotten: int = 0
+    impact: ImpactSummary = ImpactSummary()
     decision: DecisionRecord | None = None
     diagnostics: tuple[SiteDiagnostic, ...] = ()
     state_location: str = ""

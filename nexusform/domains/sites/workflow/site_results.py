@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
-from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
+from nexusform.domains.sites.rendering.site_change_rows import build_site_rows
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
@@ -55,12 +55,14 @@ def build_plan_result(
             read_states=read_states,
             decision=build_decision_record(replace(plan, errored=True), guard_rails),
         )
-    result = SiteResult(
+    decision = build_decision_record(plan, guard_rails)
+    return SiteResult(
         site=site.name,
         status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
-        decision=build_decision_record(plan, guard_rails),
+        impact=decision.figures.impact,
+        decision=decision,
         diagnostics=(
             *build_site_diagnostics(problems),
             *map(_convert_finding, collect_findings(plan)),
@@ -75,8 +77,6 @@ def build_plan_result(
             for pool in planned_site.pools
         ),
     )
-    # Numbers of placed, moved, removed, lost and forgotten objects.
-    return replace(result, **count_placements(plan))
 
 
 def describe_state_location(run: Run, site: SiteEntry) -> str:

@@ -25,7 +25,7 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
 )
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
-from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
+from nexusform.domains.sites.rendering.site_change_rows import build_site_rows
 from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
@@ -57,6 +57,7 @@ from nexusform.files.access_record import start_access_record
 from nexusform.files.regular_files import remove_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.plans.impact.decision_figures import build_decision
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
 from nexusform.state import state_codec
@@ -436,6 +437,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
         status=SiteStatus.APPLIED if outcome.is_complete else SiteStatus.FAILED,
         digest=task.digest,
         plan_digest=task.plan_digest,
+        impact=build_decision(plan).impact,
         diagnostics=build_site_diagnostics(problems),
         state_location=describe_state_location(run, site),
         serial=applied.state.serial,
@@ -443,7 +445,6 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
         wrong_predictions=len(applied.wrong_predictions),
         wrong_certain=outcome.wrong_certain_predictions[:_MAX_WRONG_PREDICTIONS],
     )
-    result = replace(result, **count_placements(plan))
     if outcome.is_complete:
         return result
     failed_step = next((event for event in applied.end_events if event.error), None)
