@@ -74,10 +74,8 @@ from nexusform.workflow.runs.run import FOREIGN_JOURNAL_MOVED, PlanOptions, Run,
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
-    check_conditions,
-    check_observed_site,
-    has_conditions,
-    read_drift_after_approval,
+    check_after_approval,
+    check_approved_consequences,
     read_drift_again,
 )
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -103,6 +101,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
+    allow_unchecked_site: bool = declare_switch_flag("Apply if the site cannot be read again")
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
@@ -116,6 +115,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
             self.variables,
             take_ownership=self.take_ownership,
             allow_other_hub=self.allow_other_hub,
+            allow_unchecked_site=self.allow_unchecked_site,
             can_ask=can_ask and self.input and not self.as_json,
         )
 
@@ -270,22 +270,20 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
     # The earlier apply did not finish.
     if code:
         return code
+    started_at = run.clock.read_time()
     with job.reporter.track_planning():
         plan = run.plan(options).plan
     job.display.report_plan(plan, run, next_step=False)
     if plan.errored:
         # The plan was reported with its errors.
         return 1
-    planned_at = run.clock.read_time()
-    if plan.has_changes and not job.flags.auto_approve:
-        if not _prompt_to_approve_plan(job.reporter, plan):
-            return 1
-        plan, problems = read_drift_after_approval(run, plan)
-        job.reporter.report_diagnostics(problems, run.project.sources)
-        if has_errors(problems):
-            return 1
-    if (run.clock.read_time() - planned_at).total_seconds() > MAXIMUM_WAIT_SECONDS:
-        problems = check_conditions(run, plan, run.stored.state)
+    is_prompted = plan.has_changes and not job.flags.auto_approve
+    if is_prompted and not _prompt_to_approve_plan(job.reporter, plan):
+        return 1
+    # A plan that is applied at once has just read the site.
+    planning_seconds = (run.clock.read_time() - started_at).total_seconds()
+    if is_prompted or planning_seconds > MAXIMUM_WAIT_SECONDS:
+        plan, problems = check_after_approval(run, plan)
         job.reporter.report_diagnostics(problems, run.project.sources)
         if has_errors(problems):
             return 1
@@ -306,14 +304,11 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
         # The apply ended, with failed or waiting steps: the new plan has them again.
         return 0
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    changed_inputs = check_inputs_unchanged(run, remaining_steps)
-    # A person may decide about changed inputs, but with them the site cannot be checked as planned.
-    if not can_prompt or has_conditions(remaining_steps.saved_plan.plan):
-        problems += changed_inputs
+    # With other inputs, the steps cannot be replayed on the site.
+    if remaining_steps.step_count or not can_prompt:
+        problems += check_inputs_unchanged(run, remaining_steps)
     if not has_errors(problems):
-        problems += _check_remaining_steps(
-            run, remaining_steps, PlanVerification(), is_site_planned=not changed_inputs
-        )
+        problems += _check_remaining_steps(run, remaining_steps, PlanVerification())
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
@@ -377,17 +372,12 @@ def _apply_steps_of_earlier_apply(
 
 
 def _check_remaining_steps(
-    run: Run,
-    remaining_steps: RemainingSteps,
-    verification: PlanVerification,
-    *,
-    is_site_planned: bool = True,
+    run: Run, remaining_steps: RemainingSteps, verification: PlanVerification
 ) -> list[Diagnostic]:
     """Check the rest of a plan as a whole plan: withdrawals, place, age, and the observed site.
 
     Its journal is in the state, so the state is the planned one, even after a migration. An end
-    that is only to be recorded changes nothing. Without `is_site_planned` the configuration is
-    another one, and the site cannot be checked with it.
+    that is only to be recorded changes nothing.
     """
     if not remaining_steps.step_count:
         return []
@@ -398,8 +388,8 @@ def _check_remaining_steps(
         origin = replace(identity.origin, backend=current.backend, location=current.location)
         identity = replace(identity, origin=origin)
     problems = check_plan_acceptance(identity, verification, run.project.context, lambda: current)
-    if is_site_planned and not has_errors(problems):
-        problems += check_observed_site(run, plan)
+    if not has_errors(problems):
+        problems += check_approved_consequences(run, remaining_steps.plan, is_started=True)
     # A new plan is no way out: its apply finishes the earlier one first.
     way_out = f"{remaining_steps.summary}. `nexusform apply -discard` drops the rest of that apply."
     return [
@@ -501,7 +491,7 @@ def _check_and_apply(
         return 1
     # A plan made again has no limits of its own.
     plan = replace(verdict.plan, guard_rails=saved.plan.guard_rails)
-    problems = check_observed_site(run, saved.plan, compares_changes=True)
+    problems = check_approved_consequences(run, saved.plan)
     if not has_errors(problems):
         plan, new_problems = read_drift_again(run, plan)
         problems += new_problems

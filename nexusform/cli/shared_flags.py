@@ -96,6 +96,7 @@ def create_context(
     requires_state: bool = False,
     take_ownership: bool = False,
     allow_other_hub: str = "",
+    allow_unchecked_site: bool = False,
     can_ask: bool = False,
 ) -> CommandContext:
     """Create the context of the command from its flags and the environment.
@@ -147,6 +148,7 @@ def create_context(
         limits=limits,
         take_ownership=take_ownership,
         allow_other_hub=allow_other_hub,
+        allow_unchecked_site=allow_unchecked_site,
         ask_for_value=ask_for_value,
     )
 

@@ -30,7 +30,8 @@ class PoolNodeRecreation(Struct, frozen=True):
     of nodes per batch; `concurrent_vms` is larger if nodes are down for another reason.
     `scale_in_pools` are the pools with VMs removed by a scale-in of this plan; if the platform
     removes other VMs than expected, capacity may be missing. `count` is the number of all nodes
-    without new ones of a scale-out, `drain_timeout` the maximum seconds of a drain.
+    without new ones of a scale-out, `drain_timeout` the maximum seconds of a drain. `max_surge` and
+    `max_unavailable` are the settings of the pool ("" for unknown ones).
     """
 
     pool: str
@@ -47,6 +48,8 @@ class PoolNodeRecreation(Struct, frozen=True):
     count: int = 0
     is_control_plane: bool = False
     drain_timeout: int = 0
+    max_surge: str = ""
+    max_unavailable: str = ""
 
     @property
     def quorum(self) -> int:

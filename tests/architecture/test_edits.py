@@ -31,8 +31,11 @@ def test_only_edits_change_a_request_for_a_trial() -> None:
     assert writers == {"nexusform/planning/edits.py"}
 
 
-def test_questions_and_fixes_are_planned_by_two_functions() -> None:
-    """A hypothetical plan is a whole answer, a trial only decides about a suggested fix."""
+def test_questions_fixes_and_replays_are_planned_by_three_functions() -> None:
+    """A hypothetical plan is a whole answer, a trial only decides about a suggested fix.
+
+    A replay has the saved steps of a plan on the site as observed at apply.
+    """
     planners = {
         path.relative_to(ROOT / "nexusform").as_posix()
         for path in (ROOT / "nexusform").rglob("*.py")
@@ -42,6 +45,7 @@ def test_questions_and_fixes_are_planned_by_two_functions() -> None:
         "planning/edits.py",
         "planning/hypothesis/hypothetical_plan.py",
         "planning/hypothesis/start_points.py",
+        "planning/replanning/step_replay.py",
         "planning/replanning/trials.py",
     }
 

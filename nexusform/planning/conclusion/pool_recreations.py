@@ -191,6 +191,8 @@ def _build_pool_upgrade(
         count=sum(key in existing_keys for key in keys),
         is_control_plane=pool.is_control_plane,
         drain_timeout=pool.drain_timeout,
+        max_surge=pool.max_surge,
+        max_unavailable=pool.max_unavailable,
         scale_in_pools=scale_in_pools,
     )
 

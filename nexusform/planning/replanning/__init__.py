@@ -6,5 +6,6 @@ PUBLIC = {
         "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only "
         "WriteOnlyValues"
     ),
+    "step_replay": "build_replay_request",
     "trials": "plan_trial",
 }

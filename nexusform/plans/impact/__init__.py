@@ -2,6 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "approved_consequences": "list_smaller_consequences list_unapproved_consequences",
     "decision_figures": (
         "build_decision PlanDecisionSummary SpareCapacitySummary "
         "PlacementConfidenceSummary ImpactSummary SurgeVerdict SUFFICIENT INSUFFICIENT "
@@ -22,6 +23,7 @@ PUBLIC = {
     "outside_changes": "find_outside_changes",
     "overridden_values": "list_overridden_values",
     "risk_assessment": "assess_changes compute_consequences",
+    "site_changes": "list_site_changes",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "
         "get_limit_text list_limits parse_guard_rail_limits NOT_PREDICTED "

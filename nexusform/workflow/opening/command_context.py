@@ -81,6 +81,7 @@ class CommandContext(Struct, frozen=True):
     typed order, each with its name. The configuration may use paths within `confinement`, and
     addresses with a prefix in `allow_remote`. `limits` are the operator's maximums for plans, by
     name. `allow_other_hub` is the uid of a hub accepted instead of the recorded one.
+    With `allow_unchecked_site` a plan is applied to a site that cannot be read again.
     `unsaved_files` are texts of an editor, by real path. `init` may download modules from
     addresses with a prefix in `allow_module`. `modules_directory` has downloaded modules ("":
     below the data directory). A state that the backend rejects is written to `rescue_path` ("":
@@ -100,6 +101,7 @@ class CommandContext(Struct, frozen=True):
     unsaved_files: Mapping[str, str] = field(default_factory=dict)
     take_ownership: bool = False
     allow_other_hub: str = ""
+    allow_unchecked_site: bool = False
     rescue_path: str = ""
     allow_module: tuple[str, ...] = ()
     modules_directory: str = ""

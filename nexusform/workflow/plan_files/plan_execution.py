@@ -28,7 +28,13 @@ from nexusform.applying.prediction_checks import (
     verify_predictions,
 )
 from nexusform.applying.provider_calls import get_provider_name
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    has_errors,
+    select_errors,
+)
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.files.directories import make_directories
@@ -59,8 +65,8 @@ from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_ide
 from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request, record_sources
 from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
-    check_conditions,
-    has_conditions,
+    check_consequences_again,
+    needs_replay,
 )
 
 RESCUE: Final = "errored.nfstate"
@@ -171,16 +177,9 @@ def apply_remaining_steps(
 ) -> ApplyOutcome:
     """Apply the remaining steps of an earlier apply as planned (`apply -resume`).
 
-    With errors before the first step, such as a broken guard rail, return them with
-    the unchanged state.
+    The caller has replayed them on the site as observed now.
     """
     state = run.stored.state
-    # The site may have changed since the interruption.
-    problems = (
-        check_conditions(run, remaining_steps.plan, state) if remaining_steps.plan.steps else []
-    )
-    if has_errors(problems):
-        return ApplyOutcome(ApplyResult(state, end_events=()), tuple(problems))
     recorder = ApplyRecorder(
         run.project.backend, state, run.stored.remaining, create_writer_id(), run.stored.journal_end
     )
@@ -254,7 +253,7 @@ def _execute_plan(
         write_only=write_only,
         lineage=recorder.get_state().lineage,
         start_values=plan.start_values,
-        check_site=partial(_check_site, run, plan, recorder) if has_conditions(plan) else None,
+        check_site=partial(_check_site, run, plan, recorder) if needs_replay(run, plan) else None,
         maximum_wait=MAXIMUM_WAIT_SECONDS,
     )
     applied = execute_plan(
@@ -305,8 +304,8 @@ def _check_site(run: Run, plan: Plan, recorder: ApplyRecorder) -> str:
 
     They are planned from the state after the completed steps.
     """
-    problems = check_conditions(run, plan, recorder.get_state())
-    return " ".join(problem.detail for problem in problems)
+    problems = check_consequences_again(run, plan, recorder.get_state())
+    return " ".join(problem.detail for problem in select_errors(problems))
 
 
 def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagnostic]:

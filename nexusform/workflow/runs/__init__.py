@@ -12,8 +12,8 @@ PUBLIC = {
     "evaluation_record": "build_plan_origin find_backend_origin find_plan_origin",
     "saved_plan_checks": "check_saved_plan",
     "site_checks": (
-        "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site has_conditions "
-        "read_drift_after_approval read_drift_again"
+        "MAXIMUM_WAIT_SECONDS check_after_approval check_approved_consequences "
+        "check_consequences_again read_drift_again"
     ),
     "run": (
         "build_base_request begin_run find_older_exports FOREIGN_JOURNAL_MOVED get_plan_options "

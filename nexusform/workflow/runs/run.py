@@ -114,7 +114,8 @@ class PlanOptions(Struct, frozen=True):
     With both, the assumptions are the texts of the edits. Questions share the plan without edits,
     `before`. `after_merge` is what a merge does, for the reports. `incomplete_sites` are the sites
     of which a source read before lacks VMs ("": any site). With `keeps_schedulers`, the sites of
-    the result can still place VMs, for checks by programs.
+    the result can still place VMs, for checks by programs. With `replayed`, the result has the
+    steps of this plan on the objects as read now, and no server validates it.
     """
 
     mode: Mode = Mode.NORMAL
@@ -141,6 +142,7 @@ class PlanOptions(Struct, frozen=True):
     after_merge: str = ""
     incomplete_sites: frozenset[str] = frozenset()
     keeps_schedulers: bool = False
+    replayed: Plan | None = None
 
 
 class Run(Struct):
@@ -161,6 +163,8 @@ class Run(Struct):
     notices: RunCallbacks = _NO_CALLBACKS
     identities: IdentityCheck | None = None
     unreachable: str = ""
+    # The objects as read for a replay.
+    observed_request: PlanRequest | None = None
     # Identities given by settings alone, known without a connection.
     settings_identities: Records = field(default_factory=dict)
 
@@ -278,7 +282,7 @@ class Run(Struct):
             imports={**request.imports, **imported, **options.imports},
             incomplete_sites=request.incomplete_sites | find_incomplete_sites(warnings),
         )
-        if options.assumptions or options.edits:
+        if options.replayed is not None or options.assumptions or options.edits:
             return self._plan_under_assumptions(request, options, diagnostics)
         # Planning adds the responses of servers that data sources read.
         responses = self.project.servers.answers if self.project.servers is not None else {}
@@ -339,10 +343,32 @@ class Run(Struct):
         self._record_confirmed_identities()
         return refreshed, list(diagnostics)
 
+    def plan_without_steps(self, plan: Plan) -> Plan:
+        """Plan the objects that the last replay of a plan read, without its steps."""
+        return self._replay_steps(plan, (), has_steps=False).plan
+
+    def _replay_steps(
+        self, plan: Plan, diagnostics: Sequence[Diagnostic], *, has_steps: bool
+    ) -> PlanResult:
+        """Plan the saved steps of a plan, or none, on the objects as observed."""
+        from nexusform.planning.replanning.step_replay import build_replay_request
+
+        assert self.observed_request is not None, "objects are read first"
+        request = build_replay_request(plan, self.observed_request, has_steps=has_steps)
+        result = make_plan(request)
+        errored = result.plan.errored or has_errors(diagnostics)
+        replayed_plan = replace(
+            result.plan, diagnostics=(*result.plan.diagnostics, *diagnostics), errored=errored
+        )
+        return add_site_capacity(replace(result, plan=replayed_plan), self.project.registries)
+
     def _plan_under_assumptions(
         self, request: PlanRequest, options: PlanOptions, diagnostics: Sequence[Diagnostic]
     ) -> PlanResult:
-        """Make a hypothetical plan: no server validates its changes."""
+        """Make a hypothetical plan, or replay the steps of a plan: no server validates changes."""
+        if options.replayed is not None:
+            self.observed_request = request
+            return self._replay_steps(options.replayed, diagnostics, has_steps=True)
         from nexusform.planning.hypothesis.hypothetical_plan import (
             plan_assumptions,
             plan_hypothesis,

@@ -4,7 +4,7 @@ The limits of `-fail-on` and separation rules held when the plan was made. Betwe
 others may have changed the site.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -17,20 +17,25 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     select_errors,
 )
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.diagnostics.phrases import format_first_items, format_list
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.plans.impact.approved_consequences import (
+    list_smaller_consequences,
+    list_unapproved_consequences,
+)
 from nexusform.plans.impact.guard_rails import (
     GUARD_RAIL,
     GUARD_RAIL_REVIEW,
+    STRANDED,
     apply_limits,
     format_limit,
     get_limit_text,
     list_limits,
 )
+from nexusform.plans.impact.site_changes import list_site_changes
 from nexusform.plans.plan import Mode, Plan, SeparationVerdict
 from nexusform.plans.plan_checks import GuardRailOutcome
 from nexusform.plans.saved.plan_comparison import list_visible_differences
-from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service
 from nexusform.resources.address import Address
 from nexusform.state.objects import ObjectState, State, get_current_object
 from nexusform.workflow.opening.provider_setup import create_providers
@@ -41,60 +46,121 @@ from nexusform.workflow.runs.state_refresh import refresh_request
 # A plan is checked again if no step started for this time.
 MAXIMUM_WAIT_SECONDS: Final = 600.0
 _MAX_NAMES: Final = 5
-_SEPARATION: Final = "separation"
+_MAX_CHANGES: Final = 20
+UNCHECKED_SITE: Final = "site-not-checked"
+NOT_APPROVED: Final = "consequence-not-approved"
 
 
-def has_conditions(plan: Plan) -> bool:
-    """Return whether a plan has guard rails, or separation rules that deny."""
-    return bool(plan.guard_rails) or any(map(_is_denying, plan.separation_verdicts))
+def needs_replay(run: Run, plan: Plan) -> bool:
+    """Return whether others may change the site of a plan with steps, or it has conditions."""
+    if plan.mode is Mode.REFRESH_ONLY or not plan.steps:
+        return False
+    has_conditions = bool(plan.guard_rails) or any(map(_is_denying, plan.separation_verdicts))
+    is_observed = bool(plan.basis.data_files) or any(
+        provider.observes_objects for provider in run.providers.values()
+    )
+    return has_conditions or is_observed
 
 
-def check_observed_site(
-    run: Run, plan: Plan, *, compares_changes: bool = False
+def check_approved_consequences(
+    run: Run, plan: Plan, *, is_started: bool = False
 ) -> list[Diagnostic]:
-    """Check a saved plan against the site as observed now.
+    """Replay the steps of an approved plan on the site as the providers of the run read it.
 
-    Return errors for broken guard rails and separation rules, and warnings about machines that
-    failed since the plan and, with `compares_changes`, about other changes in a new plan.
+    Return errors for consequences that the plan did not show, broken guard rails and separation
+    rules, and for a site that cannot be read. Return warnings about other changes of the site,
+    unless the apply `is_started`: then the steps changed it, too.
     """
-    is_needed = has_conditions(plan) or _observes_machines(run, plan)
-    if plan.mode is Mode.REFRESH_ONLY or not is_needed:
+    if not needs_replay(run, plan):
         return []
-    new_plan = run.plan(get_plan_options(plan)).plan
-    problems = _list_broken_conditions(plan, new_plan)
-    if new_plan.is_failed and not problems:
-        return [_build_unread_warning(new_plan)]
-    problems += _list_failed_machines(plan, new_plan)
-    # Each of them has a cause of its own.
-    if compares_changes and not problems:
-        problems += _list_other_changes(plan, new_plan)
-    return problems
+    options = replace(get_plan_options(plan), replayed=plan)
+    # Samples only if a verdict depends on them.
+    if not plan.guard_rails and not plan.separation_verdicts and plan.numa_sampling is None:
+        options = replace(options, samples=0)
+    replay = run.plan(options).plan
+    problems = list(_list_broken_separation_rules(plan, replay))
+    errors = select_errors(replay.diagnostics)
+    if errors:
+        problems += _list_errors_of_steps(plan, errors)
+        return problems or [_build_unchecked_finding(run, errors[0])]
+    clauses = list_unapproved_consequences(plan, replay)
+    if clauses:
+        # What happens there without the steps is not theirs.
+        clauses = list_unapproved_consequences(plan, replay, run.plan_without_steps(plan))
+    if clauses:
+        problems.append(_build_rejection(format_first_items(clauses, _MAX_NAMES, separator=". ")))
+    problems += _list_breaches(plan, apply_limits(replay, list_limits(plan)))
+    if has_errors(problems):
+        return problems
+    # Afterwards, changes are also those of the steps.
+    if not is_started:
+        types = run.project.registries.resource_types
+        problems += _list_site_changes(list_site_changes(plan, replay, types))
+    return [*problems, *_list_smaller(plan, replay)]
 
 
-def _list_other_changes(plan: Plan, new_plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning that names what a new plan of the site as observed now changes otherwise."""
-    names = list_visible_differences(plan, new_plan)
-    if names:
+def _list_site_changes(changes: Sequence[str]) -> Iterator[Diagnostic]:
+    """Yield a warning with a line for each change of the site since the plan."""
+    if changes:
         yield build_warning(
             "site-changed-since-plan",
-            "Since the plan, the site changed, and a new plan differs: "
-            f"{format_first_items(names, _MAX_NAMES)}. The plan is applied as reviewed. To use "
-            "what the site has now, plan again.",
+            "Since the plan, the site changed: "
+            f"{format_first_items(changes, _MAX_CHANGES, separator='; ')}. The plan is applied as "
+            "reviewed. To use what the site has now, plan again.",
         )
 
 
-def check_conditions(run: Run, plan: Plan, state: State) -> list[Diagnostic]:
-    """Return errors for guard rails and separation rules that the site as observed now breaks.
+def check_consequences_again(run: Run, plan: Plan, state: State) -> list[Diagnostic]:
+    """Replay the steps of an approved plan on the site as it is now.
 
     `state` is the current one, of an apply in progress. The site is read by new providers: those of
     the run keep what they read before.
     """
-    if plan.mode is Mode.REFRESH_ONLY or not has_conditions(plan):
+    if not needs_replay(run, plan):
         return []
     with _begin_new_reading(run, state) as (check, problems):
         if has_errors(problems):
-            return problems
-        return _list_broken_conditions(plan, check.plan(get_plan_options(plan)).plan)
+            return [_build_unchecked_finding(run, select_errors(problems)[0])]
+        return check_approved_consequences(check, plan, is_started=True)
+
+
+def _build_rejection(reason: str) -> Diagnostic:
+    """Build the error about steps with another effect than the plan showed; no final period."""
+    return build_error(NOT_APPROVED, f"{reason}. No further changes were made. Plan again.")
+
+
+def _list_errors_of_steps(plan: Plan, errors: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yield an error for each object with a step that cannot be made on the site as it is now."""
+    step_addresses = {str(plan.changes[step.change].address) for step in plan.steps}
+    for problem in errors:
+        if problem.id == STRANDED or problem.address in step_addresses:
+            yield _build_rejection(f"The site changed since the plan: {problem.detail.rstrip('.')}")
+
+
+def _list_smaller(plan: Plan, replay: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning about approved consequences that the steps do not have any more."""
+    texts = list_smaller_consequences(plan, replay)
+    if texts:
+        yield build_warning(
+            "consequence-smaller",
+            f"The plan showed more than happens now: {format_first_items(texts, _MAX_NAMES)}. "
+            "The site changed since the plan.",
+        )
+
+
+def _build_unchecked_finding(run: Run, cause: Diagnostic) -> Diagnostic:
+    """Build the error about a site that cannot be read or replayed, a warning if it is allowed."""
+    reason = cause.detail or cause.summary
+    detail = f"The steps of the plan cannot be checked against the site: {reason}"
+    if run.project.context.allow_unchecked_site:
+        return build_warning(
+            UNCHECKED_SITE, f"{detail} They are applied unchecked (-allow-unchecked-site)."
+        )
+    return build_error(
+        UNCHECKED_SITE,
+        f"{detail} No further changes were made. Repair the cause, or plan again. To apply the "
+        "steps unchecked, add -allow-unchecked-site.",
+    )
 
 
 @contextmanager
@@ -110,19 +176,21 @@ def _begin_new_reading(run: Run, state: State) -> Iterator[tuple[Run, list[Diagn
         )
 
 
-def read_drift_after_approval(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
-    """Return the plan that a person approved with its drift as read now, and diagnostics.
+def check_after_approval(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
+    """Replay the steps of a plan that a person approved; approval takes time.
 
-    Approval takes time. A refresh-only plan records nothing else than this drift, so another one
-    now is an error.
+    Return the plan with its drift as read now, and diagnostics. A refresh-only plan records nothing
+    else than this drift, so another one now is an error.
     """
-    if not plan.refreshed_objects:
+    if not plan.refreshed_objects and not needs_replay(run, plan):
         return plan, []
     with _begin_new_reading(run, run.stored.state) as (check, problems):
         if has_errors(problems):
             return plan, problems
         if plan.mode is not Mode.REFRESH_ONLY:
-            return read_drift_again(check, plan)
+            findings = check_approved_consequences(check, plan)
+            plan, drift_findings = read_drift_again(check, plan)
+            return plan, [*findings, *drift_findings]
         new_plan = check.plan(get_plan_options(plan)).plan
     if new_plan.errored:
         reason = f"planning again fails: {_describe_failure(new_plan)}"
@@ -204,40 +272,6 @@ def _list_names(objects: Mapping[Address, object]) -> str:
     return format_first_items(sorted(map(str, objects)), _MAX_NAMES)
 
 
-def _observes_machines(run: Run, plan: Plan) -> bool:
-    """Return whether a provider or an inventory shows the machines of the plan."""
-    has_observation = bool(plan.basis.data_files) or any(
-        provider.observes_objects for provider in run.providers.values()
-    )
-    return has_observation and bool(plan.sites)
-
-
-def _list_broken_conditions(plan: Plan, new_plan: Plan) -> list[Diagnostic]:
-    """Return the errors of a new plan with the limits and separation rules of a plan."""
-    problems = list(_list_broken_separation_rules(plan, new_plan))
-    limits = list_limits(plan)
-    checked_plan = apply_limits(new_plan, limits)
-    problems += _list_breaches(plan, checked_plan)
-    if has_errors(problems) or not has_conditions(plan) or not new_plan.errored:
-        return problems
-    limits = [limit for limit in limits if limit.blocks]
-    names = [format_limit(limit.name, limit.value) for limit in limits]
-    names += [str(verdict.address) for verdict in plan.separation_verdicts if _is_denying(verdict)]
-    if not names:
-        # These are only limits of -warn-on.
-        return problems
-    unchecked = not limits or any(
-        result.result == GuardRailOutcome.UNKNOWN for result in checked_plan.guard_rails
-    )
-    if not unchecked:
-        return problems
-    detail = (
-        f"{format_list(names)} cannot be checked against the site: {_describe_failure(new_plan)}. "
-        "No further changes were made. Repair the cause, or plan again."
-    )
-    return [build_error("saved-plan-guard-rail", detail)]
-
-
 def _list_breaches(plan: Plan, checked_plan: Plan) -> Iterator[Diagnostic]:
     """Yield the limits that the site breaks now: errors, and warnings for those of -warn-on.
 
@@ -281,43 +315,6 @@ def _list_broken_separation_rules(plan: Plan, new_plan: Plan) -> Iterator[Diagno
             f"{verdict.satisfied}{reason}; in the plan it was {planned.satisfied}. No further "
             "changes were made. Plan again and review the new plan.",
         )
-
-
-def _list_failed_machines(plan: Plan, new_plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning that names the machines that failed, or are missing, since the plan."""
-    known = {(row.site_id, row.machine) for row in list_out_of_service(plan.sites)}
-    failed = [
-        f"{row.machine} on {row.site}"
-        for row in list_out_of_service(new_plan.sites)
-        if (row.site_id, row.machine) not in known
-    ]
-    remaining = {key for site in new_plan.sites for key in _list_machines(site)}
-    failed += [
-        f"{machine} on {site.name} (missing)"
-        for site in plan.sites
-        for site_id, machine in _list_machines(site)
-        if (site_id, machine) not in remaining
-    ]
-    if failed:
-        detail = (
-            f"Since the plan, {format_count(len(failed), 'machine')} went out of service: "
-            f"{format_first_items(failed, _MAX_NAMES)}. The plan may place VMs there, and VMs "
-            "there may be down. To place them elsewhere, plan again."
-        )
-        yield build_warning("machines-failed-since-plan", detail)
-
-
-def _list_machines(site: SiteVms) -> list[tuple[str, str]]:
-    """List the machines that exist before a plan: id of the site and name."""
-    return [(site.id, machine.facts.name) for machine in site.machines if machine.exists_before]
-
-
-def _build_unread_warning(new_plan: Plan) -> Diagnostic:
-    detail = (
-        f"The site cannot be planned again: {_describe_failure(new_plan)}. Machines that failed "
-        "since the plan are unknown."
-    )
-    return build_warning("machines-not-checked", detail)
 
 
 def _describe_failure(plan: Plan) -> str:

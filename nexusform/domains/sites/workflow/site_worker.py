@@ -75,8 +75,8 @@ from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_lim
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
-    check_conditions,
-    check_observed_site,
+    check_approved_consequences,
+    check_consequences_again,
 )
 from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.states.state_commands import (
@@ -378,7 +378,9 @@ def _compare_with_approval(
         broken: list[Diagnostic] = []
         # Else only its end is to be recorded.
         if remaining.step_count:
-            broken = select_errors(check_observed_site(run, remaining.saved_plan.plan))
+            broken = select_errors(
+                check_approved_consequences(run, remaining.plan, is_started=True)
+            )
         return build_rejected_result(name, broken) if broken else result
     if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
         return replace(
@@ -419,7 +421,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
         # Other sites of the wave were applied first.
         saved_plan = prepared.remaining.saved_plan.plan if prepared.remaining else prepared.plan
         assert saved_plan is not None, "a site that was compared"
-        broken = select_errors(check_conditions(run, saved_plan, run.stored.state))
+        broken = select_errors(check_consequences_again(run, saved_plan, run.stored.state))
         if broken:
             return build_rejected_result(task.site, broken)
     options = PlanApplyOptions(plan_digest=task.plan_digest)

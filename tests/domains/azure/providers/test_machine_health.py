@@ -97,8 +97,9 @@ def test_machine_that_failed_since_the_plan_is_named_before_the_first_write(
     set_machine_properties(server, "m6", OFF)
     nexusform("apply", "p.nfplan")
     said = " ".join(nexusform.said.replace("│", " ").split())
-    assert "Since the plan, 1 machine went out of service: m6 on lab." in said
-    assert said.index("m6 on lab") < said.index("Modifying...")
+    change = "machine m6 is powered off, not ready (in service in the plan)"
+    assert f"Since the plan, the site changed: {change}" in said, said
+    assert said.index("machine m6") < said.index("Modifying...")
 
 
 @pytest.mark.parametrize("field", ["powerState", "readyState", "cordonStatus", "detailedStatus"])

@@ -1,0 +1,197 @@
+"""Tests that an approval is a set of consequences: between plan and write, the site changes.
+
+What decides the effect of a step may change although no value of its request does. Then nothing is
+sent, and the sentence names the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from tests.domains.azure.providers.arm_server import (
+    GROUP,
+    LOCATION,
+    NEXUS,
+    PROVIDER,
+    ArmServer,
+    Site,
+    build_machine_id,
+)
+from tests.domains.azure.providers.azure_sites import CLUSTER_ID, PROVIDER_BLOCK, CommandRunner
+
+OTHER_CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/x"
+POOL_ID = f"{CLUSTER_ID}/agentPools/web"
+ACTION = """resource "nexus_bare_metal_machine_action" "x" {
+  provider        = azure
+  machine_id      = "lab/r2/m6"
+  action          = "ACTION"
+  run_id          = "1"
+  allow_workloads = ALLOW
+}
+"""
+
+
+def write_action(action: str, *, allow: bool = False) -> None:
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+    text = ACTION.replace("ACTION", action).replace("ALLOW", str(allow).lower())
+    Path("action.nf.hcl").write_text(text)
+
+
+def write_cluster(version: str = "v1.29", pool: str = "") -> None:
+    Path("change_override.nf.hcl").write_text(
+        f"""resource "nexus_kubernetes_cluster" "c" {{
+  kubernetes_version = "{version}"
+  agent_pool "np1" {{
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }}
+  agent_pool "web" {{
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    {pool}
+  }}
+}}
+"""
+    )
+
+
+def read_properties(site: Site, arm_id: str) -> dict[str, Any]:
+    """Return the properties of a resource, to change them as another person does."""
+    return site.resources[arm_id.lower()]["properties"]  # type: ignore[no-any-return]
+
+
+def start_foreign_vm(site: Site) -> None:
+    """Start a VM of another team on m6."""
+    properties = {
+        "clusterId": NEXUS,
+        "provisioningState": "Succeeded",
+        "cpuCores": 4,
+        "memorySizeGB": 8,
+        "detailedStatus": "Running",
+        "powerState": "On",
+        "storageProfile": {"osDisk": {"diskSizeGB": 64}},
+        "bareMetalMachineId": build_machine_id("m6"),
+    }
+    site.put(
+        f"{GROUP}/{PROVIDER}/virtualMachines/vm-7",
+        {"extendedLocation": LOCATION, "location": "eastus", "properties": properties},
+    )
+
+
+def start_foreign_cluster(site: Site) -> None:
+    """Create a cluster of another team with its control plane on m6."""
+    properties = {
+        "clusterId": NEXUS,
+        "provisioningState": "Succeeded",
+        "kubernetesVersion": "v1.29",
+        "controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_P10_56_v1"},
+        "initialAgentPoolConfigurations": [],
+    }
+    body = {"extendedLocation": LOCATION, "location": "eastus", "properties": properties}
+    site.put(OTHER_CLUSTER_ID, body)
+    site.adjust_nodes(OTHER_CLUSTER_ID)
+    site.properties(OTHER_CLUSTER_ID)["nodes"][0]["bareMetalMachineId"] = build_machine_id("m6")
+
+
+def move_own_node(site: Site) -> None:
+    """Move a node of cluster c to m6."""
+    site.properties(CLUSTER_ID)["nodes"][-1]["bareMetalMachineId"] = build_machine_id("m6")
+
+
+def set_upgrade(name: str, value: Any) -> Callable[[Site], None]:
+    def change(site: Site) -> None:
+        read_properties(site, POOL_ID)["upgradeSettings"] = {name: value}
+
+    return change
+
+
+def grow_pool(site: Site) -> None:
+    read_properties(site, POOL_ID)["count"] = 5
+    site.adjust_nodes(CLUSTER_ID)
+
+
+def add_pool(site: Site) -> None:
+    properties = {"count": 2, "mode": "User", "vmSkuName": "NC_P22_112_v1"}
+    site.put(f"{CLUSTER_ID}/agentPools/extra", {"location": "eastus", "properties": properties})
+    site.adjust_nodes(CLUSTER_ID)
+
+
+def create_again(arm_id: str) -> Callable[[Site], None]:
+    """Return a function that deletes a resource, and creates one of the same name."""
+
+    def change(site: Site) -> None:
+        body = site.resources[arm_id.lower()]
+        body["systemData"] = {**body.get("systemData", {}), "createdAt": "2026-11-30T00:00:00Z"}
+        site.etags += 1
+        body["etag"] = f"e{site.etags}"
+
+    return change
+
+
+def empty_m6(site: Site) -> None:
+    """Move every node on m6 to m5, so that an action stops nothing."""
+    for node in site.properties(CLUSTER_ID)["nodes"]:
+        if node["bareMetalMachineId"] == build_machine_id("m6"):
+            node["bareMetalMachineId"] = build_machine_id("m5")
+
+
+def check_nothing_is_sent(run: CommandRunner, site: Site, sentence: str) -> None:
+    site.taken.clear()
+    assert run("apply", "p") == 1, run.said
+    assert not site.taken, (site.taken, run.said)
+    assert sentence in run.said, run.said
+
+
+ARRIVALS = [
+    (start_foreign_vm, "vm-7"),
+    (start_foreign_cluster, "x-0a1b2c3d-control-plane-"),
+    (move_own_node, "of c, which the plan did not show."),
+]
+
+
+@pytest.mark.parametrize(("change", "name"), ARRIVALS, ids=["vm", "cluster", "own-node"])
+@pytest.mark.parametrize("action", ["PowerOff", "Restart", "Reimage", "Replace"])
+@pytest.mark.parametrize("allow", [False, True])
+def test_action_stops_no_vm_that_arrived_after_the_plan(
+    action: str,
+    allow: bool,
+    change: Callable[[Site], None],
+    name: str,
+    nexusform: CommandRunner,
+    server: ArmServer,
+) -> None:
+    empty_m6(server.site)
+    write_action(action, allow=allow)
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    change(server.site)
+    check_nothing_is_sent(nexusform, server.site, f"{action} of m6 would stop ")
+    assert name in nexusform.said
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            set_upgrade("maxUnavailable", "100%"),
+            "The upgrade of c/web would run with max_unavailable 100%, not 0",
+        ),
+        (set_upgrade("maxSurge", "2"), "max_surge 2, not 1"),
+        (set_upgrade("drainTimeout", 60), "The upgrade of c/web would run with drain_timeout 60"),
+        (grow_pool, "would remove or re-create c-web-2, c-web-3, c-web-4 of c"),
+        (add_pool, "extra"),
+    ],
+)
+def test_upgrade_keeps_the_pace_of_the_plan(
+    change: Callable[[Site], None], sentence: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    write_cluster("v1.30")
+    code = nexusform("plan", "-fail-on=temporary_risk:0", "-out=p")
+    assert code == 0, nexusform.said
+    change(server.site)
+    check_nothing_is_sent(nexusform, server.site, sentence)
