@@ -40,6 +40,7 @@ from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFil
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Mode, Plan
+from nexusform.rendering.report.plan_sentences import has_waiting_changes
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, open_project
@@ -380,13 +381,14 @@ def _create_comparison_with_previous_plan(
 def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
     """Return 1 for errors, else 0.
 
-    With `is_detailed` (-detailed-exitcode) return _EXIT_CHANGES for changes.
+    With `is_detailed` (-detailed-exitcode) return _EXIT_CHANGES for changes, also for those of an
+    earlier apply that still wait.
     """
     if plan.is_rejected or has_errors(diagnostics):
         return 1
     if not is_detailed:
         return 0
-    if plan.has_changes:
+    if plan.has_changes or has_waiting_changes(plan):
         return _EXIT_CHANGES
     is_drift_unknown = plan.mode is Mode.REFRESH_ONLY and plan.has_unread_objects
     # Without a read, changes cannot be excluded.

@@ -19,7 +19,8 @@ PUBLIC = {
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "plan_sentences": (
         "describe_inventory describe_inventory_age describe_plan_evaluation describe_plan_origin "
-        "format_prediction_accuracy format_uncertainty_mark HYPOTHETICAL_PLAN"
+        "format_prediction_accuracy format_uncertainty_mark has_waiting_changes "
+        "HYPOTHETICAL_PLAN"
     ),
     "report_tree": (
         "ActionText CodeBlock CodeOrigin Item ItemGroup Section Style StyledText Table Text "

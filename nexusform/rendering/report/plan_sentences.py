@@ -362,6 +362,12 @@ def _describe_missing_data(plan: Plan) -> str:
     return join_texts((_MISSING_DATA if is_missing else "", unread), " ")
 
 
+def has_waiting_changes(plan: Plan) -> bool:
+    """Return whether changes of an earlier apply still wait, by the warnings about them."""
+    ids = {diagnostic.id for diagnostic in plan.diagnostics}
+    return plan.mode is not Mode.DESTROY and not ids.isdisjoint(_WAITING_CHANGE_IDS)
+
+
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return a headline and a sentence on the comparison, for a plan without changes.
 
@@ -379,7 +385,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NOTHING_PREDICTED if has_unpredicted_resources else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
-    if ids & _WAITING_CHANGE_IDS and plan.mode is not Mode.DESTROY:
+    if has_waiting_changes(plan):
         return _NO_NEW_CHANGES
     is_partial = bool(plan.targets or plan.excludes)
     texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES

@@ -42,6 +42,7 @@ _POLICY_INDEX: Final = f"{_PREFIX}policy-index"
 _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
 PART_COUNT: Final = f"{_PREFIX}number-of-resource-snapshots"
 _MAX_CAPTURE_TIME: Final = timedelta(hours=1)
+UNREAD_OBJECTS: Final = "unread-fleet-objects"
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
 # Rest of a snapshot's name after its placement's: index and part.
 _POLICY_SUFFIX: Final = re.compile(r"-(\d{1,9})")
@@ -260,19 +261,19 @@ def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Ma
 def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
     """Read the binding of the placement named `owner`.
 
-    Return None if its cluster or state is missing or invalid.
+    Return None if its cluster or state is missing.
     """
     spec = get_mapping(manifest.body, "spec")
     cluster = spec.get("targetCluster")
-    state = spec.get("state")
-    if not isinstance(cluster, str) or state not in _STATES:
+    if not isinstance(cluster, str) or not get_text(spec, "state"):
         return None
+    state = _read_state(spec)
     score = get_mapping(spec, "clusterDecision", "clusterScore")
     progress, message = _determine_binding_progress(manifest)
     previous_state = _read_annotations(manifest).get("kubernetes-fleet.io/previous-binding-state")
     return ObservedBinding(
         cluster=cluster,
-        state=str(state),
+        state=state,
         previous_state=previous_state
         if state == "Unscheduled" and previous_state in _STATES
         else None,
@@ -292,6 +293,14 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
         overrides=tuple(list_override_names(spec)),
         apply=_get_mapping(spec, "applyStrategy"),
     )
+
+
+def _read_state(spec: Mapping[str, Any]) -> str:
+    """Return the state in `spec` of a binding; of an unknown one, by whether it has content."""
+    state = get_text(spec, "state")
+    if state in _STATES:
+        return state
+    return "Bound" if get_text(spec, "resourceSnapshotName") else "Scheduled"
 
 
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -352,18 +361,26 @@ def is_deleting(body: Mapping[str, Any]) -> bool:
 
 
 def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
-    """Yield a problem for each observed binding with an invalid state or no target cluster."""
+    """Yield a problem for each observed binding with an unknown state or no target cluster.
+
+    An unknown state is one of a newer hub: the binding is read by whether it has content.
+    """
     for binding in select_fleet_objects(manifests, BINDING_KINDS):
         spec = get_mapping(binding.body, "spec")
         state = spec.get("state")
         cluster = get_text(spec, "targetCluster")
-        if state not in _STATES:
-            subject = f'spec.state is "{state}"' if state else "spec.state is missing"
-            suggestion = suggest_name(str(state), _STATES)
+        position = binding.find_position("spec", "state")
+        if not isinstance(state, str) or not state:
             text = (
-                f"{binding.title}: {subject}; it must be one of {', '.join(_STATES)}.{suggestion}"
+                f"{binding.title}: spec.state is missing; it must be one of {', '.join(_STATES)}."
             )
-            yield build_problem(binding.file, binding.find_position("spec", "state"), INVALID, text)
+            yield build_problem(binding.file, position, INVALID, text)
+        elif state not in _STATES:
+            text = (
+                f'{binding.title}: spec.state "{state}" is unknown; it is read as '
+                f"{_read_state(spec)}.{suggest_name(state, _STATES)}"
+            )
+            yield build_problem(binding.file, position, UNREAD_OBJECTS, text, Severity.WARNING)
         if not cluster:
             text = f"{binding.title}: spec.targetCluster is missing."
             yield build_problem(
@@ -533,9 +550,7 @@ def build_missing_part_warnings(manifests: Sequence[Manifest]) -> Iterator[Probl
                     "apiVersion, kind and name, so it is not read."
                 )
                 position = snapshot.find_position("spec", "selectedResources", number)
-                yield build_problem(
-                    snapshot.file, position, "unread-fleet-objects", text, Severity.WARNING
-                )
+                yield build_problem(snapshot.file, position, UNREAD_OBJECTS, text, Severity.WARNING)
     parts = group_by(
         snapshots,
         lambda item: (item.kind, item.namespace, *map(item.labels.get, (_PARENT, _RESOURCE_INDEX))),

@@ -5,9 +5,10 @@ object enters a resource snapshot).
 """
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nexusform.documents.field_validation import FieldKind, FieldShape
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -86,6 +87,58 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
         if ("Approved", "True") in verdicts:
             cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
     return dict(_sort_mapping_keys(cleaned))
+
+
+def remove_unknown_parts(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """Return an observed object without the fields and values that nexusform does not know.
+
+    The second part has their API paths, such as `spec.policy.rebalance`. A newer hub may have them.
+    An item of a list with an unknown required value is removed as a whole.
+    """
+    removed: list[str] = []
+    spec = body.get("spec")
+    if isinstance(spec, Mapping):
+        shape = API_KINDS[str(body["kind"])].spec
+        body = {**body, "spec": _select_known_fields(spec, shape, "spec", removed)}
+    return body, removed
+
+
+def _select_known_fields(
+    fields: Mapping[str, Any], shape: FieldShape, path: str, removed: list[str]
+) -> dict[str, Any]:
+    """Return the known fields of a mapping; add the paths of the others to `removed`."""
+    known: dict[str, Any] = {}
+    for name, value in fields.items():
+        field_path = f"{path}.{name}"
+        field_shape = shape.fields.get(name)
+        if field_shape is None or _is_unknown_choice(value, field_shape):
+            removed.append(field_path)
+        elif isinstance(value, Mapping) and field_shape.kind is FieldKind.OBJECT:
+            known[name] = _select_known_fields(value, field_shape, field_path, removed)
+        elif isinstance(value, list) and field_shape.items is not None:
+            known[name] = list(_select_known_items(value, field_shape.items, field_path, removed))
+        else:
+            known[name] = value
+    return known
+
+
+def _select_known_items(
+    items: Sequence[Any], shape: FieldShape, path: str, removed: list[str]
+) -> Iterator[Any]:
+    """Yield the items of a list without unknown fields; add their paths to `removed`."""
+    for index, item in enumerate(items):
+        item_path = f"{path}[{index}]"
+        if not isinstance(item, Mapping) or shape.kind is not FieldKind.OBJECT:
+            yield item
+            continue
+        known = _select_known_fields(item, shape, item_path, removed)
+        lost = item.keys() - known.keys()
+        if not any(name in lost for name, field in shape.fields.items() if field.is_required):
+            yield known
+
+
+def _is_unknown_choice(value: Any, shape: FieldShape) -> bool:
+    return bool(shape.choices) and isinstance(value, str) and value not in shape.choices
 
 
 def _remove_assigned_service_fields(body: dict[str, Any]) -> None:

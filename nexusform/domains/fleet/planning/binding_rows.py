@@ -43,6 +43,7 @@ from nexusform.scheduling.placement_decision import Rejection
 KIND: Final = "binding"
 _MAX_NAMES: Final = 4
 _UNREAD_HUB: Final = "data of the hub that were not read"
+_UNREAD_CONTENT: Final = "content that was not captured"
 UNREAD_MEMBERS: Final = "members that were not read"
 _OBSERVED = "observed"
 _PREDICTED = "predicted"
@@ -123,7 +124,7 @@ def build_binding_rows(
         # The binding after a released one is new: it has no prior.
         prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
         row = _build_current_binding_row(placement, prior, binding, members, rejected)
-        row = _add_condition(placement, row)
+        row = _add_doubt_about_content(placement, _add_condition(placement, row))
         if row.action is PlacementAction.KEEP:
             kept_rows.append(row)
         else:
@@ -149,6 +150,18 @@ def _add_condition(placement: PlacementPlan, row: PlacementChange) -> PlacementC
         return row
     doubt = {"certain": False, "depends_on": placement.describe_waiting_clusters()}
     return replace(row, scores={**row.scores, **doubt})
+
+
+def _add_doubt_about_content(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
+    """Return the row of an update, uncertain if the present content was not captured on a hub."""
+    if row.action is not PlacementAction.UPDATE or not placement.spec.observed_attributes:
+        return row
+    prior = row.source
+    if not isinstance(prior, Binding) or prior.resource_snapshot is None:
+        return row
+    if placement.snapshot_store.find_snapshot(prior.resource_snapshot) is not None:
+        return row
+    return add_doubt_about_hub(row, _UNREAD_CONTENT)
 
 
 def add_doubt_about_hub(row: PlacementChange, assumption: str = _UNREAD_HUB) -> PlacementChange:

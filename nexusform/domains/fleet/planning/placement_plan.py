@@ -28,6 +28,7 @@ from nexusform.domains.fleet.planning.placement_records import (
     CLEARED_LATER,
     OwnershipConflict,
     is_availability_tracked,
+    read_policy_snapshot,
 )
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import (
@@ -291,10 +292,14 @@ class PlacementPlan(Struct):
         # It never had all.
         if self.spec.is_new or not self.scheduling.is_fulfilled:
             return False
-        number = self.spec.policy_snapshot.number_of_clusters
-        expected_count = (
-            self.spec.configuration.effective_policy.count_requested_clusters(number) or 0
-        )  # PickAll: 0
+        # None is missing because this plan requests more.
+        numbers = [self.spec.policy_snapshot.number_of_clusters]
+        previous_snapshot = read_policy_snapshot(self.spec.prior_attributes)
+        if previous_snapshot is not None:
+            numbers.append(previous_snapshot.number_of_clusters)
+        count_clusters = self.spec.configuration.effective_policy.count_requested_clusters
+        # PickAll: 0
+        expected_count = min(count_clusters(number) or 0 for number in numbers)
         return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count
 
     @property

@@ -8,13 +8,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
+from nexusform.domains.fleet.importers.fleet_export import UNREAD_OBJECTS
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.importers.hub_objects import remove_unknown_parts
 from nexusform.domains.fleet.importers.hub_records import (
     ObservedMember,
     check_member_times,
@@ -48,6 +52,14 @@ _TEXTS: Final = MapType(STRING)
 _MAX_KINDS: Final = 4
 # KubeFleet's proposal FEP-0001 uses such a group.
 _NEWER_GROUPS: Final = ("kubefleet.dev", ".kubernetes-fleet.io")
+# Groups of objects by which other projects place content on clusters.
+_OTHER_HUBS: Final = {
+    "cluster.open-cluster-management.io": "Open Cluster Management",
+    "work.open-cluster-management.io": "Open Cluster Management",
+    "policy.karmada.io": "Karmada",
+    "cluster.karmada.io": "Karmada",
+    "work.karmada.io": "Karmada",
+}
 _HUB_KIND_ENDINGS: Final = ("Binding", "Snapshot", "Work", "Status", "InternalMemberCluster")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 # Attribute of the objects of each fleet API kind.
@@ -163,6 +175,8 @@ class ManifestReader:
         self.manifests: list[Manifest] = []
         # Of a dump: fleet objects of newer kinds or versions.
         self.unknown_objects: list[Manifest] = []
+        # Of known objects, as texts.
+        self.unknown_parts: list[str] = []
         self.problems: list[Problem] = []
 
     def add_file(self, name: str, content: bytes, argument_path: Path) -> None:
@@ -177,11 +191,42 @@ class ManifestReader:
             if self.is_observed and _is_unknown_fleet_object(manifest):
                 self.unknown_objects.append(manifest)
                 continue
-            self.manifests.append(manifest)
-            self.report_findings(self._check_manifest(manifest), argument_path)
+            known = self._remove_unknown_parts(manifest)
+            self.manifests.append(known)
+            self.report_findings(self._check_manifest(known), argument_path)
+
+    def _remove_unknown_parts(self, manifest: Manifest) -> Manifest:
+        """Return an observed fleet object without unknown fields and values; note their paths."""
+        is_known = is_fleet_group(manifest.group) and manifest.kind in API_KINDS
+        if not self.is_observed or not is_known:
+            return manifest
+        body, removed = remove_unknown_parts(manifest.body)
+        location = f"{manifest.file}:{manifest.line}"
+        self.unknown_parts += [f"{path} of {manifest.title} ({location})" for path in removed]
+        return replace(manifest, body=body) if removed else manifest
 
     def report_unknown_objects(self, argument_path: Path) -> None:
-        """Report the fleet objects that were not read, in one warning."""
+        """Report the fleet objects that were not read, and parts of others, in one warning each."""
+        if self.unknown_parts:
+            count = format_count(len(self.unknown_parts), "field or value", "fields or values")
+            text = (
+                f"{count} of a newer hub, not read: "
+                f"{format_first_items(self.unknown_parts, _MAX_KINDS)}. The plan continues without "
+                "them."
+            )
+            self.problems.append(Problem(argument_path, UNREAD_OBJECTS, text, Severity.WARNING))
+        other_hubs = {
+            project
+            for item in self.manifests
+            for group, project in _OTHER_HUBS.items()
+            if item.group.endswith(group)
+        }
+        if self.is_observed and other_hubs:
+            text = (
+                f"The dump has objects of {format_list(sorted(other_hubs))}, another kind of hub. "
+                "nexusform reads hubs of KubeFleet: clusters and placements of others are not read."
+            )
+            self.problems.append(Problem(argument_path, UNREAD_OBJECTS, text, Severity.WARNING))
         if self.unknown_objects:
             kinds = sorted(
                 {f"{item.kind} {item.group}/{item.version}" for item in self.unknown_objects}
@@ -191,9 +236,7 @@ class ManifestReader:
                 f"unknown to nexusform, not read: {format_list(kinds, _MAX_KINDS)}. The plan "
                 "continues without them."
             )
-            self.problems.append(
-                Problem(argument_path, "unread-fleet-objects", text, Severity.WARNING)
-            )
+            self.problems.append(Problem(argument_path, UNREAD_OBJECTS, text, Severity.WARNING))
 
     def resolve_namespaces(self, argument_path: Path) -> None:
         """Set the namespaces of the objects of all files, since any of them may define a kind."""

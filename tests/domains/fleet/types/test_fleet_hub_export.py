@@ -296,7 +296,7 @@ def test_first_page_of_a_hub_is_rejected(capsys: pytest.CaptureFixture[str]) -> 
     assert "1 to remove" not in out
 
 
-def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     items = build_hub("west1")
     items[-1]["spec"]["state"] = "Boundd"
     Path("hub.json").write_text(
@@ -304,9 +304,9 @@ def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) ->
     )
     line = 1 + Path("hub.json").read_text().split('"Boundd"')[0].count("\n")
     code, out = run_command(capsys, "plan")
-    assert code == 1
-    assert f'hub.json:{line}: ClusterResourceBinding web-west1-1234: spec.state is "Boundd"' in out
-    assert 'it must be one of Scheduled, Bound, Unscheduled. Did you mean "Bound"?' in out
+    assert code == 0
+    assert f'hub.json:{line}: ClusterResourceBinding web-west1-1234: spec.state "Boundd"' in out
+    assert 'Did you mean "Bound"?' in out
     assert "no binding of it was captured" not in out
     del items[-1]["spec"]["targetCluster"]
     write_hub(items)
