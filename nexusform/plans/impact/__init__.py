@@ -9,8 +9,8 @@ PUBLIC = {
         "sum_decisions"
     ),
     "consequence_views": (
-        "format_price list_assessed_risks list_destroyed_objects list_plan_risks "
-        "list_replaced_objects list_reported_consequences list_unnamed_risks "
+        "format_price list_assessed_risks list_destroyed_objects list_named_objects "
+        "list_plan_risks list_replaced_objects list_reported_consequences list_unnamed_risks "
         "select_added_consequences"
     ),
     "object_effects": (

@@ -45,6 +45,11 @@ def list_replaced_objects(plan: ConsequenceHolder) -> list[Consequence]:
     return _sort_by_size(_select_objects(plan, ConsequenceKind.REPLACED))
 
 
+def list_named_objects(plan: ConsequenceHolder) -> list[Consequence]:
+    """Return the objects that a plan destroys, then those that it replaces."""
+    return [*list_destroyed_objects(plan), *list_replaced_objects(plan)]
+
+
 def list_plan_risks(plan: ConsequenceHolder) -> list[Consequence]:
     """Return what the plan hurts, and another placement does not: lasting or temporary."""
     return [consequence for consequence in plan.consequences if consequence.is_risk]
@@ -66,7 +71,7 @@ def list_assessed_risks(plan: ConsequenceHolder) -> list[Consequence]:
 
 def list_reported_consequences(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the destroyed objects, the replaced ones, then the other risks of a plan."""
-    return [*list_destroyed_objects(plan), *list_replaced_objects(plan), *list_unnamed_risks(plan)]
+    return [*list_named_objects(plan), *list_unnamed_risks(plan)]
 
 
 def _is_object(consequence: Consequence) -> bool:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -68,14 +69,17 @@ class GuardRail(Struct, frozen=True):
 
     `allowed` formats the limit, a minimum or a maximum. The limit is between 0 and 1 if it
     `is_fraction`, else a whole number. `is_sum`: the figures of the plans of several sites add up;
-    else the limit holds for each of them.
+    else the limit holds for each of them. `needs_state`: the figure is unknown without the current
+    state. `example` is a number for messages.
     """
 
     measure: Callable[[Plan], Iterable[GuardRailMeasurement]]
     allowed: str
+    example: str = "0"
     is_minimum: bool = False
     is_fraction: bool = False
     is_sum: bool = False
+    needs_state: bool = True
 
     def is_broken(self, value: float, limit: float) -> bool:
         """Return whether a figure is above the limit, or below a minimum."""
@@ -138,9 +142,7 @@ def _parse_limit(item: str, *, blocks: bool) -> GuardRailLimit:
     # Not `value > 1`, which accepts `nan`.
     if value < 0 or (rail.is_fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
-        raise ValueError(
-            f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.'
-        )
+        raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{rail.example}.')
     return GuardRailLimit(name, value, blocks)
 
 
@@ -175,7 +177,7 @@ def measure_limit(plan: Plan, name: str) -> tuple[GuardRailMeasurement, ...]:
     if missing:
         text = f"{format_count(missing, 'resource')} could not be predicted"
         measurements.append(GuardRailMeasurement(value=None, text=text))
-    if plan.is_from_state and name in _LIMITS_OF_WHAT_EXISTS:
+    if plan.is_from_state and GUARD_RAILS[name].needs_state:
         text = "a hub or site was not read, so changes made there are unknown"
         measurements.append(GuardRailMeasurement(value=None, text=text))
     return tuple(measurements)
@@ -469,20 +471,15 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
         )
 
 
-def _measure_lasting_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count the risks of the plan that last; they depend on hosts that may not be known."""
-    yield _count_risks(plan, ConsequenceSeverity.LASTING)
-    yield from _find_unknown_hosts(plan)
-
-
-def _measure_temporary_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count the risks of the plan that end with it; they depend on hosts, too."""
-    yield _count_risks(plan, ConsequenceSeverity.TEMPORARY)
-    yield from _find_unknown_hosts(plan)
-
-
-def _find_unknown_hosts(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Yield an unknown figure if an unread fact may change the host of a VM."""
+def _measure_risks(plan: Plan, severity: ConsequenceSeverity) -> Iterator[GuardRailMeasurement]:
+    """Count the risks of one severity; they depend on hosts that may not be known."""
+    texts = [risk.text for risk in list_plan_risks(plan) if risk.severity is severity]
+    count = format_count(len(texts), f"{severity.value} risk")
+    names = format_first_items(texts, _MAX_RISKS, "; ")
+    if plan.errored:
+        yield GuardRailMeasurement(None, f"risks are unknown: {_PLAN_FAILED}")
+    else:
+        yield GuardRailMeasurement(len(texts), enclose(f"{count}: ", names))
     ledger = plan.ledger
     if not all(ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
         yield GuardRailMeasurement(
@@ -490,44 +487,24 @@ def _find_unknown_hosts(plan: Plan) -> Iterator[GuardRailMeasurement]:
         )
 
 
-def _count_risks(plan: Plan, severity: ConsequenceSeverity) -> GuardRailMeasurement:
-    """Count the risks of one severity that the plan causes, and name the first of them."""
-    if plan.errored:
-        return GuardRailMeasurement(None, f"risks are unknown: {_PLAN_FAILED}")
-    texts = [risk.text for risk in list_plan_risks(plan) if risk.severity is severity]
-    count = format_count(len(texts), f"{severity.value} risk")
-    names = format_first_items(texts, _MAX_RISKS, "; ")
-    return GuardRailMeasurement(len(texts), enclose(f"{count}: ", names))
-
-
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved_objects, "at most {}", is_sum=True),
     "removed": GuardRail(_measure_removed_objects, "at most {}", is_sum=True),
-    "capacity": GuardRail(_measure_spare_capacity, "at least {}", is_minimum=True),
-    "certainty": GuardRail(
-        _measure_certain_fraction, "at least {}", is_minimum=True, is_fraction=True
+    "capacity": GuardRail(
+        _measure_spare_capacity, "at least {}", "5", is_minimum=True, needs_state=False
     ),
-    "empty": GuardRail(_measure_empty_plan, "{} such plans", is_sum=True),
+    "certainty": GuardRail(
+        _measure_certain_fraction, "at least {}", "0.9", is_minimum=True, is_fraction=True
+    ),
+    "empty": GuardRail(_measure_empty_plan, "{} such plans", is_sum=True, needs_state=False),
     "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}", is_sum=True),
-    "risk": GuardRail(_measure_lasting_risks, "at most {}", is_sum=True),
-    "temporary_risk": GuardRail(_measure_temporary_risks, "at most {}", is_sum=True),
-}
-# Unknown without the current state.
-_LIMITS_OF_WHAT_EXISTS: Final = {
-    "moved",
-    "removed",
-    "certainty",
-    "infeasible",
-    "risk",
-    "temporary_risk",
-}
-_EXAMPLES: Final = {
-    "moved": "0",
-    "removed": "0",
-    "capacity": "5",
-    "certainty": "0.9",
-    "empty": "0",
-    "infeasible": "0",
-    "risk": "0",
-    "temporary_risk": "2",
+    "risk": GuardRail(
+        partial(_measure_risks, severity=ConsequenceSeverity.LASTING), "at most {}", is_sum=True
+    ),
+    "temporary_risk": GuardRail(
+        partial(_measure_risks, severity=ConsequenceSeverity.TEMPORARY),
+        "at most {}",
+        "2",
+        is_sum=True,
+    ),
 }

@@ -24,7 +24,6 @@ from nexusform.plans.impact.decision_figures import (
     PlacementConfidenceSummary,
     PlanDecisionSummary,
     SpareCapacitySummary,
-    SurgeVerdict,
     build_decision,
     sum_decisions,
 )
@@ -39,7 +38,6 @@ from nexusform.plans.plan import (
     ContentChange,
     Feasibility,
     InventoryRead,
-    LossEffect,
     OutsideChange,
     PlacementChange,
     PlacementTable,
@@ -332,11 +330,6 @@ def _build_machine_action(action: PlannedMachineAction) -> dict[str, Any]:
     }
 
 
-def _build_loss_effect(effect: LossEffect) -> dict[str, Any]:
-    """Build the JSON object of a loss effect."""
-    return {"lost": effect.lost, "waiting_pods": effect.waiting_pods}
-
-
 def build_feasibility_document(feasibility: Feasibility) -> dict[str, Any]:
     """Build the JSON object of the feasibility of a placement on a cluster."""
     return {
@@ -353,12 +346,8 @@ def build_feasibility_document(feasibility: Feasibility) -> dict[str, Any]:
         "certain": feasibility.is_certain,
         **omit_empty(
             {
-                "one_machine_down": None
-                if feasibility.one_machine_down is None
-                else _build_loss_effect(feasibility.one_machine_down),
-                "one_rack_down": None
-                if feasibility.one_rack_down is None
-                else _build_loss_effect(feasibility.one_rack_down),
+                "one_machine_down": to_builtins(feasibility.one_machine_down),
+                "one_rack_down": to_builtins(feasibility.one_rack_down),
             }
         ),
         "selected": feasibility.is_selected,
@@ -524,9 +513,7 @@ def build_plan_figures(plan: Plan) -> dict[str, Any]:
                 "prediction_scores": [
                     _build_accuracy(prediction_score) for prediction_score in plan.prediction_scores
                 ],
-                "evaluation": None
-                if plan.basis.evaluation is None
-                else to_builtins(plan.basis.evaluation),
+                "evaluation": to_builtins(plan.basis.evaluation),
                 "checks_by": [_build_program_check(item) for item in plan.checks_by],
                 "rejected": list(plan.rejected),
             }
@@ -604,11 +591,6 @@ def _build_plan_differences(differences: PreviousPlanDifferences) -> dict[str, A
     }
 
 
-def _build_surge_verdict(verdict: SurgeVerdict) -> dict[str, Any]:
-    """Build the JSON object of a surge verdict."""
-    return {"site": verdict.site, "cluster": verdict.cluster, "result": verdict.result}
-
-
 def build_decision_document(plan: Plan) -> dict[str, Any]:
     """Build the figures of a plan for its approval.
 
@@ -635,7 +617,7 @@ def _build_figures_document(decision: PlanDecisionSummary) -> dict[str, Any]:
     return {
         "impact": _build_impact(decision.impact),
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
-        "upgrades": list(map(_build_surge_verdict, decision.upgrades)),
+        "upgrades": to_builtins(decision.upgrades),
         "confidence": _build_confidence(decision.confidence),
     }
 

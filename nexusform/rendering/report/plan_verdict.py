@@ -22,6 +22,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequence_record import ConsequenceKind
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
+    list_named_objects,
     list_plan_risks,
     list_replaced_objects,
     list_unnamed_risks,
@@ -121,8 +122,7 @@ def build_headline(plan: Plan) -> str:
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
-    ended_objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
-    if moving or any(item.runs for item in ended_objects):
+    if moving or any(item.runs for item in list_named_objects(plan)):
         clauses = [*ended, *moving, *placed, *waiting]
     else:
         is_hurt = any(risk.is_lasting for risk in plan.consequences)
@@ -136,9 +136,8 @@ def _describe_unnamed_risks(plan: Plan) -> list[str]:
 
     Return [] if a destroyed or replaced object explains the colour.
     """
-    objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
     sentences = describe_risks([risk for risk in list_unnamed_risks(plan) if risk.is_lasting])
-    if not sentences or any(ended.is_lasting for ended in objects):
+    if not sentences or any(ended.is_lasting for ended in list_named_objects(plan)):
         return []
     (text, count), *_ = sentences
     others = sum(number for _, number in sentences) - count

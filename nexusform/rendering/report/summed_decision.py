@@ -12,6 +12,7 @@ from nexusform.placements.consequence_record import Consequence
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
     list_replaced_objects,
+    list_reported_consequences,
     list_unnamed_risks,
 )
 from nexusform.plans.impact.decision_figures import PlanDecisionSummary, sum_decisions
@@ -217,9 +218,7 @@ def list_record_risks(record: DecisionRecord | None) -> list[str]:
     """Return what the plan of a site destroys, replaces and puts at risk, a sentence each."""
     if record is None:
         return []
-    objects = [*list_destroyed_objects(record), *list_replaced_objects(record)]
-    risks = [*(ended for ended in objects if ended.is_risk), *list_unnamed_risks(record)]
-    return [risk.text for risk in risks]
+    return [item.text for item in list_reported_consequences(record) if item.is_risk]
 
 
 def check_summed_limits(
