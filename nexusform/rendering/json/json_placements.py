@@ -617,7 +617,7 @@ def _build_figures_document(decision: PlanDecisionSummary) -> dict[str, Any]:
     return {
         "impact": _build_impact(decision.impact),
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
-        "upgrades": to_builtins(decision.upgrades),
+        "upgrades": list(map(asdict, decision.upgrades)),
         "confidence": _build_confidence(decision.confidence),
     }
 
