@@ -9,10 +9,12 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.rendering.pull_request.markdown_parts import (
+    Markdown,
     disable_bot_commands,
-    escape_markdown,
-    escape_prose,
+    escape_text,
+    format_code,
     format_code_block,
+    format_summary,
 )
 
 TESTS = Path(__file__).parent.parent
@@ -105,24 +107,25 @@ def test_code_in_a_quote_mentions_no_user(markdown: str, has_reference: bool) ->
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_part_is_a_command(text: str) -> None:
     for piece in (
-        escape_markdown(text),
-        escape_prose(text),
+        escape_text(text),
+        format_code(text),
+        format_summary(text),
         format_code_block(text),
         format_code_block(text, "diff"),
-        f"a\n{format_code_block(text)}\n{escape_prose(text)}",
+        Markdown(f"a\n{format_code_block(text)}\n{escape_text(text)}"),
     ):
         check_comment(disable_bot_commands(piece))
 
 
 def test_other_text_is_unchanged() -> None:
     text = "### x\n\n| a | b |\n| /b | @c |\n```text\n~ a/b\n+ /x\n```\n`/approve` is code"
-    assert disable_bot_commands(text) == text
+    assert disable_bot_commands(Markdown(text)) == text
 
 
 def test_command_stays_readable() -> None:
-    assert disable_bot_commands("/merge") == "<span></span>/merge"
+    assert disable_bot_commands(Markdown("/merge")) == "<span></span>/merge"
     assert (
-        disable_bot_commands("```\n  /merge\n```\n/merge")
+        disable_bot_commands(Markdown("```\n  /merge\n```\n/merge"))
         == "```\n  \u2502 /merge\n```\n<span></span>/merge"
     )
 

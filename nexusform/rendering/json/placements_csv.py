@@ -66,60 +66,50 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     location_columns = [f"{side}_{name}" for side in ("from", "to") for name in names]
     # A table has no line before its header.
     titles = ["hypothetical_plan"] if plan.assumptions else []
-    title_cells = escape_formulas([", ".join(plan.assumptions)] if plan.assumptions else [])
-    table.writerow([*titles, *_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS])
+    title_cells = [", ".join(plan.assumptions)] if plan.assumptions else []
+    lines: list[list[object]] = [[*titles, *_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS]]
     for row in rows:
         # Of rack, machine and rack count; "" = not computed.
         certainty: tuple[object, ...] = ("", "", "")
         if row.certainty is not None:
             certainty = (row.certainty.rack, row.certainty.machine, row.certainty.rack_count)
-        table.writerow(
+        lines.append(
             [
                 *title_cells,
-                row.kind,
-                *escape_formulas([str(row.address), row.cluster, row.pool, row.sku, row.object]),
-                row.action.value,
-                row.trigger,
+                *(row.kind, row.address, row.cluster, row.pool, row.sku, row.object),
+                *(row.action.value, row.trigger),
                 *_build_location_cells(build_location_document(row.origin), names),
                 *_build_location_cells(build_location_document(row.target), names),
-                *certainty,
-                row.provenance,
-                *escape_formulas([row.reason]),
+                *(*certainty, row.provenance, row.reason),
             ]
         )
     placement_cells = [""] * (len(location_columns) + len(_REASON_COLUMNS) - 1)
-    for consequence in list_reported_consequences(plan):
-        table.writerow(
-            [
-                *title_cells,
-                "consequence",
-                *escape_formulas([consequence.address, "", "", "", consequence.subject]),
-                consequence.severity.value,
-                consequence.risk,
-                *placement_cells,
-                *escape_formulas([consequence.text]),
-            ]
-        )
+    lines += [
+        [
+            *title_cells,
+            *("consequence", consequence.address, "", "", "", consequence.subject),
+            *(consequence.severity.value, consequence.risk),
+            *(*placement_cells, consequence.text),
+        ]
+        for consequence in list_reported_consequences(plan)
+    ]
+    table.writerows(map(_escape_cells, lines))
     return text.getvalue()
 
 
 def _build_location_cells(location: dict[str, Any] | None, names: Iterable[str]) -> Iterable[str]:
-    """Build the cells of a location, one per column; list values are separated by spaces."""
+    """Yield the cells of a location, one per column; list values are separated by spaces."""
     document = location or {}
-    cells = []
     for name in names:
         # None: a column of another kind of location.
         value = document.get(name)
         if isinstance(value, list | tuple):
-            cells.append(" ".join(map(str, value)))
+            yield " ".join(map(str, value))
         else:
-            cells.append("" if value is None else str(value))
-    return escape_formulas(cells)
+            yield "" if value is None else str(value)
 
 
-def escape_formulas(texts: Iterable[str]) -> list[str]:
+def _escape_cells(cells: Iterable[object]) -> list[str]:
     """Return cells on one line; a leading quote precedes what looks like a formula."""
-    return [
-        f"'{text}" if text.startswith(_FORMULA_PREFIXES) else text
-        for text in map(escape_name, texts)
-    ]
+    texts = (escape_name(str(cell)) for cell in cells)
+    return [f"'{text}" if text.startswith(_FORMULA_PREFIXES) else text for text in texts]

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import group_by, join_texts
 from nexusform.rendering.notation.markup import (
     Markup,
@@ -119,7 +118,7 @@ def build_row(
 
     On a phone, `data-head` labels a cell with its header.
     """
-    row_head, *other_cells = map(_escape_cell, cells)
+    row_head, *other_cells = cells
     data_cells = [
         build_element(
             "td",
@@ -130,10 +129,6 @@ def build_row(
         for column, cell in enumerate(other_cells, start=1)
     ]
     return build_element("tr", build_element("th", row_head, scope="row"), data_cells, class_=kind)
-
-
-def _escape_cell(cell: Part) -> Part:
-    return escape_name(cell) if isinstance(cell, str) and not isinstance(cell, Markup) else cell
 
 
 def _get_cell_class(column: int, number_columns: AbstractSet[int]) -> str | None:

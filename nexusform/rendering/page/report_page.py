@@ -46,6 +46,7 @@ from nexusform.rendering.report.report_tree import (
     StyledText,
     Table,
     Text,
+    change_texts,
     list_spans,
 )
 
@@ -104,6 +105,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     It has the verdict and facts, `pictures`, the numbered sections, and `appendix`. Folded sections
     are collapsible (`<details>`), and open if they are findings.
     """
+    report = change_texts(report, escape_name)
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
         kind, label = IMPACT_STYLES[report.impact]
@@ -136,8 +138,11 @@ def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Mar
     """
     block = [
         (
-            build_element("dt", line.label),
-            [build_element("dd", render_inline_code(text)) for text in line.texts],
+            build_element("dt", escape_name(line.label)),
+            [
+                build_element("dd", render_inline_code(text))
+                for text in map(escape_name, line.texts)
+            ],
         )
         for line in lines
     ]
@@ -151,6 +156,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
     """Build a section of a plan; None for one without content."""
     if not section.has_content:
         return None
+    section = change_texts(section, escape_name)
     # The section has sentences without a heading.
     if not section.title:
         return [build_element("p", build_text(line)) for line in section.lines]
@@ -197,16 +203,14 @@ def build_text(text: Text) -> list[Part]:
     parts: list[Part] = []
     for part in list_spans(text):
         parts += (
-            [_build_inline_text(part)]
-            if isinstance(part, StyledText)
-            else render_inline_code(escape_name(part))
+            [_build_inline_text(part)] if isinstance(part, StyledText) else render_inline_code(part)
         )
     return parts
 
 
 def _build_inline_text(span: StyledText) -> Part:
     """Build a part of a text with a style; a site is a link to its map."""
-    text = escape_name(span.text)
+    text = span.text
     match span.style:
         case Style.ACTION:
             return _build_action_text(span)
@@ -247,7 +251,7 @@ def _build_table(table: Table, title: str) -> Markup:
 def _build_action_text(span: StyledText) -> Part:
     """Build the text of an action in its colour, with its figures below it."""
     if not isinstance(span, ActionText) or not span.action:
-        return escape_name(span.text) or "\N{EN DASH}"
+        return span.text or "\N{EN DASH}"
     text = build_element("span", span.text, class_=f"mark-{span.action}")
     return [text, build_element("div", span.detail, class_="quiet small") if span.detail else None]
 

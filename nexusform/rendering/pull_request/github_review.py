@@ -15,15 +15,15 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.names import escape_control_characters
-from nexusform.diagnostics.phrases import join_texts
 from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.pull_request.markdown_parts import (
+    Markdown,
     disable_bot_commands,
-    escape_line,
-    escape_plain_text,
+    emphasize,
+    fill_markdown,
     format_code_block,
+    join_markdown,
 )
 from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, collect_findings
 from nexusform.resources.address import parse_address
@@ -174,23 +174,21 @@ def _build_suggestion(
     if disable_bot_commands(suggestion) != suggestion:
         # The button must commit the exact text.
         return []
-    body = (
-        f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_plain_text(remedy_text)}\n"
-        f"{suggestion}"
-    )
+    description = _describe_diagnostic(diagnostic)
+    body = fill_markdown("{}\n\nTested: {}\n{}", description, remedy_text, suggestion)
     return [_build_comment(path, first_line, last_line, body)]
 
 
-def _describe_diagnostic(diagnostic: Diagnostic) -> str:
+def _describe_diagnostic(diagnostic: Diagnostic) -> Markdown:
     """Return the summary and the first paragraph of the detail in Markdown."""
-    summary = f"**{escape_plain_text(diagnostic.summary)}**"
-    first_paragraph = escape_control_characters(diagnostic.detail).partition("\n\n")[0]
+    first_paragraph = diagnostic.detail.partition("\n\n")[0]
+    detail = join_markdown(map(str.strip, first_paragraph.split("\n")), "\n")
     existing_note = PREEXISTING_NOTE if diagnostic.is_preexisting else ""
-    detail = "\n".join(escape_line(line.strip()) for line in first_paragraph.split("\n"))
-    return join_texts((summary, detail, existing_note), "\n\n")
+    paragraphs = (emphasize(diagnostic.summary), detail, existing_note)
+    return join_markdown(filter(None, paragraphs), "\n\n")
 
 
-def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
+def _build_comment(path: str, first_line: int, last_line: int, body: Markdown) -> dict[str, Any]:
     """Build a comment on these lines of a file for GitHub's API."""
     comment: dict[str, Any] = {
         "path": path,

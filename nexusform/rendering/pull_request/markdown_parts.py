@@ -20,65 +20,89 @@ from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_lines
 
 
-def format_code(text: str) -> str:
-    """Format text as inline code; "" for an empty text.
+class Markdown(str):
+    """Text that is already Markdown."""
 
-    A text with backticks is enclosed by more of them.
-    """
-    escaped_text = escape_name(text)
-    fence = "`" * (1 + _measure_longest_backtick_run(escaped_text))
-    return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else enclose("`", escaped_text, "`")
+    __slots__ = ()
 
 
-def escape_plain_text(text: str) -> str:
-    """Escape text so that Markdown, HTML and mentions have no effect."""
-    return escape_markdown(escape_name(text))
+def format_code(text: str) -> Markdown:
+    """Format text as inline code; "" for an empty text."""
+    name = escape_name(text)
+    # Backticks around others could join those of a neighbour.
+    if "`" in name:
+        return Markdown(f"<code>{_escape_outside_of_code(name)}</code>")
+    return Markdown(enclose("`", name, "`"))
 
 
 _MAX_LINE_LENGTH: Final = 700
 _CODE: Final = re.compile(r"(`[^`\n]+`)")
-
-
-def escape_prose(text: str) -> str:
-    """Escape a sentence; parts in backticks remain code."""
-    parts = _CODE.split(escape_name(text))
-    # Splitting by a group gives the matches at odd positions.
-    parts[0::2] = list(map(escape_markdown, parts[0::2]))
-    parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
-    return "".join(parts)
-
-
 _MARKDOWN_SIGNS: Final = re.compile(r"([\\`*_\[\]|#~$])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
 # A code host sends mail to users mentioned in a comment, and makes a link of an e-mail address.
 _MENTION: Final = re.compile(r"@(?=\w)")
 # A code host makes a link of a bare address.
 _ADDRESS: Final = re.compile(r"(?<=\w)(?=://)|\bwww(?=\.)|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
-# At its start, a line with these signs is a quote, a heading, a rule or a list. Lists of details
-# have dashes and numbers.
-_BLOCK_START: Final = re.compile(r"(?=[+>=:]|-(?! )|\d+\))")
+# A line that begins so is a quote, a list, a rule, the rule below a heading or that of a table.
+_BLOCK_START: Final = re.compile(r"^(\s*\d*)(?=>|[-+](?!\S)|(?<=\d)[.)](?!\S)|-+\s*$|=+\s*$|:?-+:)")
 # A reference to an issue or merge request notifies its subscribers.
-_REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE | re.ASCII)
+_REFERENCE: Final = re.compile(r"(#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE | re.ASCII)
 _SEPARATOR: Final = "<span></span>"
 
 
-def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, HTML and code hosts.
+def escape_text(text: str) -> Markdown:
+    """Return Markdown as it is, and a text without effect at a code host, on any line.
 
-    A backslash precedes each Markdown sign. An empty element separates an @ from its name, `#`
-    from its number and `https` from its address, because hosts undo escapes before they look for
-    names and addresses.
+    Its parts in backticks are code. A backslash precedes each Markdown sign, and a sign that would
+    begin a block. An empty element separates an @ from its name, `#` from its number and `https`
+    from its address, because hosts undo escapes before they look for names and addresses.
     """
-    html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
-    unmentioned = _MENTION.sub(f"@{_SEPARATOR}", _MARKDOWN_SIGNS.sub(r"\\\1", html))
+    if isinstance(text, Markdown):
+        return text
+    parts = _CODE.split(escape_name(text))
+    # Splitting by a group gives the matches at odd positions.
+    parts[0::2] = list(map(_escape_outside_of_code, parts[0::2]))
+    parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
+    return Markdown(_BLOCK_START.sub(r"\1\\", "".join(parts)))
+
+
+def _escape_outside_of_code(text: str) -> str:
+    return _disable_references(_MARKDOWN_SIGNS.sub(r"\\\1", _escape_html(text)))
+
+
+def _escape_html(text: str) -> str:
+    return _ENTITY.sub("&amp;", text).replace("<", "&lt;")
+
+
+def _disable_references(text: str) -> str:
+    """Separate what a code host would make a link, or a message to others."""
+    unmentioned = _MENTION.sub(f"@{_SEPARATOR}", text)
     unlinked = _ADDRESS.sub(rf"\g<0>{_SEPARATOR}", unmentioned)
     return _REFERENCE.sub(rf"\1{_SEPARATOR}", unlinked)
 
 
-def escape_line(text: str) -> str:
-    """Escape a sentence on a line of its own, so that it begins no quote, heading or rule."""
-    escaped_text = escape_prose(text)
-    return f"{_SEPARATOR}{escaped_text}" if _BLOCK_START.match(escaped_text) else escaped_text
+def format_summary(text: str) -> Markdown:
+    """Format the start of a folded part with its visible text.
+
+    Code hosts read it as HTML, where signs of Markdown have no effect.
+    """
+    summary = _disable_references(_escape_html(escape_name(text)))
+    return Markdown(f"<details><summary>{summary}</summary>")
+
+
+def fill_markdown(template: str, *texts: str) -> Markdown:
+    """Fill each `{}` of a template in Markdown with a text, escaped if it is not Markdown."""
+    return Markdown(template.format(*map(escape_text, texts)))
+
+
+def emphasize(text: str) -> Markdown:
+    """Return a text in bold, "" for an empty text."""
+    return Markdown(enclose("**", escape_text(text), "**"))
+
+
+def join_markdown(texts: Iterable[str], separator: str = "") -> Markdown:
+    """Join texts by a separator in Markdown; they are escaped if they are not Markdown."""
+    return Markdown(separator.join(map(escape_text, texts)))
 
 
 # Starts of comment lines that a code host or a bot executes.
@@ -93,7 +117,7 @@ _FENCE: Final = re.compile(r"\s*(`{3,})")
 _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "
 
 
-def disable_bot_commands(markdown: str) -> str:
+def disable_bot_commands(markdown: Markdown) -> Markdown:
     """Disable lines similar to bot commands, such as `/merge`.
 
     An empty element precedes them, or a margin in code.
@@ -114,31 +138,31 @@ def disable_bot_commands(markdown: str) -> str:
         lines.append(
             f"{command[1]}{prefix}{line[command.end() :]}" if command is not None else line
         )
-    return "\n".join(lines)
+    return Markdown("\n".join(lines))
 
 
-def format_code_block(body: str, language: str = "") -> str:
+def format_code_block(body: str, language: str = "") -> Markdown:
     """Format a code block with escaped control characters."""
     body = escape_control_characters(body)
     fence = "`" * max(3, 1 + _measure_longest_backtick_run(body))
-    return f"{fence}{language}\n{body}\n{fence}"
+    return Markdown(f"{fence}{language}\n{body}\n{fence}")
 
 
-def fold_details(summary: str, body: str) -> str:
+def fold_details(summary: str, body: Markdown) -> Markdown:
     """Format Markdown folded under its summary."""
-    return f"<details><summary>{escape_plain_text(summary)}</summary>\n\n{body}\n\n</details>"
+    return fill_markdown("{}\n\n{}\n\n</details>", format_summary(summary), body)
 
 
 def _measure_longest_backtick_run(text: str) -> int:
     return max(map(len, re.findall(r"`+", text)), default=0)
 
 
-def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Render the lines of a table of Markdown cells.
-
-    The second row is the rule below the headers.
-    """
-    return [f"| {' | '.join(row)} |" for row in rows]
+def render_table(
+    headers: Sequence[str], rule: Sequence[str], rows: Iterable[Sequence[str]]
+) -> list[Markdown]:
+    """Render the lines of a table, with a rule below its headers."""
+    lines = (headers, map(Markdown, rule), *rows)
+    return [fill_markdown("| {} |", join_markdown(cells, " | ")) for cells in lines]
 
 
 def render_diff(text: str) -> str:
@@ -183,14 +207,14 @@ class ReportPart(Struct, frozen=True):
 
     title: str
     importance: int
-    lines: tuple[str, ...]
-    draw: Callable[[str], str] = lambda body: body
+    lines: tuple[Markdown, ...]
+    draw: Callable[[Markdown], Markdown] = lambda body: body
     is_atomic: bool = False
 
     @property
-    def text(self) -> str:
+    def text(self) -> Markdown:
         """The part as Markdown."""
-        return disable_bot_commands(self.draw("\n".join(self.lines)))
+        return disable_bot_commands(self.draw(join_markdown(self.lines, "\n")))
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
@@ -238,8 +262,8 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     return f"{kept_text}\n" if max_bytes else ""
 
 
-def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> str:
-    return f"_Cut to stay within {max_bytes:,} bytes: {'; '.join(cuts)}._"
+def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> Markdown:
+    return fill_markdown("_Cut to stay within {} bytes: {}._", f"{max_bytes:,}", "; ".join(cuts))
 
 
 def _measure_size(texts: Collection[str]) -> int:
@@ -271,14 +295,15 @@ def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
 def _limit_part_lines(part: ReportPart, count: int) -> ReportPart:
     """Return the part with its first `count` lines, and one with the number of the others."""
     hidden_count = len(part.lines) - count
-    return replace(part, lines=(*part.lines[:count], f"... {hidden_count:,} more lines were cut"))
+    note = Markdown(f"... {hidden_count:,} more lines were cut")
+    return replace(part, lines=(*part.lines[:count], note))
 
 
 # Characters allowed in a link address: none that would end it.
 _ADDRESS_CHARACTERS: Final = "/:?#@!$&'*+,;=%~"
 
 
-def format_line_link(location: str, origin: CodeOrigin) -> str:
+def format_line_link(location: str, origin: CodeOrigin) -> Markdown:
     """Format a `file:line` location as Markdown, as a link if the address is known."""
     filename, _, line = location.rpartition(":")
     path = posixpath.normpath(posixpath.join(origin.directory, filename))
@@ -287,10 +312,10 @@ def format_line_link(location: str, origin: CodeOrigin) -> str:
     if not origin.url or not is_in_repository:
         return format_code(location)
     address = f"{quote(origin.url.rstrip('/'), safe=_ADDRESS_CHARACTERS)}/{quote(path)}#L{line}"
-    return f"[{escape_plain_text(location)}]({address})"
+    return fill_markdown("[{}]({})", location, Markdown(address))
 
 
-def render_decision_lines(lines: Iterable[DecisionLine]) -> Iterator[str]:
+def render_decision_lines(lines: Iterable[DecisionLine]) -> Iterator[Markdown]:
     """Yield the quoted lines of a list with an item per decision line.
 
     Several texts of a line are a list below its label. A list breaks its lines on a phone, unlike
@@ -300,15 +325,15 @@ def render_decision_lines(lines: Iterable[DecisionLine]) -> Iterator[str]:
         # A text in parentheses has its own colon, as in the terminal.
         colon = "" if line.texts[0].startswith("(") else ":"
         # Atlantis and tfcmt search for the words of the last line.
-        name = line.label if line.label == COUNT_LABEL else f"**{line.label}**"
-        label = f"> - {name}{colon}"
-        texts = [escape_prose(_truncate_line(text)) for text in line.texts]
+        name = line.label if line.label == COUNT_LABEL else emphasize(line.label)
+        label = fill_markdown(f"> - {{}}{colon}", name)
+        texts = list(map(_truncate_line, line.texts))
         if len(texts) == 1:
-            yield f"{label} {texts[0]}"
+            yield fill_markdown("{} {}", label, *texts)
             continue
         yield label
         for text in texts:
-            yield f">   - {text}"
+            yield fill_markdown(">   - {}", text)
 
 
 def _truncate_line(line: str) -> str:

@@ -12,15 +12,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.diagnostics.phrases import enclose, format_first_items, join_texts
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import PLAIN
 from nexusform.rendering.pull_request.markdown_parts import (
+    Markdown,
     ReportPart,
-    escape_plain_text,
-    escape_prose,
+    emphasize,
+    escape_text,
+    fill_markdown,
     format_code,
+    join_markdown,
     join_parts_within_limit,
     render_decision_lines,
 )
@@ -93,10 +96,15 @@ def render_markdown(
     # The verdict is the reason of a rejection. An impact has the name of an alert: note,
     # warning or caution.
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
-    title = format_plan_title(plan, "nexusform", escape_prose(report.title))
-    assumptions = [escape_plain_text(describe_assumptions(plan))] if plan.assumptions else []
+    title = format_plan_title(plan, "nexusform", report.title)
+    assumptions = (describe_assumptions(plan),) if plan.assumptions else ()
     decision = render_decision_lines([*report.decision, *build_count_lines(view)])
-    head = (f"### {title}", *assumptions, *report.facts, f"> [!{alert}]", *decision)
+    head = (
+        fill_markdown("### {}", title),
+        *map(escape_text, (*assumptions, *report.facts)),
+        Markdown(f"> [!{alert}]"),
+        *decision,
+    )
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # A failed plan shows no changes, as in the terminal: they would hide the error.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:
@@ -117,12 +125,11 @@ def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
 
     It has no line without any of them.
     """
-    inventory = enclose("inventory ", escape_plain_text(describe_inventory(plan)))
+    inventory = enclose("inventory ", describe_inventory(plan))
     if has_stale_inventory(plan):
-        inventory = f"**{inventory}**"
-    evaluation = escape_plain_text(describe_plan_evaluation(plan))
-    commit = enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))
-    line = join_texts((commit, inventory, evaluation), " · ")
+        inventory = emphasize(inventory)
+    commit = Markdown(enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH])))
+    line = join_markdown(filter(None, (commit, inventory, describe_plan_evaluation(plan))), " · ")
     return ReportPart(
         "The last line", importance=99, lines=(line,) if line else (), is_atomic=True
     )  # cut last

@@ -11,15 +11,18 @@ from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, join_texts
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
+    Markdown,
     ReportPart,
     disable_bot_commands,
-    escape_line,
-    escape_plain_text,
-    escape_prose,
+    emphasize,
+    escape_text,
+    fill_markdown,
     fold_details,
     format_code,
     format_code_block,
     format_line_link,
+    format_summary,
+    join_markdown,
     render_decision_lines,
     render_diff,
     render_table,
@@ -53,72 +56,80 @@ _MAX_ITEMS: Final = 20
 _FOLDED_LOSS: Final = 45
 
 
-def render_report_markdown(report: Report) -> str:
+def render_report_markdown(report: Report) -> Markdown:
     """Render the whole report with a final newline."""
     if report.alert_level is not None:
-        verdict = f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
+        alert = report.alert_level.value.upper()
+        verdict = fill_markdown("> [!{}]\n> {}", alert, emphasize(report.verdict))
         if report.decision:
-            verdict = "\n".join((verdict, ">", *render_decision_lines(report.decision)))
+            decision = render_decision_lines(report.decision)
+            verdict = join_markdown((verdict, Markdown(">"), *decision), "\n")
     else:
         # A cross or a check mark.
         mark = "\u274c" if report.is_finding else "\u2705"
-        verdict = f"{mark} **{escape_prose(report.verdict)}**"
-    blocks = [f"### {escape_prose(report.title)}", verdict]
-    if report.facts:
-        blocks.append("\n".join(f"- {escape_prose(fact)}" for fact in report.facts))
-    blocks += ["\n\n".join(_render_section(section)) for section in report.sections]
-    return disable_bot_commands("\n\n".join(blocks) + "\n")
+        verdict = fill_markdown("{} {}", mark, emphasize(report.verdict))
+    blocks = [fill_markdown("### {}", report.title), verdict, _render_list(report.facts)]
+    blocks += [join_markdown(_render_section(section), "\n\n") for section in report.sections]
+    return disable_bot_commands(fill_markdown("{}\n", join_markdown(filter(None, blocks), "\n\n")))
 
 
-def _render_section(section: Section) -> Iterable[str]:
+def _render_list(texts: Iterable[Text]) -> Markdown:
+    return join_markdown((fill_markdown("- {}", render_text(text)) for text in texts), "\n")
+
+
+def _render_section(section: Section) -> Iterable[Markdown]:
     """Yield the Markdown blocks of one section of an answer.
 
     They are its title, lines, notes, commands and tables. A folded section is inside of
     `<details>`, with its title as the visible summary.
     """
-    title = escape_prose(section.title)
-    if section.is_finding:
-        title = f"\u274c {title}"  # a cross
-    yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
+    # A cross.
+    title = f"\u274c {section.title}" if section.is_finding else section.title
+    yield format_summary(title) if section.is_folded else fill_markdown("#### {}", title)
     if section.lines:
         # A list separates lines; a single line is a paragraph.
-        lines = [render_text(line).strip() for line in section.lines]
-        yield lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+        is_list = len(section.lines) > 1
+        yield _render_list(section.lines) if is_list else render_text(section.lines[0])
     if section.notes:
-        yield "\n".join(_render_notes(section))
+        yield join_markdown(_render_notes(section), "\n")
     if section.commands:
-        yield "\n".join(("```sh", *map(escape_name, section.commands), "```"))
+        yield _render_commands(section)
     for table in section.all_tables:
         if table.caption and len(section.all_tables) > 1:
-            yield f"{escape_plain_text(table.caption)}:"
-        lines = [f"- {render_text(line)}" for line in table.compact]
-        yield "\n".join(lines or _render_table(table, UNKNOWN_ORIGIN))
+            yield fill_markdown("{}:", table.caption)
+        lines = _render_table(table, UNKNOWN_ORIGIN)
+        yield _render_list(table.compact) if table.compact else join_markdown(lines, "\n")
     if section.is_folded:
-        yield "</details>"
+        yield Markdown("</details>")
 
 
-def render_text(text: Text, origin: CodeOrigin = UNKNOWN_ORIGIN) -> str:
+def _render_commands(section: Section) -> Markdown:
+    return format_code_block("\n".join(map(escape_name, section.commands)), "sh")
+
+
+def render_text(text: Text, origin: CodeOrigin = UNKNOWN_ORIGIN) -> Markdown:
     """Render a text with its styles."""
-    return "".join(
-        _render_span(part, origin) if isinstance(part, StyledText) else escape_prose(part)
+    spans = (
+        _render_span(part, origin) if isinstance(part, StyledText) else escape_text(part)
         for part in list_spans(text)
     )
+    return Markdown(join_markdown(spans).strip())
 
 
-def _render_span(span: StyledText, origin: CodeOrigin) -> str:
+def _render_span(span: StyledText, origin: CodeOrigin) -> Markdown:
     """Render a part of a text with a style; a location is a link if its address is known."""
     match span.style:
         case Style.ARROW:
-            return "→"
+            return Markdown("→")
         case Style.CODE:
-            return format_code(span.text).replace("|", "\\|")
+            return Markdown(format_code(span.text).replace("|", "\\|"))
         case Style.LOCATION:
             return format_line_link(span.text, origin)
         case _:
-            return enclose("**", escape_plain_text(span.text), "**")
+            return emphasize(span.text)
 
 
-def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
+def _render_table(table: Table, origin: CodeOrigin) -> list[Markdown]:
     """Render the lines of a table.
 
     The row of a finding is bold, and columns with figures are aligned to the right.
@@ -130,9 +141,9 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     for row in table.rows:
         cells = [render_text(cell, origin) for cell in row.cells]
         if row.is_finding:
-            cells = [enclose("**", cell, "**") for cell in cells]
+            cells = list(map(emphasize, cells))
         rows.append(cells)
-    return render_table((list(map(escape_prose, table.headers)), rule, *rows))
+    return render_table(table.headers, rule, rows)
 
 
 def build_parts(
@@ -151,8 +162,8 @@ def build_parts(
     if section.is_folded:
         yield ReportPart(title, importance, tuple(lines), lambda text: fold_details(title, text))
         return
-    heading = f"**{escape_plain_text(title)}**\n\n" if has_title else ""
-    yield ReportPart(title, importance, tuple(lines), lambda text: f"{heading}{text}")
+    heading = fill_markdown("{}\n\n", emphasize(title)) if has_title else Markdown()
+    yield ReportPart(title, importance, tuple(lines), lambda text: join_markdown((heading, text)))
     every_line = list(_render_section_lines(section, origin, has_all=True))
     if every_line != lines:
         all_title = f"{title}: all"
@@ -174,20 +185,23 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
     if language == "diff":
         text = render_diff(text)
 
-    def render_block(body: str) -> str:
+    def render_block(body: Markdown) -> Markdown:
         block = format_code_block(body, language)
         return fold_details(section.title, block) if section.is_folded else block
 
     return ReportPart(
         section.title,
         importance,
-        tuple(text.split("\n")),
+        # The lines of code are no text: the block escapes them.
+        tuple(map(Markdown, text.split("\n"))),
         render_block,
         is_atomic=not section.is_folded,
     )
 
 
-def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
+def _render_section_lines(
+    section: Section, origin: CodeOrigin, *, has_all: bool
+) -> Iterator[Markdown]:
     """Yield the lines of a section in blocks with blank lines between them.
 
     They are notes, tables, items, findings and sentences. Without `has_all`, yield only the first
@@ -197,9 +211,9 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     for table in section.all_tables:
         # A single table is explained by its headers and the title of the section.
         if len(section.all_tables) > 1 or table.compact:
-            blocks.append([f"{escape_plain_text(table.caption)}:"])
+            blocks.append([fill_markdown("{}:", table.caption)])
         if table.compact:
-            lines = [f"- {render_text(line, origin)}" for line in table.compact]
+            lines = [fill_markdown("- {}", render_text(line, origin)) for line in table.compact]
             blocks.append(_limit_list(lines, has_all=has_all))
             continue
         blocks.append(
@@ -212,20 +226,20 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
     if section.commands:
-        blocks.append(["```sh", *map(escape_name, section.commands), "```"])
+        blocks.append([_render_commands(section)])
     # Blank lines separate blocks.
     for number, block in enumerate(filter(None, blocks)):
-        yield from ["", *block] if number else block
+        yield from [Markdown(), *block] if number else block
 
 
-def _render_notes(section: Section) -> list[str]:
+def _render_notes(section: Section) -> list[Markdown]:
     return [
-        f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}"
+        fill_markdown("- {}: {}", emphasize(heading), sentence)
         for heading, sentence in section.notes
     ]
 
 
-def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
+def _limit_table_rows(lines: list[Markdown], columns: int, *, has_all: bool) -> list[Markdown]:
     """Return the heading and at most `_MAX_ROWS` rows of a table.
 
     The last row has the number of omitted rows.
@@ -234,28 +248,31 @@ def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[
     excess = len(lines) - 2 - _MAX_ROWS
     if has_all or excess <= 0:
         return lines
-    return [*lines[: 2 + _MAX_ROWS - 1], f"| and {excess + 1:,} more |{' |' * (columns - 1)}"]
+    more = Markdown(f"| and {excess + 1:,} more |{' |' * (columns - 1)}")
+    return [*lines[: 2 + _MAX_ROWS - 1], more]
 
 
-def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
+def _render_groups(
+    section: Section, origin: CodeOrigin, *, has_all: bool
+) -> Iterator[list[Markdown]]:
     """Yield a list of all items: a table with names of VMs and triggers is too wide for a phone."""
-    lines: list[str] = []
+    lines: list[Markdown] = []
     for group in section.groups:
-        name = enclose("", format_code(group.name), ": ")
+        name = Markdown(enclose("", format_code(group.name), ":"))
         for item in group.items:
-            symbol = enclose("", format_code(item.symbol), " ")
-            text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
-            lines.append(f"- {symbol}{name}{text}")
+            parts = (format_code(item.symbol), name, format_code(item.label))
+            text = render_text(item.text, origin)
+            lines.append(fill_markdown("- {}", join_markdown(filter(None, (*parts, text)), " ")))
     yield _limit_list(lines, has_all=has_all)
 
 
-def _limit_list(lines: list[str], *, has_all: bool) -> list[str]:
+def _limit_list(lines: list[Markdown], *, has_all: bool) -> list[Markdown]:
     """Return at most `_MAX_ITEMS` lines of a list, then the number of others."""
     hidden_count = len(lines) - _MAX_ITEMS
     # A line about one hidden item would take as much space as the item.
     if has_all or hidden_count <= 1:
         return lines
-    return [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
+    return [*lines[:_MAX_ITEMS], Markdown(f"- and {hidden_count:,} more")]
 
 
 _MAX_LOCATIONS: Final = 3
@@ -265,63 +282,57 @@ _MAX_NAMES: Final = 12
 # The remaining text is in the box below.
 _MAX_TEXT_LENGTH: Final = 280
 # ` 1. count = 9 fits`: a remedy of an error.
-_ITEM: Final = re.compile(r" *(\d+\.) (.*)")
+_ITEM: Final = re.compile(r" (\d+\.) (.*)")
 
 
-def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
+def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[Markdown]:
     """Render new warnings and advice, one line each.
 
     After the first few of a kind, only the subjects of the others are shown.
     """
     listed_entries, remaining_entries = limit_findings_per_id(entries.caused)
-    lines: list[str] = []
+    lines: list[Markdown] = []
     for entry in listed_entries:
-        mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
+        level = entry.level.value.capitalize()
+        mark = emphasize(level) if entry.level is Level.WARNING else level
         locations = [format_line_link(location, origin) for location in entry.locations]
         location_note = enclose(" (", format_first_items(locations, _MAX_LOCATIONS), ")")
         lines.append(
-            f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}"
+            fill_markdown(
+                "- {} {}: {}{}", mark, entry.id, _describe_entry(entry), Markdown(location_note)
+            )
         )
-        lines += (
-            indent(format_code_block(entry.proposed_code, "hcl"), "  ").splitlines()
-            if entry.proposed_code
-            else []
-        )
+        if entry.proposed_code:
+            block = indent(format_code_block(entry.proposed_code, "hcl"), "  ")
+            lines += map(Markdown, block.splitlines())
     for diagnostic_id, entries_of_id in remaining_entries.items():
-        subjects = list_finding_subjects(entries_of_id)
-        subject_note = enclose(": ", escape_plain_text(format_instances(subjects, _MAX_NAMES)))
-        lines.append(
-            f"- {len(entries_of_id):,} more {escape_plain_text(diagnostic_id)}{subject_note}"
-        )
+        subjects = format_instances(list_finding_subjects(entries_of_id), _MAX_NAMES)
+        counted = f"{len(entries_of_id):,} more {diagnostic_id}{enclose(': ', subjects)}"
+        lines.append(fill_markdown("- {}", counted))
     return lines
 
 
-def _render_entry_text(entry: FindingEntry) -> str:
-    """Render the subjects of a finding and its text, shortened to fit in a line if possible."""
-    subject_prefix = enclose(
-        "", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": "
-    )
+def _describe_entry(entry: FindingEntry) -> str:
+    """Return the subjects of a finding and its text, shortened to fit in a line if possible."""
+    subject_prefix = enclose("", format_list(entry.subjects, _MAX_SUBJECTS), ": ")
     # From long to short.
     texts = list_shortened_texts(entry)
     short_texts = [text for text in texts if len(text) <= _MAX_TEXT_LENGTH]
     text = short_texts[0] if short_texts else texts[-1]
-    return f"{subject_prefix}{escape_prose(text.rstrip())}"
+    return f"{subject_prefix}{text.rstrip()}"
 
 
-def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
+def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[Markdown, ...]:
     """Render pre-existing findings in one line; () without any."""
     if not entries:
         return ()
     listed_entries, remaining_entries = limit_findings_per_id(entries)
-    texts = [_render_entry_text(entry).rstrip(".") for entry in listed_entries]
-    texts += [
-        f"{len(similar):,} more {escape_plain_text(kind)}"
-        for kind, similar in remaining_entries.items()
-    ]
-    return (f"Not caused by this plan: {'; '.join(texts)}.",)
+    texts = [_describe_entry(entry).rstrip(".") for entry in listed_entries]
+    texts += [f"{len(similar):,} more {kind}" for kind, similar in remaining_entries.items()]
+    return (fill_markdown("Not caused by this plan: {}.", join_markdown(texts, "; ")),)
 
 
-def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
+def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[Markdown]:
     """Render summary, address and location of a finding, then its detail.
 
     Remedies are a list, followed by proposed code.
@@ -332,25 +343,27 @@ def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
         else ""
     )
     location_note = enclose(" (", join_texts((format_code(diagnostic.address), line_link)), ")")
-    lines = [f"**{escape_prose(diagnostic.summary)}**{location_note}"]
+    lines = [fill_markdown("{}{}", emphasize(diagnostic.summary), Markdown(location_note))]
     detail = diagnostic.detail
     block = ""
     # The detail ends with a `moved` block.
     if "moved" in diagnostic.extra:
         detail, _, block = detail.partition("\n\n")
     if detail:
-        lines += ["", *_render_detail(detail)]
+        lines += _render_detail(detail)
     return [*lines, format_code_block(dedent(block), "hcl")] if block else lines
 
 
-def _render_detail(detail: str) -> Iterator[str]:
-    """Yield the lines of a detail, with blank lines around its list of remedies."""
-    in_list = False
-    for line in detail.split("\n"):
+def _render_detail(detail: str) -> Iterator[Markdown]:
+    """Yield the lines of a detail: its remedies as a list, each other line as a paragraph."""
+    was_item = False
+    for line in filter(str.strip, detail.split("\n")):
         # A remedy has a number and a text.
         item = _ITEM.fullmatch(line)
-        # The list begins or ends.
-        if in_list != (item is not None):
-            yield ""
-        yield f"{item[1]} {escape_line(item[2])}" if item else escape_line(line.strip())
-        in_list = item is not None
+        if item is None or not was_item:
+            yield Markdown()
+        if item is not None:
+            yield fill_markdown("{} {}", Markdown(item[1]), item[2])
+        else:
+            yield escape_text(line.strip())
+        was_item = item is not None

@@ -5,12 +5,13 @@ Text, Markdown and HTML render the same tree, computing nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import PlacementImpact
@@ -216,6 +217,29 @@ class Report(Struct, frozen=True):
         It is None for a report without a plan.
         """
         return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact
+
+
+_Part = TypeVar("_Part")
+# Records with texts on one line. Code and findings have texts of several lines.
+_LINE_PARTS: Final = (Report, Section, Table, Row, Item, ItemGroup, StyledText)
+
+
+def change_texts(part: _Part, change: Callable[[str], str]) -> _Part:
+    """Return a part of a report with each of its texts on one line changed.
+
+    The decision block, code and findings stay as they are.
+    """
+    changed: Any = part
+    if isinstance(part, str):
+        changed = change(part) if type(part) is str else part
+    elif isinstance(part, tuple):
+        changed = tuple(change_texts(item, change) for item in part)
+    elif isinstance(part, _LINE_PARTS):
+        changed = replace(
+            part,
+            **{name: change_texts(getattr(part, name), change) for name in part.__struct_fields__},
+        )
+    return cast("_Part", changed)
 
 
 class CodeOrigin(Struct, frozen=True):

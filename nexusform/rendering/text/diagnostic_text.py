@@ -186,12 +186,12 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
     inner_width = width - count_columns(bar)
     lines = [f"    {paint('├────────────────', 'grey')}"]
     if diagnostic.function:
-        name, bracket, arguments = escape_control_characters(diagnostic.function).partition("(")
+        name, bracket, arguments = escape_name(diagnostic.function).partition("(")
         lines.append(f"{bar}while calling {paint(name, 'bold')}{bracket}{arguments}")
     for note in sorted(diagnostic.values, key=lambda note: note.traversal):
-        traversal = escape_control_characters(note.traversal)
+        traversal = escape_name(note.traversal)
         first_line, *further_lines = wrap_line(
-            f"{traversal} {escape_control_characters(note.statement)}", 2, inner_width
+            f"{traversal} {escape_name(note.statement)}", 2, inner_width
         )
         # "": it is wrapped.
         coloured = paint(traversal, "bold") if first_line.startswith(traversal) else ""

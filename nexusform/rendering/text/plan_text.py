@@ -41,7 +41,7 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import describe_scale_in
-from nexusform.rendering.report.report_tree import Section
+from nexusform.rendering.report.report_tree import Section, change_texts
 from nexusform.rendering.text.report_text import (
     drop_last_words,
     render_decision,
@@ -148,7 +148,7 @@ def render_around_errors(
         before = [
             title,
             _render_boxes(list_destructive_renames(plan), sources, options),
-            "\n".join(plan.provider_titles),
+            "\n".join(map(escape_name, plan.provider_titles)),
         ]
         for render in _SHORT_PLAN:
             before += render(view, options.width, paint)
@@ -225,7 +225,8 @@ def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> lis
     section = plan_sections.build_drift_section(view)
     if not section.has_content:
         return []
-    items = render_report_items(section.groups, width, paint, hint="; -details shows each")
+    groups = change_texts(section.groups, escape_name)
+    items = render_report_items(groups, width, paint, hint="; -details shows each")
     note = [_wrap_paragraph(plan_sentences.ONLY_REFRESH, width)] if view.is_refresh_only else []
     return ["\n".join([paint(plan_sentences.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
 
@@ -296,7 +297,8 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     lines += render_placement_counts(view.summaries, paint, width)
     notes: list[str] = []
     if plan.has_changes:
-        notes = render_report_notes(plan_sections.build_note_section(view), width, paint)
+        note_section = change_texts(plan_sections.build_note_section(view), escape_name)
+        notes = render_report_notes(note_section, width, paint)
         lines.append(_render_plan_line(plan, paint))
     return ["\n".join(notes), _build_next_step(plan, options), "\n".join(lines)]
 
@@ -384,7 +386,7 @@ def _render_full_plan(
     paint = Painter(options.colour)
     width = options.width
     # Terraform's format has no such line.
-    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
+    parts = [] if options.terraform else ["\n".join(map(escape_name, plan.provider_titles))]
     parts.insert(0, _render_assumptions(plan, width, paint))
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     if not plan.is_failed:

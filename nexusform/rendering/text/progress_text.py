@@ -46,6 +46,20 @@ def _append_id(text: str, object_id: str, width: int) -> str:
     return line if object_id and fits else text
 
 
+def _append_reason(head: str, reason: str, width: int) -> str:
+    """Append the text of a provider to a line.
+
+    Its further lines are indented: none looks like the line of another step.
+    """
+    text_width = width - 2 if width and "\n" in reason else width
+    text = wrap_hanging(f"{head} {escape_control_characters(reason)}", text_width)
+    first_line, *further_lines = text.split("\n")
+    indented_lines = (
+        f"  {line}" if line and not line.startswith(" ") else line for line in further_lines
+    )
+    return "\n".join([first_line, *indented_lines])
+
+
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`.
 
@@ -66,7 +80,7 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
     """
     if step.message:
         head = paint(f"{_format_name(step)}:", "bold")
-        return wrap_hanging(f"{head} {escape_control_characters(step.message)}", width)
+        return _append_reason(head, step.message, width)
     verb, _ = _STEP_WORDS[step.kind]
     text = paint(f"{_format_name(step)}: Still {verb.lower()}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
@@ -84,19 +98,15 @@ def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> 
     An example is `ADDR: Creation complete after 3s [id=X]`.
     """
     if step.outcome is StepOutcome.SKIPPED:
-        return wrap_hanging(
-            f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width
-        )
+        return _append_reason(f"{_format_name(step)}: Skipped:", step.error, width)
     _, noun = _STEP_WORDS[step.kind]
     if step.outcome is StepOutcome.WAITING:
         verb = "wait" if step.kind is StepKind.UPDATE else "waits"  # `Modifications wait`
         head = paint(f"{_format_name(step)}: {noun} {verb}", "bold", "yellow")
-        return wrap_hanging(f"{head}: {escape_control_characters(step.error)}", width)
+        return _append_reason(f"{head}:", step.error, width)
     if step.outcome is StepOutcome.FAILED:
         text = f"{_format_name(step)}: {noun} errored after {format_elapsed(step.elapsed)}"
-        return wrap_hanging(
-            f"{paint(text, 'bold', 'red')}: {escape_control_characters(step.error)}", width
-        )
+        return _append_reason(f"{paint(text, 'bold', 'red')}:", step.error, width)
     text = paint(
         f"{_format_name(step)}: {noun} complete after {format_elapsed(step.elapsed)}", "bold"
     )
@@ -185,9 +195,9 @@ def render_step_outcomes(
         reason = (
             step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
         )
-        error = enclose(": ", escape_control_characters(reason))
         name = fill_to_width(_format_name(step), name_width)
-        lines.append(wrap_hanging(f"  {outcome}  {name}  {step.kind.value}{error}", width))
+        line = f"  {outcome}  {name}  {step.kind.value}"
+        lines.append(_append_reason(f"{line}:", reason, width) if reason else line)
     for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):
         if len(outcome_steps) > _MAX_LISTED:
             lines.append(

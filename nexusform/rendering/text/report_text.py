@@ -27,7 +27,7 @@ from nexusform.rendering.report.report_tree import (
     Row,
     Section,
     Table,
-    Text,
+    change_texts,
     get_plain_text,
 )
 
@@ -67,6 +67,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
     Folded sections after the first MAX_FOLDED are only counted.
     """
+    report = change_texts(report, escape_name)
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
     lines = [
@@ -86,7 +87,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
         if id(section) not in hidden_ids:
             lines += ["", *_render_section(section, paint, width)]
     if hidden_sections:
-        first_title = escape_name(hidden_sections[0].title)
+        first_title = hidden_sections[0].title
         lines += [
             "",
             (
@@ -108,7 +109,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
-    lines += map(escape_name, section.commands)
+    lines += section.commands
     for table in section.all_tables:
         visible_table = table
         # Of a long table show only the rows with findings, if any.
@@ -145,8 +146,8 @@ def render_table(
     """
     hidden_columns = frozenset() if has_details else table.details
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
-    headers = _escape_cells(table.headers[column] for column in columns)
-    rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
+    headers = [table.headers[column] for column in columns]
+    rows = [[get_plain_text(row.cells[column]) for column in columns] for row in table.rows]
     widths = compute_column_widths([headers, *rows])
     # Two spaces between columns.
     separators = 2 * (len(widths) - 1)
@@ -184,7 +185,7 @@ def _render_rows_in_columns(
         line = _render_row(shown_cells, widths, right_aligned)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
-            lines += render_labelled_text("", escape_name(row.note), widths[0] + 4, width)
+            lines += render_labelled_text("", row.note, widths[0] + 4, width)
     return lines
 
 
@@ -198,11 +199,6 @@ def _move_details_to_note(table: Table, row: Row) -> Row:
         f"{table.headers[column]}: {get_plain_text(row.cells[column])}" for column in columns
     ]
     return replace(row, note=join_texts((row.note, ", ".join(details)), "; "))
-
-
-def _escape_cells(cells: Iterable[Text]) -> list[str]:
-    """Return the cells as text without styles, safe to print."""
-    return [escape_name(get_plain_text(cell)) for cell in cells]
 
 
 def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: frozenset[int]) -> str:
@@ -232,7 +228,7 @@ def _render_rows_as_records(
             for header, cell in zip(headers[1:], cells[1:], strict=True)
             if cell
         ]
-        clauses.append(escape_name(row.note))
+        clauses.append(row.note)
         lines += indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)), _INDENT)
     return lines
 
@@ -255,7 +251,7 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
 
 
 def _wrap_text(text: str, width: int) -> list[str]:
-    return wrap_lines(escape_name(text), width)
+    return wrap_lines(text, width)
 
 
 def render_plan_section(
@@ -270,7 +266,8 @@ def render_plan_section(
     """
     if not section.has_content:
         return []
-    sentences = [escape_name(get_plain_text(line)) for line in section.lines]
+    section = change_texts(section, escape_name)
+    sentences = list(map(get_plain_text, section.lines))
     table_lines = [
         _render_captioned_table(table, width, paint, has_details=has_details)
         for table in section.all_tables
@@ -303,7 +300,7 @@ def render_plan_section(
     # Below the title or the items.
     for sentence in sentences:
         lines += wrap_line(f"{_INDENT}{sentence}", 4, width)
-    lines += [f"{_INDENT}{escape_name(command)}" for command in section.commands]
+    lines += [f"{_INDENT}{command}" for command in section.commands]
     return ["\n".join(lines)]
 
 
@@ -348,7 +345,7 @@ def render_report_items(
     visible_ids = set(map(id, visible))
     # The text of a longer label is below it.
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH
-    label_widths = [count_columns(escape_name(item.label)) for item in visible]
+    label_widths = [count_columns(item.label) for item in visible]
     short_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
     # Column of the texts.
     column = _SYMBOL_WIDTH + max(short_widths, default=0)
@@ -356,14 +353,13 @@ def render_report_items(
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
         if group.name and group_items:
-            first_line, *further_lines = wrap_line(f"  {escape_name(group.name)}:", 4, width)
+            first_line, *further_lines = wrap_line(f"  {group.name}:", 4, width)
             lines.append(f"  {paint(first_line[2:], 'bold')}")
             lines += [f"    {paint(line.strip(), 'bold')}" for line in further_lines]
         for item in group_items:
-            name = escape_name(item.label)
-            shown_name = paint(name, "bold") if item.is_strong else name
+            shown_name = paint(item.label, "bold") if item.is_strong else item.label
             label = f"{render_symbol(item.symbol, paint)}{shown_name}"
-            text = escape_name(get_plain_text(item.text))
+            text = get_plain_text(item.text)
             lines += truncate_lines(
                 render_labelled_text(label, text, column, width), max_lines, width
             )
@@ -376,8 +372,8 @@ def render_report_notes(section: Section, width: int, paint: Painter) -> list[st
     heading_width = max((count_columns(heading) for heading, _ in section.notes), default=0)
     lines: list[str] = []
     for heading, sentence in section.notes:
-        label = paint(f"{escape_name(heading)}:", "bold")
-        lines += render_labelled_text(label, escape_name(sentence), heading_width + 2, width, gap=1)
+        label = paint(f"{heading}:", "bold")
+        lines += render_labelled_text(label, sentence, heading_width + 2, width, gap=1)
     return lines
 
 
@@ -391,7 +387,8 @@ def render_decision(
     lines: list[str] = []
     for line in decision:
         # A text in parentheses has its own colon: `Partial plan (-target): 1 changed resource`.
-        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "
+        colon = "" if line.texts[0].startswith("(") else ":"
+        label = f"{escape_name(line.label)}{colon} "
         for text in map(escape_name, line.texts):
             column = max(_DECISION_COLUMN, count_columns(label))
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
