@@ -14,7 +14,12 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context
+from nexusform.cli.shared_flags import (
+    StateLockFlags,
+    ViewFlags,
+    create_context,
+    declare_variable_flags,
+)
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.files.external_files import ArgumentFile
@@ -55,6 +60,7 @@ class InitArguments(Struct, frozen=True, kw_only=True):
         default=TEST_DIRECTORY,
         file=ArgumentFile("tests"),
     )
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -62,6 +68,8 @@ class InitArguments(Struct, frozen=True, kw_only=True):
 @define_command("init", InitArguments, accepts=(declare_ignored_flag("get", switch=True),))
 def init(arguments: InitArguments) -> int:
     """Download modules, prepare the backend and print a summary.
+
+    -var and -var-file set constant variables: those in the source of a module.
 
     Works without network if no module is remote. Then, with the local backend, plan and apply do
     not need it.
@@ -86,7 +94,7 @@ def init(arguments: InitArguments) -> int:
         locking=arguments.lock.build_options(),
     )
     screen = arguments.view.create_screen()
-    context = create_context()
+    context = create_context(variables=arguments.variables)
     allowed = (*arguments.allow_module, *context.environment.get("NF_ALLOW_MODULE", "").split())
     context = replace(context, allow_module=allowed)
     if (

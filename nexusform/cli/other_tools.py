@@ -74,6 +74,11 @@ FLAG_HINTS: Final = (
         "for a part.",
         required_flag="refresh",
     ),
+    FlagHint(
+        "lint",
+        "Findings of lint are part of every validate and plan. nexusform advise lists them all.",
+        commands=("validate", "plan", "apply"),
+    ),
     FlagHint("policies", "Use -fail-on=NAME:LIMIT for guard rails.", required_flag="fail-on"),
     FlagHint("invoke", "There are no actions: run the command after apply."),
     FlagHint("json-into", "Use -report=json:FILE.", required_flag="report"),

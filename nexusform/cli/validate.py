@@ -16,7 +16,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.files.external_files import ArgumentFile
 from nexusform.rendering.notation.colours import Painter
@@ -42,6 +42,7 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
         default=TEST_DIRECTORY,
         file=ArgumentFile("tests"),
     )
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -51,7 +52,8 @@ def validate(arguments: ValidateArguments) -> int:
 
     Exit code 0 or 1.
 
-    PATH is the directory of a root module (default: this one), or a file in it.
+    PATH is the directory of a root module (default: this one), or a file in it. -var and -var-file
+    set constant variables: those in the source of a module. Others count as any value.
     """
     validation = DirectoryValidation(diagnostics=(), sources={})
     # List the root module directories of the paths once each; by default this one.
@@ -65,7 +67,7 @@ def validate(arguments: ValidateArguments) -> int:
             raise click.UsageError(f'No such file or directory: "{path}".')
     for directory in directories:
         test_directory = None if arguments.no_tests else arguments.test_directory
-        context = replace(create_context(), directory=directory)
+        context = replace(create_context(variables=arguments.variables), directory=directory)
         validation = validation.merge(
             validate_directory(context, test_directory, portable=arguments.portable)
         )

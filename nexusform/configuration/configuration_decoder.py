@@ -38,6 +38,7 @@ from nexusform.configuration.static_arguments import (
     describe_duplicate,
     find_single_block,
     format_block_header,
+    is_null_literal,
     unpack_result,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
@@ -587,7 +588,7 @@ class _Decoder:
                     continue
                 variable = module.variables[name]
                 self.problems += list_ignored_attributes(expression, variable.type)
-                if variable.deprecated:
+                if variable.deprecated and not is_null_literal(expression):
                     self.problems.append(build_deprecated_variable_warning(variable, span))
             for name, variable in module.variables.items():
                 if variable.default is None and name not in header.inputs:

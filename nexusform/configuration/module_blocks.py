@@ -149,9 +149,9 @@ def _decode_version(
     """Return the version constraints of a module of a registry; "" without or with an error."""
     if attribute is None:
         return ""
-    version = evaluate_required_text(attribute, problems, scope)
+    version = evaluate_string(attribute, problems, scope)
     if source is None or version is None:
-        # It is reported as invalid.
+        # It is null, or reported as invalid.
         return ""
     if is_local_path(source) or parse_module_source(source).kind != "registry":
         detail = (

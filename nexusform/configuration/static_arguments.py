@@ -238,6 +238,14 @@ def is_constant_value(expression: syntax.Expression) -> bool:
     return all(map(is_constant_value, list_child_expressions(expression)))
 
 
+def is_null_literal(expression: syntax.Expression) -> bool:
+    """Check whether the expression is a null without references, as in `name = null`."""
+    if not is_constant_value(expression):
+        return False
+    value, problems = evaluate_constant(expression)
+    return not problems and value.is_null
+
+
 def evaluate_constant(
     expression: syntax.Expression, scope: Scope = EMPTY_SCOPE
 ) -> tuple[Value, list[Diagnostic]]:
@@ -283,10 +291,12 @@ def evaluate_number(
     return number
 
 
-def evaluate_string(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
-    """Evaluate a constant string argument; None if it is absent or invalid."""
-    text: str | None = _evaluate_as_type(attribute, STRING, problems)
-    return text
+def evaluate_string(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
+) -> str | None:
+    """Evaluate a constant string argument; None if it is absent, null, invalid or unknown."""
+    text = _evaluate_as_type(attribute, STRING, problems, scope)
+    return text if isinstance(text, str) else None
 
 
 def evaluate_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:

@@ -71,8 +71,8 @@ def nf(
     return call
 
 
-def test_the_table_has_124_habits() -> None:
-    assert len(dict(HABITS)) == len(HABITS) == 124
+def test_the_table_has_128_habits() -> None:
+    assert len(dict(HABITS)) == len(HABITS) == 128
 
 
 @pytest.mark.of_domains("remote_state")

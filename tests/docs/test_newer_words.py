@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run_command_line
+from tests.run_rows import check_row
 
 _DATA = Path(__file__).parent / "newer_words.toml"
 _PAGE = Path(__file__).parents[2] / "docs" / "language-differences.md"
@@ -47,12 +47,4 @@ def test_word_does_what_the_table_says(
     assert row["status"] in {"has", "lacks", "not applicable"}
     # What is missing has a replacement or a reason.
     assert row["note"] or row["status"] == "has"
-    for name, text in row["files"].items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
-    code = run_command_line(row["command"])
-    captured = capfd.readouterr()
-    printed = " ".join((captured.out + captured.err).replace("│", " ").split())
-    assert code == row["code"], printed
-    assert row["text"] in printed, printed
+    check_row(row, tmp_path, monkeypatch, capfd)

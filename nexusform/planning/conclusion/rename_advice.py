@@ -53,9 +53,9 @@ def build_rename_diagnostics(
 ) -> Iterator[Diagnostic]:
     """Yield advice for each deleted object that seems to be renamed, and for each renamed pool.
 
-    Exactly one new object is similar to it. Whole modules are compared first, then the blocks and
-    the instance keys that are left. `removed` counts the VMs, bindings and pods removed with each
-    object, by kind: advice about an object with any has another diagnostic id.
+    Exactly one new object is similar to it, or has its id. Whole modules are compared first, then
+    the blocks and the instance keys that are left. `removed` counts the VMs, bindings and pods
+    removed with each object, by kind: advice about an object with any has another diagnostic id.
     """
     renamed_addresses: set[Address] = set()
     for before, after in _find_renamed_modules(instances):
@@ -153,8 +153,30 @@ def _build_block_advice(
         renamed_blocks = _find_similar_pairs(
             _group_by_block(in_removed_blocks), _group_by_block(in_new_blocks)
         )
-        for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
+        renamed = [*renamed_blocks, *_find_changed_keys(deleted, created)]
+        advised = {
+            instance.address for pair in renamed for group in pair for instance in group.values()
+        }
+        renamed += _find_equal_ids(
+            [instance for instance in deleted if instance.address not in advised],
+            [instance for instance in created if instance.address not in advised],
+        )
+        for old, new in renamed:
             yield _build_advice(old, new, removed, _get_group_addresses(old, new))
+
+
+def _find_equal_ids(
+    deleted: Iterable[Instance], created: Iterable[Instance]
+) -> Iterator[tuple[_Group, _Group]]:
+    """Yield the deleted and created instances of one id, as groups of one.
+
+    They are one object, whatever the blocks: one `count` is 0 now, and that of another block 1.
+    """
+    created_by_id = {_get_id(instance.planned): instance for instance in created}
+    for instance in deleted:
+        object_id = _get_id(instance.before)
+        if object_id and object_id in created_by_id:
+            yield {"": instance}, {"": created_by_id[object_id]}
 
 
 def _find_changed_keys(
