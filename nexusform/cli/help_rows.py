@@ -15,7 +15,8 @@ _FLAG_SECTIONS: Final[Mapping[str, str]] = {
         "max-age next"
     ),
     "Output": (
-        "details placements report diff source-url json json-into compat no-color concise show-sensitive"
+        "details placements report diff source-url json json-into compat no-color concise "
+        "show-sensitive"
     ),
     "Apply options": (
         "auto-approve resume discard fail-fast verify revocations take-ownership allow-other-hub "
