@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -80,6 +81,7 @@ class TackerClient:
         self.project = credentials.project
         # The client has not logged in yet.
         self._token = ""
+        self._login_lock = Lock()
         self.verifies_server = credentials.verification is not False
         self._client = ApiClient(endpoint, verify=credentials.verification)
 
@@ -229,7 +231,9 @@ class TackerClient:
         """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
-            self._token = self._token or fetch_token(self._credentials)
+            # One of many parallel reads logs in.
+            with self._login_lock:
+                self._token = self._token or fetch_token(self._credentials)
             headers["X-Auth-Token"] = self._token
         content = None
         if body is not None:
@@ -244,7 +248,9 @@ class TackerClient:
                 f"Tacker at {self.endpoint}: {problem}.", is_unreachable=True
             ) from None
         if answer.status == _UNAUTHORIZED and self._credentials.fields and not is_repeated:
-            self._token = ""
+            # Unless another request has logged in again meanwhile.
+            if self._token == headers["X-Auth-Token"]:
+                self._token = ""
             return self._send(method, path, body, query, is_repeated=True)
         if answer.is_success:
             return answer

@@ -51,8 +51,11 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, replace_unknown
+from nexusform.network.parallel_calls import call_in_parallel
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 
+# VNFs read at a time.
+_MAX_PARALLEL_READS: Final = 16
 _VNF: Final = "tacker_vnf"
 # Key of a VNF's private note with the ids of its VNFCs, and mark of a step before its healing.
 _IDS_KEY: Final = "vnfc_ids"
@@ -91,7 +94,7 @@ class TackerProvider(FixedIdentity):
 
         Raises ProviderProblem.
         """
-        return list(map(self._read_object, requests))
+        return call_in_parallel(self._read_object, requests, _MAX_PARALLEL_READS)
 
     def find(
         self, _resource_type: str, _object_id: str

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from nexusform.domains.vnf.providers.tacker_client import (
 from nexusform.domains.vnf.providers.tacker_operations import ObservedVnfc, match_vnfcs
 from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
 from nexusform.files.regular_files import UNCONFINED
-from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
 from nexusform.network.http_client import WebResponse
 
 pytestmark = pytest.mark.of_domains("vnf")
@@ -178,3 +179,26 @@ def test_retries_end_with_the_timeout_of_an_operation(
     with ExitStack() as exit_stack:
         make_provider(settings, ".", exit_stack)
     assert [timing.outage for timing in timings] == [seconds]
+
+
+def test_many_vnfs_are_read_in_parallel() -> None:
+    waiting = Barrier(16, timeout=20)
+
+    class MeetingClient(RecordingClient):
+        def read(self, path: str) -> Mapping[str, Any] | None:
+            # Ends once 16 requests are in flight.
+            waiting.wait()
+            return super().read(path)
+
+    provider = TackerProvider(
+        "tacker", MeetingClient(), TackerOptions("rollback", 9.0, is_graceful=True)
+    )
+    requests = [
+        ReadRequest(
+            ObjectKey("tacker_vnf", f"s/v{number}", 1),
+            f"tacker_vnf.v[{number}]",
+            {**PLANNED, "vnf_instance_id": "i"},
+        )
+        for number in range(32)
+    ]
+    assert [result.attributes for result in provider.read(requests)] == [None] * 32
