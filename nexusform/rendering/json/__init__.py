@@ -12,7 +12,7 @@ PUBLIC = {
     ),
     "json_placements": (
         "build_rejection_document build_other_capacity_document "
-        "build_feasibility_document build_listed_site_document "
+        "build_listed_site_document "
         "build_inventory_documents build_summed_decision_document"
     ),
     "json_stream": (

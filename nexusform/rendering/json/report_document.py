@@ -72,8 +72,10 @@ def _build_row(table: Table, keys: Iterable[str], row: Row) -> Mapping[str, Any]
 
 
 def _build_cell(cell: Text, *, is_number: bool) -> Any:
-    """Build a cell: a number, an object with the bounds of one, or a text."""
+    """Build a cell: a number (null: not known), an object with the bounds of one, or a text."""
     text = get_plain_text(cell)
+    if is_number and not text:
+        return None
     bounds = text.split(" to ")
     if not is_number or not all(map(_COUNT.fullmatch, bounds)):
         return text

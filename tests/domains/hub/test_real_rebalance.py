@@ -89,6 +89,14 @@ def list_available(hub: RealHub, placement: str) -> set[str]:
     return clusters
 
 
+def read_evictions() -> list[dict[str, str]]:
+    """Return the rows of the evictions in the answer."""
+    sections = json.loads(Path("answer.json").read_text())["sections"]
+    [evictions] = [section for section in sections if section["name"] == "evictions"]
+    rows: list[dict[str, str]] = evictions["tables"][0]["rows"]
+    return rows
+
+
 def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
     """Return the lowest figure read while a function runs."""
     ended = threading.Event()
@@ -126,16 +134,17 @@ def test_rebalancing_ends_as_predicted_within_budget(
     report = "-report=json:answer.json"
     code, said = run_command("simulate", "rebalance", report, "-generate-config-out=moves.nf.hcl")
     assert code == 0, said
-    answer = json.loads(Path("answer.json").read_text())
-    (eviction,) = answer["evictions"]
-    assert eviction["cluster"] == source
+    (eviction,) = read_evictions()
+    assert eviction["from"] == source
 
     def run_apply() -> None:
         code, said = run_command("apply", "-auto-approve")
         assert (code, "was not executed" in said) == (0, False), said
 
     assert observe_minimum(lambda: len(list_available(real_hub, "orders")), run_apply) >= 1
-    assert list_available(real_hub, "orders") == before - {source} | set(eviction["targets"])
+    assert list_available(real_hub, "orders") == before - {source} | set(
+        eviction["then_on"].split(", ")
+    )
     code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "run on all selected clusters (3 bindings)" in said) == (0, True), said
 
@@ -191,8 +200,8 @@ def test_two_evictions_in_order_keep_the_ready_replicas(
         "simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl"
     )
     assert code == 0, said
-    moves = json.loads(Path("answer.json").read_text())["evictions"]
-    assert [move["cluster"] for move in moves] == [source, source]
+    moves = read_evictions()
+    assert [move["from"] for move in moves] == [source, source]
     assert Path("moves.nf.hcl").read_text().count("depends_on") == 2
 
     def carry_out() -> None:
@@ -207,8 +216,9 @@ def test_two_evictions_in_order_keep_the_ready_replicas(
         >= 1
     )
     for move in moves:
-        name = move["placement"].partition(".")[2]
-        assert list_available(real_hub, name) == before[name] - {source} | set(move["targets"])
+        name = move["evict"]
+        targets = set(move["then_on"].split(", "))
+        assert list_available(real_hub, name) == before[name] - {source} | targets
     wait_for_ready(real_hub, pods, orders=2, records=2, payments=4)
     assert not pods.list_waiting()
     code, said = run_command("plan", "-detailed-exitcode")

@@ -52,10 +52,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     or all pods are not known.
     """
     from nexusform.domains.whatif.questions.placement_trials import RebalanceRequest
-    from nexusform.domains.whatif.rendering.trial_reports import (
-        build_rebalance_document,
-        build_rebalance_report,
-    )
+    from nexusform.domains.whatif.rendering.trial_reports import build_rebalance_report
     from nexusform.domains.whatif.workflow.trial_planning import (
         check_output_path,
         plan_rebalancing,
@@ -88,8 +85,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     result = rebalancing.result
     report = build_rebalance_report(result, rebalancing.evictions, rebalancing.taints, path)
     origin = "the state and the configuration of this directory"
-    document = build_rebalance_document(result)
-    answer = Answer("rebalance", origin, report, document)
+    answer = Answer("rebalance", origin, report)
     return write_answer(qualify_answer(answer, rebalancing.warnings), arguments.answer, screen)
 
 
@@ -125,7 +121,6 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     if arguments.pick is not None and arguments.clusters:
         raise click.UsageError("-pick and -clusters cannot be combined.")
     from nexusform.domains.whatif.rendering.trial_reports import (
-        build_placement_document,
         build_placement_report,
         select_placement,
     )
@@ -150,5 +145,5 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     feasibility = select_placement(plan, trial)
     report = build_placement_report(feasibility, path)
     origin = "the configuration of this directory"
-    answer = Answer("placement", origin, report, build_placement_document(feasibility))
+    answer = Answer("placement", origin, report)
     return write_answer(qualify_answer(answer, warnings), arguments.answer, screen)

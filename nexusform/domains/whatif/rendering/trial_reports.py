@@ -1,7 +1,6 @@
-"""Reports of `simulate placement` and `simulate rebalance`, as text and as data."""
+"""Reports of `simulate placement` and `simulate rebalance`."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -9,7 +8,6 @@ from nexusform.diagnostics.phrases import enclose, format_count, format_list, se
 from nexusform.domains.whatif.questions.placement_trials import (
     MAX_TRIALS,
     NAME,
-    EvictionProposal,
     PlacementPolicy,
     RebalanceResult,
     SimulatedPlacement,
@@ -22,7 +20,6 @@ from nexusform.plans.plan import (
     Plan,
     RejectedCluster,
 )
-from nexusform.rendering.json.json_placements import build_feasibility_document
 from nexusform.rendering.report.plan_conditions import (
     describe_placement_feasibility,
     describe_suggested_fixes,
@@ -125,17 +122,17 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
         rows = tuple(map(_build_feasibility_row, answer.bindings))
         columns = (*_FEASIBILITY_COLUMNS, *_LOSS_COLUMNS, "reason")
         table = Table(columns, rows, number_columns=frozenset({2, 5, 6, 7, 8}))
-        sections.append(Section("Clusters", table=table))
+        sections.append(Section("Clusters", table=table, name="clusters"))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
-        sections.append(Section(title="", lines=fixes))
+        sections.append(Section(title="", lines=fixes, name="suggested_fixes"))
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(
             f"{row.placement.name_with_keys} on {row.cluster}: {row.result} ({row.reason})"
             for row in answer.others
         )
-        sections.append(Section(title, lines, is_finding=True))
+        sections.append(Section(title, lines, is_finding=True, name="other_placements"))
     if answer.rejected:
         # A rejected cluster with known nodes has a note: whether the pods would run there.
         notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
@@ -176,27 +173,6 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
     if effect is None:
         return "unknown"
     return f"{effect.waiting_pods} ({effect.lost})" if effect.waiting_pods else "0"
-
-
-def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
-    """Build the answer as data.
-
-    The data has the feasibility of this and other placements, and the changed bindings.
-    """
-    changing_actions = (PlacementAction.MOVE, PlacementAction.REMOVE)
-    return {
-        "feasibility": list(
-            map(build_feasibility_document, (*answer.bindings, *answer.candidates))
-        ),
-        "other_feasibility": list(map(build_feasibility_document, answer.others)),
-        "missing": answer.missing,
-        "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
-        "changed_bindings": [
-            {"placement": str(row.address), "cluster": row.object}
-            for row in answer.plan.placements
-            if row.kind == "binding" and row.action in changing_actions
-        ],
-    }
 
 
 def build_rebalance_report(
@@ -279,11 +255,14 @@ def _build_rebalance_sections(
             )
             rows.append(Row(cells))
         table = Table(_EVICTION_COLUMNS, tuple(rows), number_columns=frozenset({0}))
-        yield Section("Evictions, in this order", table=table)
+        yield Section("Evictions, in this order", table=table, name="evictions")
         yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
             yield Section(
-                "Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl")
+                "Taints (override file)",
+                (_explain_taints(result),),
+                code=CodeBlock(taints, "hcl"),
+                name="taints",
             )
         yield Section(
             "Configuration",
@@ -379,44 +358,3 @@ def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
             f"The search ended after {format_count(sum(result.trial_counts), 'plan')} (limit: "
             f"{MAX_TRIALS})."
         )
-
-
-def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
-    """Build the data of the answer."""
-    trial = result.trial or EvictionProposal()
-    proof = ""
-    reasons: list[str] = []
-    # None: not known.
-    is_possible: bool | None = True
-    if result.trial is not None:
-        proof = describe_minimality_proof(result)
-    elif result.waiting_bindings:
-        is_possible = False
-        reasons = list(list_failure_reasons(result))
-    elif result.before.unknown or _is_nothing_known(result):
-        is_possible = None
-    return {
-        "is_possible": is_possible,
-        "is_proven": result.is_proven,
-        "plans": sum(result.trial_counts),
-        "evictions": [
-            {
-                "name": item.name,
-                "placement": str(item.address),
-                "cluster": item.cluster,
-                "policy": item.policy.value,
-                "targets": list_newly_picked_clusters(result, str(item.address)),
-            }
-            for item in trial.evictions
-        ],
-        "tainted_clusters": list(trial.tainted_clusters),
-        "proof": proof,
-        "reasons": reasons,
-        "waiting_before": list(map(build_feasibility_document, result.before.waiting)),
-        "waiting_after": list(map(build_feasibility_document, result.best.waiting)),
-        "unknown": list(map(build_feasibility_document, result.before.unknown)),
-        "without_known_pods": [
-            {"placement": str(item.address), "cluster": item.cluster}
-            for item in result.bindings_without_known_pods
-        ],
-    }

@@ -42,40 +42,52 @@ def run_placement(
     return code, json.loads(capsys.readouterr().out)
 
 
+def read_clusters(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the selected clusters."""
+    [section] = [each for each in answer["sections"] if each["name"] == "clusters"]
+    rows: list[dict[str, Any]] = section["tables"][0]["rows"]
+    return rows
+
+
 @pytest.mark.parametrize("replicas", [2, 9])
 def test_answer_equals_plan_of_configured_placement(replicas: int, capsys: Capture) -> None:
     code, answer = run_placement(capsys, "-clusters=west", replicas=replicas)
-    (simulated,) = answer["feasibility"]
+    (simulated,) = read_clusters(answer)
     written = SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"')
     Path("main.nf.hcl").write_text(written)
     Path("payments.yaml").write_text(Path("pods.yaml").read_text())
     assert run_command_line(["plan", "-details", "-report=json:plan.json"]) == 0
     (planned,) = json.loads(Path("plan.json").read_text())["feasibility"]
-    del simulated["placement"], planned["placement"]
-    assert simulated == planned
+    fields = ("cluster", "result", "missing_nodes", "pool", "reason")
+    assert [simulated[name] for name in fields] == [planned[name] for name in fields]
+    assert simulated["replicas"] == planned["replicas_requested"] == replicas
+    assert simulated["at_most"] == planned["replicas_max"]
     assert code == (0 if planned["result"] == "runs" else 2)
 
 
 def test_answer_names_selected_and_rejected_clusters(capsys: Capture) -> None:
     _, answer = run_placement(capsys, "-pick=1", replicas=2)
-    assert [row["cluster"] for row in answer["feasibility"]] == ["west"]
-    assert [row["cluster"] for row in answer["rejected"]] == ["south"]
+    assert [row["cluster"] for row in read_clusters(answer)] == ["west"]
+    [rejected] = [each for each in answer["sections"] if each["name"] == "rejected_clusters"]
+    assert [line.partition(":")[0] for line in rejected["lines"]] == ["south"]
 
 
 def test_missing_clusters_are_counted(capsys: Capture) -> None:
     code, answer = run_placement(capsys, "-pick=9", replicas=1)
-    assert (code, answer["missing"]) == (2, "7 of 9 requested clusters are missing")
+    assert code == 2
+    assert answer["verdict"].startswith("7 of 9 requested clusters are missing; ")
     assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-pick=9"]) == 2
     assert "7 of 9 requested clusters are missing; runs on " in " ".join(
         capsys.readouterr().out.split()
     )
     code, answer = run_placement(capsys, "-clusters=west,nowhere", replicas=1)
-    assert (code, answer["missing"]) == (2, "not selected: nowhere")
+    assert code == 2
+    assert answer["verdict"].startswith("not selected: nowhere; ")
 
 
 def test_pods_of_configured_placements_count(capsys: Capture) -> None:
     _, alone = run_placement(capsys, "-clusters=west", replicas=4)
-    assert alone["feasibility"][0]["result"] == "runs"
+    assert read_clusters(alone)[0]["result"] == "runs"
     Path("main.nf.hcl").write_text(SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"'))
     Path("payments.yaml").write_text(build_deployment("payments", 4, 4))
     Path("orders.yaml").write_text(build_deployment("orders", 4, 4))
@@ -83,23 +95,23 @@ def test_pods_of_configured_placements_count(capsys: Capture) -> None:
     command = ["simulate", "placement", "-f=orders.yaml", "-clusters=west", "-format=json"]
     assert run_command_line(command) == 2
     answer = json.loads(capsys.readouterr().out)
-    results = [row["result"] for row in (*answer["feasibility"], *answer["other_feasibility"])]
-    assert "runs_after" in results
+    results = [row["result"] for row in read_clusters(answer)]
+    others = [each for each in answer["sections"] if each["name"] == "other_placements"]
+    assert "runs_after" in results or "runs_after" in others[0]["lines"][0]
 
 
 def test_tested_cluster_count_is_suggested(capsys: Capture) -> None:
     _, answer = run_placement(capsys, "-clusters=west", replicas=9)
-    (row,) = answer["feasibility"]
-    (fix,) = row["suggested_fixes"]
-    assert fix["counts"][0]["count"] == 2 + row["missing_nodes"]
+    (row,) = read_clusters(answer)
+    [fixes] = [each for each in answer["sections"] if each["name"] == "suggested_fixes"]
+    [fix] = fixes["lines"]
+    count = 2 + row["missing_nodes"]
+    assert f"{count}" in fix
     assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=west"]) == 2
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"Suggested fix (tested) for simulated-placement on west: {fix['text']}" in printed
-    count = f"-var=workers={fix['counts'][0]['count']}"
-    assert (
-        run_placement(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"]
-        == "runs"
-    )
+    assert "Suggested fix (tested) for simulated-placement on west: " in printed
+    flags = ("-clusters=west", f"-var=workers={count}")
+    assert read_clusters(run_placement(capsys, *flags, replicas=9)[1])[0]["result"] == "runs"
 
 
 def test_files_without_pods_are_named(capsys: Capture) -> None:
@@ -111,7 +123,7 @@ def test_files_without_pods_are_named(capsys: Capture) -> None:
     Path("dumped.nf.hcl").write_text(member + data)
     Path("nodes.json").write_bytes(cluster_objects.print_objects(cluster_objects.build_node("n0")))
     _, answer = run_placement(capsys, "-clusters=dumped", replicas=1)
-    (row,) = answer["feasibility"]
+    (row,) = read_clusters(answer)
     assert (row["result"], row["reason"]) == ("unknown", "the files list no pods")
     assert any("list no pods" in warning for warning in answer["warnings"])
     assert answer["verdict"].startswith("As far as it was read: ")
@@ -142,9 +154,9 @@ def test_answer_claims_only_what_was_read(capsys: Capture) -> None:
 
 def test_placement_without_replicas_runs_anywhere(capsys: Capture) -> None:
     code, answer = run_placement(capsys, "-clusters=south", replicas=0)
-    assert (code, answer["feasibility"][0]["result"]) == (0, "runs")
+    assert (code, read_clusters(answer)[0]["result"]) == (0, "runs")
     assert (
-        run_placement(capsys, "-clusters=south", replicas=1)[1]["feasibility"][0]["result"]
+        read_clusters(run_placement(capsys, "-clusters=south", replicas=1)[1])[0]["result"]
         == "unknown"
     )
 
