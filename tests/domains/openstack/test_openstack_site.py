@@ -1807,7 +1807,7 @@ def test_existing_server_on_a_volume_takes_no_root_disk(
     capfd.readouterr()
     if command == "simulate":
         assert run_command_line(["simulate", "capacity", "-sku=worker.large", "-format=json"]) == 0
-        assert '"min": 3' in capfd.readouterr().out
+        assert '"more": 3' in capfd.readouterr().out
         return
     (work_directory / "local.yaml").write_text(HOT.replace("count: 2", "count: 3"))
     with (work_directory / "main.nf.hcl").open("a") as file:

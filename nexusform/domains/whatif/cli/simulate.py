@@ -145,10 +145,7 @@ def capacity(arguments: CapacityArguments) -> int:
             find_zones,
             parse_sku_mix,
         )
-        from nexusform.domains.whatif.rendering.site_capacity_report import (
-            build_capacity_document,
-            build_capacity_report,
-        )
+        from nexusform.domains.whatif.rendering.site_capacity_report import build_capacity_report
 
         sites = _select_site_or_all(snapshot, arguments.site)
         zones = find_zones(sites, arguments.zones)
@@ -163,13 +160,7 @@ def capacity(arguments: CapacityArguments) -> int:
 
             return list(map(map_playbacks.build_current_playback, sites))
 
-        return Answer(
-            "capacity",
-            inputs.origin,
-            report,
-            build_capacity_document(capacities),
-            plays=build_playbacks,
-        )
+        return Answer("capacity", inputs.origin, report, plays=build_playbacks)
 
     return run_question(arguments.question, build_answer, uses_pods=False)
 

@@ -1,7 +1,7 @@
-"""Report of `simulate capacity`, as text and as data."""
+"""Report of `simulate capacity`."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,11 +19,11 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     POD_BLOCK,
     SiteResourceCapacity,
 )
-from nexusform.rendering.json.json_placements import build_other_capacity_document
-from nexusform.rendering.notation.json_values import omit_empty
-from nexusform.rendering.notation.sample_text import build_interval_document, describe_fit
+from nexusform.rendering.notation.sample_text import describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import VmSku
+
+_CELL_HEADS: Final = ("cells", "")
 
 
 def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Report:
@@ -127,11 +127,12 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     # Build the section with a row per SKU: additional VMs, and unusable capacity.
     planned = ("with planned racks",) if answer.planned_racks else ()
     counts = ("more", *planned, "one rack down")
-    heads = ("SKU", *counts, "worst rack", "left over")
+    heads = ("SKU", *counts, "worst rack", "vCPUs left over", "GiB left over")
     rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
     line = "Left over: free but unusable once the site is filled with that SKU."
-    table = Table(heads, rows, number_columns=frozenset(range(1, len(counts) + 1)))
-    yield Section("Spare capacity by VM SKU", (line,), table=table)
+    numbers = frozenset(range(1, len(heads))) - {len(counts) + 1}
+    table = Table(heads, rows, number_columns=numbers)
+    yield Section("Spare capacity by VM SKU", (line,), table=table, name="skus")
     # Build the section with a row per SKU and a column per availability zone; every SKU has the
     # same zones and racks.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
@@ -140,20 +141,21 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     )
     lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
     table = _build_sku_table([zone.zone for zone in zones], rows)
-    yield Section("By availability zone", lines, table=table)
+    yield Section("By availability zone", lines, table=table, name="zones")
     racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
     rows = tuple(
         Row((item.sku.title, *map(str, item.without_rack.values())))
         for item in answer.sku_capacities
     )
     line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
-    yield Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
+    table = _build_sku_table(racks, rows)
+    yield Section("With this rack down", (line,), table=table, name="racks_down")
     yield from build_site_resource_sections(answer.other_capacities)
     cells = answer.fragmentation
     # No SKU to measure cells by.
     if cells.yardstick is None:
         return
-    yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
+    yield _build_fragmentation_section(cells, cells.yardstick)
     stranded_text = "None: some SKU fits in every cell with free vCPUs or memory."
     if cells.stranded_cells:
         stranded_text = (
@@ -170,10 +172,10 @@ def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
     A requested SKU without capacity is a finding.
     """
     planned = (f"{sku_capacity.with_planned}",) if answer.planned_racks else ()
-    unusable = f"{sku_capacity.unusable_vcpus} vCPUs, {sku_capacity.unusable_memory_gib} GiB"
+    unusable = (f"{sku_capacity.unusable_vcpus}", f"{sku_capacity.unusable_memory_gib}")
     counts = (f"{sku_capacity.current}", *planned, f"{sku_capacity.with_one_rack_down}")
     return Row(
-        (sku_capacity.sku.title, *counts, sku_capacity.worst_rack, unusable),
+        (sku_capacity.sku.title, *counts, sku_capacity.worst_rack, *unusable),
         is_finding=answer.has_requested_skus and not sku_capacity.current.maximum,
     )
 
@@ -257,11 +259,11 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
         )
     heads = ("resource", "of", "left", "during an upgrade")
     table = Table(heads, tuple(table_rows), number_columns=frozenset({2, 3}))
-    yield Section("Other resources", lines, table=table)
+    yield Section("Other resources", lines, table=table, name="other_resources")
 
 
-def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> Iterable[str]:
-    """Build the lines about NUMA cells by kind, and about fragmenting pools."""
+def _build_fragmentation_section(cells: FragmentationCounts, yardstick: VmSku) -> Section:
+    """Build a row per kind of NUMA cell, and a line about fragmenting pools."""
     size = f"{yardstick.cpus_in_cell} vCPUs and {yardstick.memory_in_cell} GiB"
     kinds = (
         (cells.open, f"fit {size} now"),
@@ -272,129 +274,13 @@ def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> 
         (cells.closed, "are on machines closed to new VMs"),
         (cells.unknown, "are on machines with unknown NUMA use"),
     )
-    yield f"Of {format_count(cells.cells, 'NUMA cell')}, measured by {yardstick.name}:"
-    for count, text in kinds:
-        if count:
-            yield f"  {count:,} {text}"
+    rows = tuple(Row((f"{count:,}", text)) for count, text in kinds if count)
+    lines = [f"Of {format_count(cells.cells, 'NUMA cell')}, measured by {yardstick.name}:"]
     if cells.broken:
         pools = [f"{pool.cluster}/{pool.pool} ({pool.cells})" for pool in cells.broken_by]
-        yield (
+        lines.append(
             f"Fragmented by {format_list(pools, 6)}; {cells.broken_vcpus:,} vCPUs and "
             f"{cells.broken_memory_gib:,} GiB in them are free for smaller VMs only."
         )
-
-
-def _build_zone_document(capacity: ZoneCapacity) -> dict[str, Any]:
-    """Build the JSON object of the capacity of a zone."""
-    return {
-        "availability_zone": capacity.zone,
-        "racks": list(capacity.racks),
-        "more": capacity.current.minimum,
-        "more_in_planned_racks": capacity.planned,
-        **build_interval_document(capacity.current),
-    }
-
-
-def _build_sku_document(capacity: SkuCapacity) -> dict[str, Any]:
-    """Build the JSON object of the capacity for a VM SKU."""
-    return {
-        "vm_sku_name": capacity.sku.name,
-        **omit_empty({"sriov_vfs": capacity.sku.vfs}),
-        "more": capacity.current.minimum,
-        "more_with_planned_racks": capacity.with_planned.minimum,
-        "more_with_any_one_rack_lost": capacity.with_one_rack_down.minimum,
-        "worst_rack": capacity.worst_rack or None,
-        "left_over": {
-            "vcpus": capacity.unusable_vcpus.maximum,
-            "memory_gib": capacity.unusable_memory_gib.maximum,
-        },
-        "zones": [_build_zone_document(zone) for zone in capacity.zones],
-        "rack_lost": {name: value.minimum for name, value in capacity.without_rack.items()},
-        **build_interval_document(capacity.current),
-        "with_planned_racks": build_interval_document(capacity.with_planned),
-        "with_any_one_rack_lost": build_interval_document(capacity.with_one_rack_down),
-        "with_rack_lost": {
-            name: build_interval_document(value) for name, value in capacity.without_rack.items()
-        },
-    }
-
-
-def _build_fragmentation_document(counts: FragmentationCounts) -> dict[str, Any]:
-    """Build the JSON object of the fragmentation of a site."""
-    return {
-        "reference_sku": None if counts.yardstick is None else counts.yardstick.name,
-        "cells": counts.cells,
-        "open": counts.open,
-        "used": counts.taken,
-        "fragmented": counts.broken,
-        "without_disk": counts.spoiled,
-        "too_small": counts.small,
-        "closed": counts.closed,
-        "unknown": counts.unknown,
-        "fragmented_by": [
-            {"cluster": item.cluster, "pool": item.pool, "cells": item.cells}
-            for item in counts.broken_by
-        ],
-        "free_in_fragmented_cells": {
-            "vcpus": counts.broken_vcpus,
-            "memory_gib": counts.broken_memory_gib,
-        },
-        "stranded": {
-            "cells": counts.stranded_cells,
-            "vcpus": counts.stranded_vcpus,
-            "memory_gib": counts.stranded_memory_gib,
-        },
-    }
-
-
-def _build_missing_vms(mix: MixAnswer) -> dict[str, Any] | None:
-    """Build the SKU that the next set of a mix lacks."""
-    if mix.short is None:
-        return None
-    return {"vm_sku_name": mix.short.name, "missing": mix.missing}
-
-
-def _build_mix_document(mix: MixAnswer) -> dict[str, Any]:
-    """Build the JSON object of the capacity for a mix of SKUs."""
-    return {
-        "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
-        "sets": mix.sets.minimum,
-        "sets_one_after_another": mix.sequential_sets.minimum,
-        "short": _build_missing_vms(mix),
-        "more_besides_sets": {sku.name: more.minimum for sku, more in mix.remaining},
-        **build_interval_document(mix.sets),
-        "one_after_another": build_interval_document(mix.sequential_sets),
-        "bounds": not mix.sets.is_exact,
-    }
-
-
-def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
-    """Build the JSON object of the capacity of a site."""
-    return {
-        "site_id": answer.site_id,
-        "availability_zones": None if answer.zones is None else list(answer.zones),
-        "machines": answer.totals.machines,
-        "closed_machines": dict(answer.closed),
-        "machines_with_unknown_cells": list(answer.machines_with_unknown_cells),
-        "overfull_machines": list(answer.overfull),
-        "vms_without_a_machine": list(answer.unplaced),
-        "planned_racks": list(answer.planned_racks),
-        "vcpus": {"total": answer.totals.vcpus, "free": answer.totals.free_vcpus},
-        "memory_gib": {"total": answer.totals.memory_gib, "free": answer.totals.free_memory_gib},
-        "vm_skus": [_build_sku_document(sku_capacity) for sku_capacity in answer.sku_capacities],
-        "fragmentation": _build_fragmentation_document(answer.fragmentation),
-        **omit_empty(
-            {
-                "capacity_other": [
-                    build_other_capacity_document(other_capacity)
-                    for other_capacity in answer.other_capacities
-                ]
-            }
-        ),
-        "mix": None if answer.mix is None else _build_mix_document(answer.mix),
-    }
-
-
-def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
-    """Build the capacity of sites as JSON data."""
-    return {"sites": list(map(_build_site_document, answers))}
+    table = Table(_CELL_HEADS, rows, number_columns=frozenset({0}))
+    return Section("Fragmentation", tuple(lines), table=table)

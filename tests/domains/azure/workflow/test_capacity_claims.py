@@ -169,9 +169,10 @@ def test_scale_out_after_apply(site: Path, capsys: pytest.CaptureFixture[str]) -
     assert run_command_line(["apply", "-auto-approve", "-var=replicas=5"]) == 0
     capsys.readouterr()
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
-    [answer] = json.loads(Path("room.json").read_text())["sites"]
-    [row] = [each for each in answer["capacity_other"] if each["kind"] == "claims"]
-    assert (row["used_after"], row["maximum_free_after"]) == (440, 60)
+    sections = json.loads(Path("room.json").read_text())["sections"]
+    [other] = [section for section in sections if section["name"] == "other_resources"]
+    left = {row["resource"]: row["left"] for row in other["tables"][0]["rows"]}
+    assert left["storage for claims of pods"] == "60 of 500 GiB"
 
 
 @pytest.mark.usefixtures("site")

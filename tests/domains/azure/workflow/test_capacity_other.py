@@ -155,12 +155,10 @@ def test_state_keeps_figures_for_simulations(
     assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace(
         "\n│ ", " "
     )
-    [answer] = json.loads(Path("room.json").read_text())["sites"]
-    assert {row["kind"] for row in answer["capacity_other"]} >= {
-        "l3_network",
-        "pod_cidr",
-        "storage_appliance",
-    }
+    sections = json.loads(Path("room.json").read_text())["sections"]
+    [other] = [section for section in sections if section["name"] == "other_resources"]
+    resources = {row["resource"] for row in other["tables"][0]["rows"]}
+    assert resources >= {"addresses for nodes", "blocks of pod addresses", "storage"}
     # With a later export without the list, the total is unknown.
     (site / "export" / "l3_networks.json").unlink()
     _, rows = plan_site(capsys)

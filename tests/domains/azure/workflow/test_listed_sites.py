@@ -656,9 +656,10 @@ def test_planned_rack_of_a_listed_site_counts(
     assert run(capsys, "apply", "-auto-approve")[0] == 0
     if status == "planned":
         assert run_command_line(["simulate", "capacity", f"-sku={SKU}", "-format=json"]) == 0
-        (site,) = json.loads(capsys.readouterr().out)["sites"]
-        (sku,) = site["vm_skus"]
-        assert sku["more_with_planned_racks"] > sku["more"]
+        sections = json.loads(capsys.readouterr().out)["sections"]
+        [skus] = [section for section in sections if section["name"] == "skus"]
+        [sku] = skus["tables"][0]["rows"]
+        assert sku["with_planned_racks"] > sku["more"]
         return
     # An activated rack takes VMs, though Azure does not list its machines yet.
     Path("new.nf.hcl").write_text(NEW_RACK.format("active"))
