@@ -11,8 +11,7 @@ PUBLIC = {
         "build_validation_document"
     ),
     "json_placements": (
-        "build_rejection_document "
-        "build_listed_site_document "
+        "build_rejection_document build_listed_site_document "
         "build_inventory_documents build_summed_decision_document"
     ),
     "json_stream": (

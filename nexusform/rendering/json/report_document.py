@@ -17,7 +17,7 @@ from nexusform.rendering.report.report_tree import (
 
 # Key of a column without a header.
 _REMARK: Final = "remark"
-_COUNT: Final = re.compile(r"-?[0-9]+(?:,[0-9]{3})*")
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?")
 
 
 def build_report_document(report: Report) -> dict[str, Any]:
@@ -77,10 +77,16 @@ def _build_cell(cell: Text, *, is_number: bool) -> Any:
     if is_number and not text:
         return None
     bounds = text.split(" to ")
-    if not is_number or not all(map(_COUNT.fullmatch, bounds)):
+    if not is_number or not all(map(_NUMBER.fullmatch, bounds)):
         return text
-    minimum, *maximum = (int(bound.replace(",", "")) for bound in bounds)
+    minimum, *maximum = (_parse_number(bound) for bound in bounds)
     return {"min": minimum, "max": maximum[0]} if maximum else minimum
+
+
+def _parse_number(text: str) -> int | float:
+    """Return the number of `1,200` or `0.5`."""
+    digits = text.replace(",", "")
+    return float(digits) if "." in digits else int(digits)
 
 
 def _build_item(item: Item) -> dict[str, Any]:

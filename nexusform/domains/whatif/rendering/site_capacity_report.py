@@ -11,6 +11,7 @@ from nexusform.domains.whatif.questions.capacity import (
     MixAnswer,
     SkuCapacity,
     SkuCount,
+    Totals,
     ZoneCapacity,
 )
 from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationCounts
@@ -24,6 +25,7 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import VmSku
 
 _CELL_HEADS: Final = ("cells", "")
+_FREE_HEADS: Final = ("resource", "free", "total", "share")
 
 
 def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Report:
@@ -81,11 +83,7 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
     zone_text = "" if answer.zones is None else f" in zones {', '.join(answer.zones)}"
     closed_count = sum(answer.closed.values())
     verb = select_word_form(totals.machines, "accepts", "accept")
-    yield (
-        f"{format_count(totals.machines, 'machine')}{zone_text} {verb} new VMs; free: "
-        f"{_format_share(totals.free_vcpus, totals.vcpus, 'vCPUs')} and "
-        f"{_format_share(totals.free_memory_gib, totals.memory_gib, 'GiB')}."
-    )
+    yield f"{format_count(totals.machines, 'machine')}{zone_text} {verb} new VMs."
     if answer.closed:
         causes = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
         verbs = select_word_form(
@@ -110,10 +108,18 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
         yield f"{len(answer.unplaced):,} {verb} no machine; their capacity is not counted: {names}."
 
 
-def _format_share(free: float, total: float, unit: str) -> str:
-    """Format a share: `1,200 of 4,800 vCPUs (25 %)`."""
-    percent = f" ({100 * free / total:.0f} %)" if total else ""
-    return f"{free:,} of {total:,} {unit}{percent}"
+def _build_free_section(totals: Totals) -> Section:
+    """Build a row per resource of the machines that accept VMs: free, and in total."""
+    shares = (
+        ("vCPUs", totals.free_vcpus, totals.vcpus),
+        ("GiB", totals.free_memory_gib, totals.memory_gib),
+    )
+    rows = tuple(
+        Row((name, f"{free:,}", f"{total:,}", f"{100 * free / total:.0f} %" if total else ""))
+        for name, free, total in shares
+    )
+    table = Table(_FREE_HEADS, rows, number_columns=frozenset({1, 2}))
+    return Section("Free on machines that accept VMs", table=table, name="free")
 
 
 def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
@@ -124,6 +130,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     """
     if answer.mix is not None:
         yield _build_mix_section(answer.mix)
+    yield _build_free_section(answer.totals)
     # Build the section with a row per SKU: additional VMs, and unusable capacity.
     planned = ("with planned racks",) if answer.planned_racks else ()
     counts = ("more", *planned, "one rack down")

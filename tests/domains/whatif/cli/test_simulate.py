@@ -566,3 +566,10 @@ def test_unknown_node_is_reported_with_known_ones(drain: Any) -> None:
 
 def test_empty_node_has_no_pod_to_evict(drain: Any) -> None:
     assert "No pod to evict runs there." in drain("n0", *TWO_NODES)
+
+
+def test_share_of_free_vcpus_is_in_the_document(run_simulate: Any) -> None:
+    answer = parse_document(run_simulate("capacity", "-format=json"))
+    free = {row["resource"]: row for row in read_rows(answer, "free")}
+    assert 0 < free["vCPUs"]["free"] < free["vCPUs"]["total"]
+    assert 0 < free["GiB"]["free"] < free["GiB"]["total"]
