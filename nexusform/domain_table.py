@@ -232,6 +232,9 @@ _ALL: Final = (
             "pods-rejected-by-kubelet": DiagnosticTraits(cause="waiting"),
             "pods-share-machine": DiagnosticTraits("advice", "company", is_placement_advice=True),
             "pods-share-rack": DiagnosticTraits("advice", "company", is_placement_advice=True),
+            "pods-without-anti-affinity": DiagnosticTraits(
+                "advice", "company", is_placement_advice=True
+            ),
             "pending-pods": DiagnosticTraits(cause="waiting"),
             "scheduling-gated-pods": DiagnosticTraits(cause="waiting"),
             "autoscaled-replicas": DiagnosticTraits("advice", "document"),

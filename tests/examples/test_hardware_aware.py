@@ -143,10 +143,10 @@ def test_every_report_calls_vnfc_placement_decided(example_directory: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     details = run_nexusform(example_directory, "plan", "-no-color", "-details").stdout
     assert "VM placement on lab (decided by nexusform):" in done.stdout
-    assert "Confidence:  exact; nexusform decides every location\n" in done.stdout
+    assert "Confidence:  exact, if Tacker takes every location from the grants of nexusform\n" in done.stdout
     assert "Decided by nexusform and sent to the sites." in details
     comment = (example_directory / "c.md").read_text()
-    assert "> - **Confidence**:\n>   - exact; nexusform decides every location\n" in comment
+    assert "> - **Confidence**:\n>   - exact, if Tacker takes every location from the grants of nexusform\n" in comment
     page = (example_directory / "p.html").read_text()
-    assert "nexusform decides the placements and sends them to the sites." in page
+    assert "Tacker takes the placements from the grants of nexusform, if it asks for them." in page
     assert "Placements are predicted" not in page

@@ -273,7 +273,9 @@ def _build_footer(plan: Plan) -> Markup:
     verb = select_word_form(len(platforms), "breaks", "break")
     prediction_note = f"Placements are predicted: {' and '.join(platforms)} {verb} ties."
     if is_fully_decided(plan.placement_tables):
-        prediction_note = "nexusform decides the placements and sends them to the sites."
+        prediction_note = (
+            "Tacker takes the placements from the grants of nexusform, if it asks for them."
+        )
     evaluation_note = enclose(" Evaluation: ", describe_plan_evaluation(plan), ".")
     text = f"Made by {version}{catalogue}. {prediction_note}{evaluation_note}"
     return build_element("footer", build_element("p", text), class_="quiet")

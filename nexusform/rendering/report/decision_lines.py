@@ -714,7 +714,7 @@ def describe_vm_confidence(figures: PlacementConfidenceSummary) -> Iterator[str]
     chooser = f"{' and '.join(platforms)} {select_word_form(len(platforms), 'picks', 'pick')}"
     if figures.is_decided:
         share = "" if machine_known == placed else f" for {machine_known:,} of {placed:,} VMs"
-        yield f"exact{share}; nexusform decides every location"
+        yield f"exact{share}, if Tacker takes every location from the grants of nexusform"
         return
     if not figures.has_enough_samples:
         is_default = not figures.samples and figures.has_fewer_samples_by_default

@@ -478,10 +478,12 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
     return format_names(texts)
 
 
+# Label of Tacker's workers with their machine.
+_TACKER_KEY: Final = "CIS-node"
 # Preferred label keys to identify machines.
 _KNOWN_HARDWARE_KEYS: Final = (
     "topology.kubernetes.io/baremetalmachine",
-    "CIS-node",
+    _TACKER_KEY,
     "kubernetes.io/zone",
 )
 
@@ -494,7 +496,8 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     machine_warnings = list(_warn_shared_machines(context))
     yield from machine_warnings
     if not machine_warnings:
-        yield from _warn_shared_rack(context)
+        rack_warnings = list(_warn_shared_rack(context))
+        yield from rack_warnings or _warn_missing_anti_affinity(context)
 
 
 def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -556,6 +559,24 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     yield context.build_warning(
         workload_warnings.SHARED_RACK, detail, location=rack, summary=summary
     )
+
+
+def _warn_missing_anti_affinity(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning if nothing separates the pods on workers of Tacker.
+
+    Tacker's hardware-aware affinity needs a rule in the object file.
+    """
+    has_label = any(_TACKER_KEY in dict(node.labels) for node in context.nodes)
+    if not has_label or any(_list_own_topology_keys(context)):
+        return
+    count = len(context.running_outcomes)
+    detail = (
+        f"nothing in the object file separates its {count:,} pods. They run on several machines, "
+        "but a later pod may join another one. Tacker's hardware-aware affinity needs a "
+        f"podAntiAffinity with topologyKey: {_TACKER_KEY}."
+    )
+    summary = f"no anti-affinity over {_TACKER_KEY}"
+    yield context.build_warning(workload_warnings.NO_ANTI_AFFINITY, detail, summary=summary)
 
 
 def find_location_label_key(

@@ -13,6 +13,7 @@ from nexusform.domains.pods.scheduling.template_rollout import SurgeCapacityChec
 
 SHARED_MACHINE: Final = "pods-share-machine"
 SHARED_RACK: Final = "pods-share-rack"
+NO_ANTI_AFFINITY: Final = "pods-without-anti-affinity"
 UNLABELLED: Final = "workers-without-topology-label"
 UNKNOWN_KEY: Final = "unknown-topology-key"
 TOO_MANY: Final = "unsatisfiable-pod-anti-affinity"
@@ -33,7 +34,7 @@ MISSING_OBJECTS: Final = "objects-not-on-cluster"
 RISKS: Final = (
     *(SHARED_MACHINE, SHARED_RACK, UNLABELLED, UNKNOWN_KEY, TOO_MANY, DEADLOCK, STUCK, STUCK_PODS),
     *(PENDING, FAILED, GATED, NOT_MADE, NOWHERE, VOLUMES, PREEMPTS, NO_EXECUTE_EVICTS),
-    MISSING_OBJECTS,
+    *(MISSING_OBJECTS, NO_ANTI_AFFINITY),
 )
 _MOST_NAMES: Final = 5
 

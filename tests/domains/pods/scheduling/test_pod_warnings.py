@@ -187,6 +187,21 @@ def test_all_pods_in_one_rack_despite_other_racks_are_reported() -> None:
     assert "Use topologyKey: zone." in warning.detail
 
 
+def test_object_file_for_workers_of_tacker_needs_an_anti_affinity() -> None:
+    """Pods on two machines share none now, and nothing keeps them apart."""
+    nodes = [build_node(f"w{n}", f"m{n}", "r1", **{"CIS-node": f"m{n}"}) for n in (1, 2)]
+    apart = build_web_workload(2, pod=replace(build_web_workload().pod, requests=Requests(4000)))
+    plain = replace(apart, pod=replace(apart.pod, anti_affinity=(), preferred_anti_affinity=()))
+    (warning,) = list_warnings(nodes, plain)
+    assert warning.kind == workload_warnings.NO_ANTI_AFFINITY
+    assert "needs a podAntiAffinity with topologyKey: CIS-node." in warning.detail
+    # Other clusters, a single pod, and pods with a rule need no advice.
+    assert list_warnings([build_node("w1", "m1"), build_node("w2", "m2")], plain) == []
+    assert list_warnings(nodes, replace(plain, replicas=1)) == []
+    ruled = build_web_workload(2, over="CIS-node")
+    assert list_warnings(nodes, ruled) == []
+
+
 def test_unlabelled_worker_breaks_required_anti_affinity() -> None:
     nodes = [
         build_node("w1", "m1", **{BARE: "m1"}),
