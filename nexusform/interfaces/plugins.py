@@ -317,13 +317,15 @@ class ReadResult(Struct, frozen=True):
 
     `is_observed` is False if they only repeat the request, because what was captured of a real
     system lacks the object. `is_settled` is False while a change of the object is in progress: its
-    step is not completed. `note` is merged into the object's private note in state; None values are
-    removed from it.
+    step is not completed. `is_whole` is False for a rest of an object that others took down: a plan
+    replaces it, as after a failed create. `note` is merged into the object's private note in state;
+    None values are removed from it.
     """
 
     attributes: Mapping[str, Any] | None
     is_observed: bool = True
     is_settled: bool = True
+    is_whole: bool = True
     note: Mapping[str, Any] = field(default_factory=dict)
 
 

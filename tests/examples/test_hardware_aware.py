@@ -142,7 +142,7 @@ def test_every_report_calls_vnfc_placement_decided(example_directory: Path) -> N
     done = run_nexusform(example_directory, "plan", "-no-color", "-fail-on=certainty:1", *reports)
     assert done.returncode == 0, done.stdout + done.stderr
     details = run_nexusform(example_directory, "plan", "-no-color", "-details").stdout
-    assert "VM placement on lab (decided by nexusform):" in done.stdout
+    assert "VM placement on lab (by the grants of nexusform):" in done.stdout
     assert "Confidence:  exact, if Tacker takes every location from the grants of nexusform\n" in done.stdout
     assert "Decided by nexusform and sent to the sites." in details
     comment = (example_directory / "c.md").read_text()

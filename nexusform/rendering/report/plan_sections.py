@@ -477,14 +477,14 @@ def _build_pool_table(site: SitePools, *, has_choice: bool) -> Table:
     """Build the table of one site with a row per pool.
 
     It has columns of certainty if a row has any. If VMs are placed or a platform picks those to
-    remove (`has_choice`), the caption ends with `(predicted)` or `(decided by nexusform)`.
+    remove (`has_choice`), the caption ends with `(predicted)` or `(by the grants of nexusform)`.
     """
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)
     caption = f"VM placement on {site.site}"
     if has_choice:
-        caption += " (decided by nexusform)" if site.is_decided else " (predicted)"
+        caption += " (by the grants of nexusform)" if site.is_decided else " (predicted)"
     return Table(
         headers,
         rows,

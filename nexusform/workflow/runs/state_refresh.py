@@ -147,7 +147,12 @@ def _read_objects(
                 f"({address.type}): {format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
         private_note = merge_note(recorded, answer.note).private
-        if answer.attributes == recorded.attributes and private_note == recorded.private:
+        is_tainted = recorded.tainted or not answer.is_whole
+        if (answer.attributes, private_note, is_tainted) == (
+            recorded.attributes,
+            recorded.private,
+            recorded.tainted,
+        ):
             # The usual case, decided without the costs of the next steps.
             continue
         # The answer gets racks and zones of its machines.
@@ -157,10 +162,9 @@ def _read_objects(
             attributes = compare_answer(
                 str(address), schema, recorded.attributes, attributes, observed=()
             ).attributes
-        if attributes != recorded.attributes or private_note != recorded.private:
-            changed_objects[address] = replace(
-                recorded, attributes=attributes, private=private_note
-            )
+        changed = replace(recorded, attributes=attributes, private=private_note, tainted=is_tainted)
+        if changed != recorded:
+            changed_objects[address] = changed
     return changed_objects
 
 

@@ -141,50 +141,6 @@ def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[U
     return tuple(selected)
 
 
-def _add_user_data(descriptor: Vnf, parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return the parameters with flavor and image of each VDU, as Tacker's user data sets them.
-
-    The values of a request replace them. Source: DefaultUserData of Tacker 16.0, for a grant
-    without flavors and images.
-    """
-    requested = get_mapping(parameters, _USER_DATA)
-    requested_vdus = get_mapping(requested, "VDU")
-    vdus: dict[str, object] = dict(requested_vdus)
-    for vdu in descriptor.vdus:
-        values = {"computeFlavourId": vdu.capability, "vcImageId": vdu.image}
-        known = {name: value for name, value in values.items() if value}
-        if known:
-            vdus[vdu.name] = {**known, **get_mapping(requested_vdus, vdu.name)}
-    if not vdus:
-        return dict(parameters)
-    return {**parameters, _USER_DATA: {**requested, "VDU": vdus}}
-
-
-def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[UnreadFact, ...]:
-    """Return the unread facts of all documents that may change a VM.
-
-    A fact of a VDU that the VNF does not have is one of the whole VNF. The order of servers changes
-    nothing if there is one kind of them.
-    """
-    names = {vdu.name for vdu in vnf.vdus}
-    # The capability of a VNFD is a flavor for Nova; other platforms do not know it.
-    flavors = {vdu.name for vdu in vnf.vdus if vdu.capability and vdu.flavor == vdu.capability}
-    facts = chain.from_iterable(
-        (*document_notes.unread, *document_notes.list_wrong_kinds()) for document_notes in notes
-    )
-    facts = (
-        replace(fact, reading_platform=NOVA)
-        if fact.field == _CAPABILITIES and fact.pool in flavors
-        else fact
-        for fact in facts
-    )
-    return tuple(
-        fact if fact.pool in names else replace(fact, pool="")
-        for fact in facts
-        if fact.may_change is not Influence.ORDER or len(names) > 1
-    )
-
-
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
 

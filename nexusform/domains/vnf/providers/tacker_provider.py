@@ -88,6 +88,8 @@ class TackerProvider(FixedIdentity):
         self._options = options
         # VNFs read with the mark of another state: id and name.
         self._foreign_vnfs: dict[str, str] = {}
+        # Names of VNFs read as not instantiated.
+        self._terminated_vnfs: list[str] = []
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read VNFs.
@@ -161,6 +163,16 @@ class TackerProvider(FixedIdentity):
                 Severity.WARNING,
             )
             for instance_id, name in sorted(self._foreign_vnfs.items())
+        ]
+        warnings += [
+            Problem(
+                (),
+                "vnf-not-instantiated",
+                f"{name} is not instantiated in Tacker: another client terminated it, and its VNF "
+                "instance remains. A plan with it replaces the instance; destroy deletes it.",
+                Severity.WARNING,
+            )
+            for name in sorted(self._terminated_vnfs)
         ]
         if self._client.verifies_server:
             return warnings
@@ -285,7 +297,8 @@ class TackerProvider(FixedIdentity):
         """Read a VNF by its instance id.
 
         The VNF of an interrupted creation has none in the state: it is found by its owner mark. A
-        VNF does not exist if it has no instance or is not instantiated. The change of an unfinished
+        VNF does not exist if it has no instance. Without an unfinished step, one that is not
+        instantiated is a rest without VNFCs: others terminated it. The change of an unfinished
         step is not settled while an operation runs, or scale levels differ from the plan. Raises
         ProviderProblem while another operation runs: the values of the VNF are about to change.
         """
@@ -309,7 +322,11 @@ class TackerProvider(FixedIdentity):
                 raise ProviderProblem(f"{request.address}: {describe_other_operation(latest)}")
             return ReadResult({**known, "vnf_instance_id": instance.id}, is_settled=False)
         if not instance.is_instantiated:
-            return ReadResult(attributes=None)
+            if is_unfinished_step:
+                return ReadResult(attributes=None)
+            self._terminated_vnfs.append(instance.name)
+            rest = {**known, "vnf_instance_id": instance.id, "vnfcs": {}, "vnfc_ids": {}}
+            return ReadResult(rest, is_whole=False)
         if not is_unfinished_step:
             _require_reported_values(known, instance)
         if _is_of_another_state(request, instance):

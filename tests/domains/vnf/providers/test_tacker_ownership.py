@@ -219,3 +219,37 @@ def test_older_state_does_not_take_over_its_vnf(
     assert apply() == 1
     assert "This state created it, but has no record of it" in read_output(capfd)
     assert tacker.changes == []
+
+
+def terminate_as_another_client(tacker: type[MemoryTacker]) -> None:
+    (instance,) = tacker.instances.values()
+    instance["instantiationState"] = "NOT_INSTANTIATED"
+    del instance["instantiatedVnfInfo"]
+
+
+TERMINATED = "v is not instantiated in Tacker: another client terminated it"
+
+
+def test_destroy_deletes_a_terminated_vnf(tacker: type[MemoryTacker], capfd: Capture) -> None:
+    assert apply() == 0, read_output(capfd)
+    terminate_as_another_client(tacker)
+    capfd.readouterr()
+    assert run_command_line(["destroy", "-auto-approve"]) == 0
+    assert TERMINATED in read_output(capfd)
+    assert tacker.instances == {}
+
+
+def test_terminated_vnf_is_replaced(tacker: type[MemoryTacker], capfd: Capture) -> None:
+    assert apply() == 0, read_output(capfd)
+    terminate_as_another_client(tacker)
+    capfd.readouterr()
+    assert run_command_line(["plan"]) == 0
+    output = read_output(capfd)
+    assert TERMINATED in output
+    assert "2 to place" in output
+    assert apply() == 0, read_output(capfd)
+    (instance,) = tacker.instances.values()
+    assert instance["instantiationState"] == "INSTANTIATED"
+    capfd.readouterr()
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
+    assert TERMINATED not in read_output(capfd)
