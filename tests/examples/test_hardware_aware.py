@@ -143,10 +143,11 @@ def test_every_report_calls_vnfc_placement_decided(example_directory: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     details = run_nexusform(example_directory, "plan", "-no-color", "-details").stdout
     assert "VM placement on lab (by the grants of nexusform):" in done.stdout
-    assert "Confidence:  exact, if Tacker takes every location from the grants of nexusform\n" in done.stdout
-    assert "Decided by nexusform and sent to the sites." in details
+    text = "exact, if Tacker takes every location from the grants of nexusform"
+    assert f"Confidence:  {text}\n" in done.stdout
+    assert "Tacker takes them from the grants of nexusform, if it asks for them." in details
     comment = (example_directory / "c.md").read_text()
-    assert "> - **Confidence**:\n>   - exact, if Tacker takes every location from the grants of nexusform\n" in comment
+    assert f"> - **Confidence**:\n>   - {text}\n" in comment
     page = (example_directory / "p.html").read_text()
     assert "Tacker takes the placements from the grants of nexusform, if it asks for them." in page
     assert "Placements are predicted" not in page

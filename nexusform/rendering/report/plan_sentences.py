@@ -568,7 +568,7 @@ def describe_certainty(plan: Plan) -> str:
     It has the number of VMs with the same rack count, and the same machine, in every sample.
     """
     if is_fully_decided(plan.placement_tables):
-        return "Decided by nexusform and sent to the sites."
+        return "Tacker takes them from the grants of nexusform, if it asks for them."
     if not plan.samples:
         return "Predicted. Confidence not computed: no samples."
     racks = sum(table.racks_certain for table in plan.placement_tables)
