@@ -344,9 +344,10 @@ class _FleetObjectReader:
         return self._read_mapping(part, api.spec, schema) or _build_empty_spec_arguments(schema)
 
     def _reject(self, part: _DocumentPart, detail: str) -> None:
-        """Report an error of a part and note its path as reported."""
+        """Report an error of a part at its path, and note the path as reported."""
         self.reported_paths.add(part.path)
-        self.notes.add_error(part.node, INVALID, detail)
+        problem = build_problem(self.notes.file, part.node.position, INVALID, detail)
+        self.notes.add_problem(replace(problem, path=part.path))
 
     def _apply_correction(
         self, correction: str, part: _DocumentPart, error: str, notice: str

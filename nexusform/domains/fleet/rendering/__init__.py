@@ -1,4 +1,4 @@
 """Rows, page parts and answer reports of the fleet domain."""
 
 # public names of the package, by module.
-PUBLIC = {"manifest_export": "build_hub_bodies convert_to_camel_case render_fleet_manifests"}
+PUBLIC = {"manifest_export": "build_hub_bodies render_fleet_manifests"}

@@ -20,7 +20,7 @@ from nexusform.domains.fleet.importers.fleet_documents import (
 )
 from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.types.fleet_arguments import parse_json
+from nexusform.domains.fleet.types.block_bodies import BLOCK_API_VERSION, build_block_body
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PluginRegistries
@@ -29,9 +29,8 @@ from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
+from nexusform.schemas.block_schema import BlockSchema
 
-_API_VERSION: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
     "fleet_cluster_resource_override": "ClusterResourceOverride",
     "fleet_resource_override": "ResourceOverride",
@@ -51,13 +50,6 @@ _APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
 # The order for a hub: referenced objects first. Overrides precede placements: one without a
 # placement name affects only placements created later.
 _ORDER: Final = (_HUB_OBJECTS, _MEMBER, *_KINDS)
-_METADATA_ARGUMENTS: Final = frozenset(
-    {"id", "name", "namespace", "manifest", "lenient", "force_conflicts", "approvals"}
-)
-_SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
-_AMOUNT_ARGUMENTS: Final = frozenset(
-    {"max_unavailable", "max_surge", "min_available", "max_concurrency"}
-)
 
 
 class FleetManifestExport(Struct, frozen=True):
@@ -231,10 +223,10 @@ def _build_fleet_object(
             "manifest", manifest, API_KINDS[kind], schema, lenient=True
         ).values
     return {
-        "apiVersion": _API_VERSION,
+        "apiVersion": BLOCK_API_VERSION,
         "kind": kind,
         "metadata": metadata,
-        "spec": _build_body(schema, arguments),
+        "spec": build_block_body(schema, arguments),
     }
 
 
@@ -271,68 +263,6 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
             "taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]
         }
     yield render_yaml(document)
-
-
-def _is_argument_needed(
-    name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]
-) -> bool:
-    """Return True if the API needs an argument: it is required, or differs from its default."""
-    # required by the API, even for the core group.
-    if name == "group":
-        return True
-    value = arguments.get(name)
-    return value is not None and (attribute.required or value != attribute.default)
-
-
-def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments different from their defaults as a body in the API's form.
-
-    Nested blocks are part of the body. Names become camel case, and those of repeated blocks
-    plural: `cluster_selector_term` becomes `clusterSelectorTerms`.
-    """
-    # nested blocks have none.
-    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
-    body: dict[str, Any] = {}
-    for name, attribute in schema.attributes.items():
-        if not attribute.is_configurable or name in metadata_arguments:
-            # No field of the spec.
-            continue
-        if _is_argument_needed(name, attribute, arguments):
-            # Of a JSON patch; a taint's value is text.
-            is_json = name == "value" and "op" in schema.attributes
-            value = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
-            body[convert_to_camel_case(name)] = value
-    for name, block in schema.blocks.items():
-        value = arguments.get(name)
-        if value not in (None, []):
-            api_name = convert_to_camel_case(name)
-            if block.nesting is Nesting.LIST:
-                ending = "" if name in _SINGULAR_BLOCKS else "s"
-                body[api_name + ending] = [_build_body(block.schema, content) for content in value]
-            else:
-                body[api_name] = _build_body(block.schema, value)
-    # An empty selector selects every cluster; the API requires its terms.
-    if body.get("clusterSelector") == {}:
-        body["clusterSelector"] = {"clusterSelectorTerms": []}
-    return body
-
-
-def _convert_value_to_kubernetes(name: str, value: Any, *, is_json: bool) -> Any:
-    """Return a value as in Kubernetes.
-
-    Amounts become numbers, JSON is parsed (with `is_json`), and other text is unchanged.
-    """
-    if not isinstance(value, str):
-        return value
-    if name in _AMOUNT_ARGUMENTS and value.isdecimal():
-        return int(value)
-    return parse_json(value) if is_json else value
-
-
-def convert_to_camel_case(name: str) -> str:
-    """Return the API name of an argument: `maxUnavailable` of `max_unavailable`."""
-    first_word, *further_words = name.split("_")
-    return first_word + "".join(word.capitalize() for word in further_words)
 
 
 def render_yaml(document: Mapping[str, Any]) -> str:

@@ -214,17 +214,10 @@ def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
 
 
 def _check_number_of_clusters(number: int | None) -> list[Problem]:
-    """Return the problems of N of a PickN policy (None: not set)."""
+    """Return the problems of N of a PickN policy (None: not set, which its shape rejects)."""
     path: Path = ("number_of_clusters",)
-    if number is None:
-        text = (
-            "PickN without number_of_clusters: the plan selects every eligible cluster, but a "
-            "real hub rejects it"
-        )
-        return [build_hub_difference_warning(path, text)]
-    if number < 0:
-        return [build_error(path, f"number of clusters cannot be {number} for policy type PickN")]
-    return []
+    text = f"number of clusters cannot be {number} for policy type PickN"
+    return build_violations((number is not None and number < 0, path, text))
 
 
 def _check_spread_constraint(constraint: TopologySpreadConstraint, path: Path) -> list[Problem]:

@@ -236,7 +236,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """Return a placement.
 
     `arguments` are its blocks, from the configuration or its manifest. `attributes` has the other
-    values. Old names of properties are accepted in blocks, and in a lenient manifest.
+    values. Old names of properties are accepted with `lenient`.
     """
     strategy = get_mapping(arguments, "strategy")
     apply_block = get_mapping(strategy, "apply_strategy")
@@ -266,8 +266,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         propagation_policy=get_or_default(
             get_mapping(strategy, "delete_strategy"), "propagation_policy", DELETE
         ),
-        accepts_old_names=not isinstance(attributes.get("manifest"), str)
-        or attributes.get("lenient") is True,
+        accepts_old_names=attributes.get("lenient") is True,
     )
 
 

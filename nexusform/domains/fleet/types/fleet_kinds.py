@@ -1,15 +1,19 @@
 """Fleet types configured as blocks or as a manifest: arguments in either form."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_documents import FleetDocument
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.yaml_documents import TextPosition, YamlDocument
+from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
 from nexusform.domains.fleet.importers.fleet_records import FleetObject
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_name
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.scheduling.fleet_api_validation import INVALID, build_error, check_name
+from nexusform.domains.fleet.types.block_bodies import BLOCK_API_VERSION, build_block_body
 from nexusform.domains.fleet.types.fleet_arguments import (
     build_line_problems,
     build_problems,
@@ -36,6 +40,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.values.typed_value import UNKNOWN
 
 Values = Mapping[str, Any]
+_API_PATH: Final = re.compile(r"^spec[A-Za-z.\[\]0-9]*: ")
 CONFLICT: Final = "conflicting-arguments"
 MISSING: Final = "missing-required-argument"
 
@@ -61,6 +66,23 @@ class FleetKind(Struct, frozen=True):
             return None
         lenient = attributes.get("lenient") is True
         return parse_manifest(text, self.kind, self.spec, lenient=lenient)
+
+    def read_blocks(self, attributes: Values) -> FleetDocument:
+        """Return the blocks, read as the manifest with the same values."""
+        body = {
+            "apiVersion": BLOCK_API_VERSION,
+            "kind": self.kind,
+            # Checked apart, since the plan may set it.
+            "metadata": {"name": "name"},
+            "spec": build_block_body(self.spec, attributes),
+        }
+        return read_fleet_object(
+            "",
+            YamlDocument(body, TextPosition(0, 0)),
+            API_KINDS[self.kind],
+            self.spec,
+            lenient=attributes.get("lenient") is True,
+        )
 
     def read_arguments(self, attributes: Values) -> Values:
         """Return the arguments, from the manifest if set, else from the blocks."""
@@ -96,7 +118,8 @@ class FleetKind(Struct, frozen=True):
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
         """Return all problems: of the manifest, of names, and the `findings` about its arguments.
 
-        Required arguments may be absent with a manifest, and `lenient` has no effect without one.
+        Required arguments may be absent with a manifest. Blocks are checked like the manifest with
+        the same values.
         """
         if attributes.get("manifest") is UNKNOWN:
             # checked once it is known.
@@ -113,20 +136,38 @@ class FleetKind(Struct, frozen=True):
                     problems.append(
                         Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
                     )
-            if attributes.get("lenient") is True:
-                problems.append(
-                    Problem(
-                        ("lenient",),
-                        CONFLICT,
-                        "lenient has no effect without a manifest. Remove it.",
-                    )
-                )
+            findings = [*findings]
+            findings += self._list_block_findings(attributes, [*problems, *findings])
         else:
             problems += self._check_conflicts(attributes, document)
             problems += build_line_problems(document.findings, "manifest")
         return problems + remove_unknown_part_problems(
             attributes, build_problems(findings, document)
         )
+
+    def _list_block_findings(
+        self, attributes: Values, others: Sequence[Problem]
+    ) -> Iterator[Problem]:
+        """Yield the findings about blocks that a manifest with the same values has.
+
+        Those about a part with another finding, in the words of blocks, are left out.
+        """
+        reported = [problem.path for problem in others]
+        missing = {f'"{name}"' for name in self.spec.attributes if attributes.get(name) is None}
+        has_missing = any(
+            problem.id == MISSING and any(name in problem.detail for name in missing)
+            for problem in others
+        )
+        for finding in self.read_blocks(remove_unknown_values(attributes)).findings:
+            is_reported = any(
+                path[: len(finding.path)] == finding.path[: len(path)] for path in reported if path
+            )
+            if is_reported or (has_missing and len(finding.path) == 1):
+                continue
+            # Without the API path of a part that has a line of its own.
+            detail = _API_PATH.sub("", finding.detail).removesuffix(".")
+            kind = INVALID if finding.severity is Severity.ERROR else finding.id
+            yield Problem(finding.path, kind, detail, finding.severity)
 
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
         """Return the problems of name and namespace.

@@ -83,8 +83,8 @@ MANIFEST: Final = make_text("The object as YAML instead of blocks, validated lik
 LENIENT: Final = make_placement_argument(
     BOOL,
     (
-        "Correct known mistakes of printed manifests and list each correction. Default: a mistake "
-        "is an error."
+        "Correct known mistakes of printed manifests, also in blocks, and list each correction. "
+        "Default: a mistake is an error."
     ),
 )
 FORCE_CONFLICTS: Final = make_placement_argument(

@@ -22,7 +22,7 @@ from nexusform.domains.fleet.planning.foreign_field_merge import (
     OWNERS,
     UID,
 )
-from nexusform.domains.fleet.rendering.manifest_export import convert_to_camel_case
+from nexusform.domains.fleet.types.block_bodies import convert_to_camel_case
 from nexusform.domains.hub.providers.hub_bodies import (
     KINDS_BY_TYPE,
     MANIFEST_TYPE,

@@ -16,10 +16,8 @@ from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
-from nexusform.domains.fleet.rendering.manifest_export import (
-    build_hub_bodies,
-    convert_to_camel_case,
-)
+from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies
+from nexusform.domains.fleet.types.block_bodies import convert_to_camel_case
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import ChangeRequest

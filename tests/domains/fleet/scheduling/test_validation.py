@@ -293,7 +293,6 @@ def test_different_terms_do_not_contradict_each_other() -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        Policy(N),
         Policy(FIXED),
         build_pick_n(
             1,
