@@ -14,6 +14,7 @@ from msgspec import Struct
 from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.terminal_screen import PlanningProgressLine, Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
+from nexusform.files.access_record import get_recorded_accesses
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
@@ -176,6 +177,8 @@ class TextReporter(RunReporter):
             next_step=view.next_step,
             saved_path=view.saved_path,
             take_ownership=view.take_ownership,
+            # The apply of a saved plan is sandboxed.
+            addresses=tuple(sorted(get_recorded_accesses().addresses)) if view.saved_path else (),
             # Otherwise they are printed after the text.
             diagnostics=not (plan.is_rejected and errors_follow),
             # Errors are printed to stderr below.

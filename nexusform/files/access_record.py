@@ -12,11 +12,13 @@ from msgspec import Struct, field
 class ExternalAccessRecord(Struct):
     """Digests of settings files, origins of servers, and names of programs and set variables.
 
-    The files are given by absolute path.
+    The files are given by absolute path. `addresses` are those of the configuration that a
+    sandboxed run needs `-allow-remote` for.
     """
 
     files: dict[str, str] = field(default_factory=dict)
     origins: set[str] = field(default_factory=set)
+    addresses: set[str] = field(default_factory=set)
     programs: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
     is_watching: bool = False
@@ -35,7 +37,9 @@ def get_recorded_accesses() -> ExternalAccessRecord:
 
 def start_access_record() -> None:
     """Start a new record for a command or a site."""
-    for names in (_ACCESSES.files, _ACCESSES.origins, _ACCESSES.programs, _ACCESSES.variables):
+    record = _ACCESSES
+    sets = (record.origins, record.addresses, record.programs, record.variables)
+    for names in (record.files, *sets):
         names.clear()
     if not _ACCESSES.is_watching:
         _ACCESSES.is_watching = True

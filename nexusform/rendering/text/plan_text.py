@@ -71,8 +71,9 @@ class PlanTextOptions(Struct, frozen=True):
     argument in OpenTofu's layout, `terraform` uses Terraform's own header. Without `hints`
     (NF_IN_AUTOMATION) no commands are suggested, without `next_step` no apply command. `saved_path`
     is the written plan file, "" = none. `take_ownership` means that the plan used that flag, so its
-    apply needs it too. Without `diagnostics` warnings are omitted, without `errors` the boxes of
-    errors. `registries` supplies the schemas.
+    apply needs it too. `addresses` are those of the configuration that its sandboxed apply may
+    contact with -allow-remote only. Without `diagnostics` warnings are omitted, without `errors`
+    the boxes of errors. `registries` supplies the schemas.
     """
 
     colour: bool = False
@@ -84,6 +85,7 @@ class PlanTextOptions(Struct, frozen=True):
     next_step: bool = True
     saved_path: str = ""
     take_ownership: bool = False
+    addresses: Sequence[str] = ()
     diagnostics: bool = True
     errors: bool = True
     registries: PluginRegistries = field(default_factory=PluginRegistries)
@@ -91,7 +93,8 @@ class PlanTextOptions(Struct, frozen=True):
     @property
     def apply_command(self) -> str:
         """The command that applies the plan, without the file."""
-        return "apply -take-ownership" if self.take_ownership else "apply"
+        flags = [f" -allow-remote={shlex.quote(address)}" for address in self.addresses]
+        return f"apply{' -take-ownership' if self.take_ownership else ''}{''.join(flags)}"
 
 
 _DEFAULT_OPTIONS: Final = PlanTextOptions()

@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.diagnostics.missing_packages import describe_missing_package
 from nexusform.diagnostics.phrases import format_first_items, group_by, select_word_form
+from nexusform.files.access_record import get_recorded_accesses
 from nexusform.interfaces.plugins import (
     CaptureProvider,
     PermissionedProvider,
@@ -166,6 +167,8 @@ def check_provider_addresses(
     # They receive credentials.
     for address in definition.list_server_urls(settings):
         if context.is_allowed(address):
+            if not is_sensitive:
+                get_recorded_accesses().addresses.add(address)
             continue
         rejection = context.explain_rejection(
             "An address" if is_sensitive else f'The address "{address}"'

@@ -272,7 +272,7 @@ def test_advice_about_an_unknown_flavor_does_not_name_it(
 ) -> None:
     write_site()
     write_template(a={"flavor": "huge"})
-    add_vdu("vcpus = 4\n memory_gb = 8\n disk_gb = 10")
+    add_vdu("vcpus = 4\n memory_gib = 8\n disk_gib = 10")
     assert run_command_line(["plan", "-details"]) in (0, 1)
     printed = capsys.readouterr()
     text = " ".join((printed.out + printed.err).split())

@@ -253,3 +253,15 @@ def test_terminated_vnf_is_replaced(tacker: type[MemoryTacker], capfd: Capture) 
     capfd.readouterr()
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     assert TERMINATED not in read_output(capfd)
+
+
+def test_command_of_a_saved_plan_applies_it(tacker: type[MemoryTacker], capfd: Capture) -> None:
+    """A saved plan is applied in a sandbox: it may contact Tacker with the printed flag only."""
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+    output = read_output(capfd)
+    flag = "-allow-remote=http://127.0.0.1:1"
+    assert f'(nexusform apply {flag} "p.nfplan")' in output
+    assert run_command_line(["apply", "p.nfplan"]) == 1
+    assert tacker.instances == {}
+    assert run_command_line(["apply", flag, "p.nfplan"]) == 0, read_output(capfd)
+    assert len(tacker.instances) == 1
