@@ -13,10 +13,13 @@ PUBLIC = {
         "UNKNOWN_CHANGES_IDS UNKNOWN_PLACEMENTS_IDS MISSING_VALUE VMS_WITHOUT_MACHINE"
     ),
     "missing_packages": "describe_missing_package find_extra format_installation",
+    "name_ranges": (
+        "MAX_LISTED_NUMBERS build_name_runs format_names format_part_names format_range"
+    ),
     "names": "escape_name escape_control_characters format_code_point INVISIBLE_PATTERN",
     "phrases": (
         "compute_natural_sort_key enclose format_count format_counts format_duration "
-        "format_first_items format_list format_ranges group_by group_ranges join_texts "
+        "format_first_items format_list format_ranges group_by join_texts "
         "select_word_form"
     ),
     "summaries": "get_summary",

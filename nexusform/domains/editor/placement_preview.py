@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, select_word_form
 from nexusform.domains.editor.editor_sandbox import open_editor_sandbox
 from nexusform.domains.editor.module_files import ModuleText, get_native_body
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.registry import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
-from nexusform.rendering.report.folding import format_names
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.workflow.opening.command_context import CommandContext, create_editor_context
 from nexusform.workflow.opening.project import open_project

@@ -9,5 +9,5 @@ PUBLIC = {
     "block_planner": "BlockPlanner expose_instance",
     "condition_checks": "evaluate_condition build_failure ID_OF_CONDITION",
     "attribute_differences": "plan_attributes",
-    "instance": "ActionDecision Instance",
+    "instance": "ActionDecision EvaluatedArguments Instance",
 }

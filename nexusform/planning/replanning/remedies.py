@@ -17,8 +17,9 @@ from nexusform.planning.conclusion.site_records import add_sites
 from nexusform.planning.conclusion.vm_placement_rows import build_unplaced_vm_rows
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest
 from nexusform.planning.verdicts.numa_samples import format_numa_sampling, is_certain_fit
-from nexusform.plans.impact.consequence_views import format_price, select_added_consequences
-from nexusform.plans.impact.risk_assessment import assess_changes
+from nexusform.plans.impact.consequence_texts import format_price
+from nexusform.plans.impact.consequence_views import select_added_consequences
+from nexusform.plans.impact.risk_assessment import compute_consequences
 
 
 class Remedy(Struct, frozen=True):
@@ -65,10 +66,11 @@ class RemedyPricing:
             if self._lacks_rows:
                 unplaced = build_unplaced_vm_rows(self._result.objects.values())
                 plan = replace(plan, placements=(*plan.placements, *unplaced))
-            self._own_consequences = assess_changes(plan, types)
+            self._own_consequences = compute_consequences(plan, types, includes_failed=True)
         trial = replace(remedy.outcome, occupied_before=self._result.occupied_before)
         plan = add_sites(trial, self._registries).plan
-        price = select_added_consequences(assess_changes(plan, types), self._own_consequences)
+        consequences = compute_consequences(plan, types, includes_failed=True)
+        price = select_added_consequences(consequences, self._own_consequences)
         return replace(remedy, price=price)
 
 

@@ -8,9 +8,10 @@ PUBLIC = {
         "PlacementConfidenceSummary ImpactSummary SurgeVerdict SUFFICIENT INSUFFICIENT "
         "sum_decisions"
     ),
+    "consequence_texts": "describe_objects describe_risks format_price",
     "consequence_views": (
-        "format_price list_assessed_risks list_destroyed_objects list_named_objects "
-        "list_plan_risks list_replaced_objects list_reported_consequences list_unnamed_risks "
+        "list_assessed_risks list_destroyed_objects "
+        "list_replaced_objects list_reported_consequences list_unnamed_risks "
         "select_added_consequences"
     ),
     "object_effects": (
@@ -22,7 +23,7 @@ PUBLIC = {
     ),
     "outside_changes": "find_outside_changes",
     "overridden_values": "list_overridden_values",
-    "risk_assessment": "assess_changes compute_consequences",
+    "risk_assessment": "compute_consequences",
     "site_changes": "list_site_changes",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, group_by
+from nexusform.diagnostics.phrases import enclose, format_list, group_by
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequence_record import CONTENT_RISKS, Consequence, ConsequenceKind
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate
@@ -25,11 +25,6 @@ class ConsequenceHolder(Protocol):
 _OBJECT_KINDS: Final = (ConsequenceKind.ENDS, ConsequenceKind.REPLACED)
 # Names of clusters in a title.
 _MAX_CLUSTERS: Final = 3
-# In place of the name of the subject.
-_SUBJECT: Final = "\0"
-# Names of equal objects, and different texts of a severity, in a price.
-_MAX_PRICE_NAMES: Final = 4
-_MAX_PRICE_TEXTS: Final = 4
 
 
 def list_destroyed_objects(plan: ConsequenceHolder) -> list[Consequence]:
@@ -43,11 +38,6 @@ def list_destroyed_objects(plan: ConsequenceHolder) -> list[Consequence]:
 def list_replaced_objects(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the objects that a plan replaces, those with the most VMs first."""
     return _sort_by_size(_select_objects(plan, ConsequenceKind.REPLACED))
-
-
-def list_named_objects(plan: ConsequenceHolder) -> list[Consequence]:
-    """Return the objects that a plan destroys, then those that it replaces."""
-    return [*list_destroyed_objects(plan), *list_replaced_objects(plan)]
 
 
 def list_plan_risks(plan: ConsequenceHolder) -> list[Consequence]:
@@ -71,7 +61,7 @@ def list_assessed_risks(plan: ConsequenceHolder) -> list[Consequence]:
 
 def list_reported_consequences(plan: ConsequenceHolder) -> list[Consequence]:
     """Return the destroyed objects, the replaced ones, then the other risks of a plan."""
-    return [*list_named_objects(plan), *list_unnamed_risks(plan)]
+    return [*list_destroyed_objects(plan), *list_replaced_objects(plan), *list_unnamed_risks(plan)]
 
 
 def _is_object(consequence: Consequence) -> bool:
@@ -156,27 +146,3 @@ def select_added_consequences(
 
 def _get_identity(consequence: Consequence) -> tuple[str, str, str]:
     return consequence.risk, consequence.address, consequence.subject
-
-
-_PRICE_LABELS: Final[Mapping[ConsequenceSeverity, str]] = {
-    ConsequenceSeverity.LASTING: "Lasting loss: ",
-    ConsequenceSeverity.TEMPORARY: "Temporary loss: ",
-    ConsequenceSeverity.NONE: "Also: ",
-}
-
-
-def format_price(consequences: Iterable[Consequence]) -> str:
-    """Return a sentence per severity on what a plan costs, "" for nothing.
-
-    An example is `Lasting loss: each of a and b loses etcd quorum: 3 of 3 VMs down at once.`
-    """
-    sentences = []
-    for severity, group in group_by(consequences, lambda item: item.severity).items():
-        equal_texts = group_by(group, lambda item: item.text.replace(item.subject, _SUBJECT))
-        texts = []
-        for pattern, equal in equal_texts.items():
-            names = format_list([item.subject for item in equal], _MAX_PRICE_NAMES)
-            texts.append(pattern.replace(_SUBJECT, f"each of {names}" if len(equal) > 1 else names))
-        price = format_first_items(texts, _MAX_PRICE_TEXTS, "; ")
-        sentences.append(f"{_PRICE_LABELS[severity]}{price}.")
-    return " ".join(sentences)

@@ -68,19 +68,17 @@ _MAX_OUTAGES: Final = 4
 _JOB: Final = "/Job/"
 
 
-def compute_consequences(plan: Plan, types: Types) -> tuple[Consequence, ...]:
+def compute_consequences(
+    plan: Plan, types: Types, *, includes_failed: bool = False
+) -> tuple[Consequence, ...]:
     """Return the consequences of a plan, those that the state had before it last.
 
     A plan has both sides: the sites before and after it, and its changes. `types` are the resource
-    types by name. A failed plan has only its outages, which do not depend on its placements.
+    types by name. A failed plan has only its outages, which do not depend on its placements; with
+    `includes_failed`, the consequences of what it could plan.
     """
-    if plan.errored:
+    if plan.errored and not includes_failed:
         return tuple(_find_outage_losses(plan))
-    return assess_changes(plan, types)
-
-
-def assess_changes(plan: Plan, types: Types) -> tuple[Consequence, ...]:
-    """Return the consequences of a plan; of a failed one, those of what it could plan."""
     consequences = list(find_object_consequences(plan, types))
     # By risk and subject: an outage of lost machines repeats no other risk.
     risks: dict[tuple[str, str], Consequence] = {}

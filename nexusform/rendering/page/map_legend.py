@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.markup import Markup, build_svg_element
-from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.rack_map import OUTSIDE, ChangeMark, SiteMap, build_short_names
 
 # Fill and the text colour with better contrast on it.

@@ -10,11 +10,10 @@ PUBLIC = {
     "decision_lines": "describe_expiry DecisionLine",
     "domain_sections": "ACTION_SIGNS limit_rows",
     "finding_entries": "Finding collect_findings",
-    "folding": "format_instances format_names SITE replace_site",
+    "folding": "format_instances SITE replace_site",
     "loss_sections": ("build_loss_section build_pool_table describe_waiting_vms get_pool_name"),
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
-    "upgrade_sentences": "build_upgrade_runbook",
     "playback": "Playback PlaybackStep PoolEffect",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "plan_sentences": (

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import format_count, format_first_items, group_by
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
 from nexusform.plans.site_capacity.site_resource_capacity import (
@@ -13,7 +14,6 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     find_scarcest_resource,
     format_spare_resources,
 )
-from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.report_tree import Row, Style, StyledText, Table
 
 _MAX_NAMES: Final = 3

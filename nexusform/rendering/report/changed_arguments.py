@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import format_count, format_counts, group_by
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.placement_kinds.registry import MAPS
@@ -26,7 +27,6 @@ from nexusform.rendering.report.difference_tree import (
     NodeKind,
     sort_by_source_order,
 )
-from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
 from nexusform.schemas.block_schema import UNFINISHED_KEY, BlockSchema, get_order_attribute
 from nexusform.values.typed_value import UNKNOWN

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
 from nexusform.placements.consequence_record import LEFT_CLUSTER, Consequence
 from nexusform.plans.impact.overridden_values import list_overridden_values
 from nexusform.plans.plan import ContentEffect, Plan
-from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import FieldChange, describe_field, format_value
 
 _MAX_DEPARTURES: Final = 3

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
+from nexusform.diagnostics.name_ranges import format_names, format_part_names
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
     enclose,
@@ -26,6 +27,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS
 from nexusform.placements.consequence_record import Consequence
+from nexusform.plans.impact.consequence_texts import describe_objects, describe_risks
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
     list_replaced_objects,
@@ -55,7 +57,6 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan, Reversal
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
-from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
 
@@ -181,15 +182,6 @@ def list_named_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     return tuple(line for line in lines if any(line.texts))
 
 
-def describe_risks(risks: Sequence[Consequence]) -> Sequence[tuple[str, int]]:
-    """Return a sentence per group of equal risks, each with the number of its risks."""
-    if not risks:
-        return ()
-    from nexusform.rendering.report import risk_lines
-
-    return risk_lines.describe_risks(risks)
-
-
 def limit_risks(sentences: Sequence[tuple[str, int]]) -> Iterator[str]:
     """Yield the first sentences, and the number of the risks of the others."""
     return _limit_texts(sentences, _MAX_RISKS, "more risk")
@@ -202,8 +194,6 @@ def _describe_objects(objects: Sequence[Consequence]) -> Iterator[str]:
     """
     titles = [(ended.title, 1) for ended in objects]
     if len(titles) > _MAX_OBJECTS:
-        from nexusform.rendering.report.risk_lines import describe_objects
-
         titles = describe_objects(objects)
     return limit_objects(titles)
 

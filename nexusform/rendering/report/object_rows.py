@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import (
@@ -25,7 +26,7 @@ from nexusform.placement_kinds.registry import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
 from nexusform.rendering.report import plan_sentences
-from nexusform.rendering.report.folding import fold_addresses, format_names
+from nexusform.rendering.report.folding import fold_addresses
 from nexusform.rendering.report.placement_rows import OUTCOMES, describe_placement_effect
 from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE

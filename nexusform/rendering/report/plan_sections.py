@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
@@ -36,7 +37,6 @@ from nexusform.rendering.report.folding import (
     PoolRow,
     SitePools,
     build_site_pools,
-    format_names,
     merge_equal_groups,
 )
 from nexusform.rendering.report.object_rows import ObjectFold

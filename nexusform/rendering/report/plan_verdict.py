@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.levels import Level, PlacementImpact
+from nexusform.diagnostics.name_ranges import format_names, format_part_names
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
@@ -20,10 +21,9 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequence_record import ConsequenceKind
+from nexusform.plans.impact.consequence_texts import describe_risks
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
-    list_named_objects,
-    list_plan_risks,
     list_replaced_objects,
     list_unnamed_risks,
 )
@@ -60,7 +60,6 @@ from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     describe_left_clusters,
-    describe_risks,
     format_title,
     list_blocking_reasons,
     list_blocking_rules,
@@ -68,7 +67,6 @@ from nexusform.rendering.report.decision_lines import (
     select_unnamed_rows,
 )
 from nexusform.rendering.report.finding_entries import Finding, list_destructive_renames
-from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.plan_sentences import (
     count_resource_changes,
     describe_inventory,
@@ -122,22 +120,24 @@ def build_headline(plan: Plan) -> str:
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
-    if moving or any(item.runs for item in list_named_objects(plan)):
+    ended_objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
+    if moving or any(item.runs for item in ended_objects):
         clauses = [*ended, *moving, *placed, *waiting]
     else:
         is_hurt = any(risk.is_lasting for risk in plan.consequences)
-        rest = _describe_unnamed_risks(plan) if is_hurt else ["nothing moves"]
+        rest = ["nothing moves"]
+        if is_hurt:
+            # A destroyed or replaced object explains the colour.
+            is_named = any(ended.is_lasting for ended in ended_objects)
+            rest = [] if is_named else _describe_unnamed_risks(plan)
         clauses = [*ended, *_describe_object_changes(plan), *placed, *rest, *waiting]
     return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
 
 
 def _describe_unnamed_risks(plan: Plan) -> list[str]:
-    """Return a clause on the first lasting risk, with the number of others.
-
-    Return [] if a destroyed or replaced object explains the colour.
-    """
+    """Return a clause on the first lasting risk, with the number of others."""
     sentences = describe_risks([risk for risk in list_unnamed_risks(plan) if risk.is_lasting])
-    if not sentences or any(ended.is_lasting for ended in list_named_objects(plan)):
+    if not sentences:
         return []
     (text, count), *_ = sentences
     others = sum(number for _, number in sentences) - count
@@ -361,7 +361,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
         > 0,
         plan.is_rejected,
         bool(plan.outside_changes),
-        bool(list_plan_risks(plan)),
+        any(risk.is_risk for risk in plan.consequences),
         plan.to_destroy > 0,
         any(action.stopped_vms for action in plan.machine_actions),
         has_stale_inventory(plan),

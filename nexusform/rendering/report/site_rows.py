@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
     format_count,
@@ -16,7 +17,6 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
-from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.placement_rows import list_vm_rows
 
 _MAX_ROWS: Final = 12

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, group_by
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.consequence_record import Consequence
+from nexusform.plans.impact.consequence_texts import describe_risks
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
     list_replaced_objects,
@@ -30,7 +32,6 @@ from nexusform.rendering.report.decision_lines import (
     describe_guard_rails,
     describe_impact,
     describe_pod_confidence,
-    describe_risks,
     describe_spare_capacity,
     describe_upgrade_capacity,
     describe_vm_confidence,
@@ -38,7 +39,7 @@ from nexusform.rendering.report.decision_lines import (
     limit_risks,
 )
 from nexusform.rendering.report.decision_record import DecisionRecord, sum_impact_parts
-from nexusform.rendering.report.folding import SITE, format_names, replace_site
+from nexusform.rendering.report.folding import SITE, replace_site
 from nexusform.rendering.report.plan_sentences import format_resource_counts
 
 # Texts with names of one label.

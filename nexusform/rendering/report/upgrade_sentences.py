@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
@@ -15,7 +16,6 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.impact.object_effects import build_cluster_formatter
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
-from nexusform.rendering.report.folding import format_names
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, format_list, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
@@ -33,7 +34,7 @@ from nexusform.rendering.report.finding_entries import (
     list_finding_subjects,
     list_shortened_texts,
 )
-from nexusform.rendering.report.folding import format_instances, format_names
+from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.placement_rows import (
     PlacementSummary,
     ShownPlacements,

@@ -5,12 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.report.folding import (
-    build_name_runs,
-    fold_addresses,
-    fold_instances,
-    format_names,
-)
+from nexusform.diagnostics.name_ranges import build_name_runs, format_names
+from nexusform.rendering.report.folding import fold_addresses, fold_instances
 from nexusform.rendering.report.object_rows import ObjectRow, fold_rows
 from nexusform.resources.address import Address, ModulePathStep
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.name_ranges import format_names
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteStatus
 from nexusform.plans.impact.guard_rails import GuardRailLimit
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.decision_record import DecisionRecord
-from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.summed_decision import build_summed_lines, check_summed_limits
 
 

@@ -16,7 +16,6 @@ from nexusform.domains.whatif.questions.pod_outage import (
 from nexusform.placements.consequence_record import Consequence
 from nexusform.planning.hypothesis.outages import list_site_pools
 from nexusform.planning.hypothesis.start_points import StartPoint
-from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.machine_losses import MachineLoss
 from nexusform.plans.site_capacity.occupancy import PoolAvailability, group_vms_down_by_cluster
 from nexusform.snapshots.machine_losses import simulate_machine_loss
@@ -87,7 +86,9 @@ def simulate_machine_failure(
         **{name: getattr(loss, name) for name in MachineLoss.__struct_fields__},
         scope=scope,
         lost=lost,
-        risks=tuple(risk for risk in list_plan_risks(after.plan) if risk.risk in _OUTAGE_RISKS),
+        risks=tuple(
+            risk for risk in after.plan.consequences if risk.is_risk and risk.risk in _OUTAGE_RISKS
+        ),
         workloads=tuple(_find_affected_workloads(loss.pools, pods_up)),
     )
 

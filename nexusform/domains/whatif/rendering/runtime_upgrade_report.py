@@ -19,7 +19,6 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStrategy,
     UpgradeWave,
 )
-from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.site_capacity.occupancy import PoolOutages, PoolOutcome
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.explanation_text import format_spans
@@ -99,7 +98,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
                 f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} "
                 f"unhealthy and not expected back; {stop.max_failed} may stay down: {names}."
             )
-        losses += [risk.text for risk in list_plan_risks(upgrade.plan)]
+        losses += [risk.text for risk in upgrade.plan.consequences if risk.is_risk]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is WorkloadOutcome.LOST:

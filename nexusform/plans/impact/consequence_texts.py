@@ -1,15 +1,18 @@
-"""Risks and ended objects in texts: equal ones of many objects share one, as changes do."""
+"""Texts of consequences: equal ones of many objects share one, as changes do."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.name_ranges import format_names, format_range
+from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.placements.consequence_record import Consequence
-from nexusform.rendering.report.folding import format_names, format_range
+from nexusform.placements.consequences import ConsequenceSeverity
 
 # Risks with one different word that share a sentence.
 _MIN_DIFFERING: Final = 4
+# Different texts of a severity in a price.
+_MAX_PRICE_TEXTS: Final = 4
 # In place of the name of the object.
 _SUBJECT: Final = "\0"
 _WORD: Final = re.compile(r"([\w.-]*\w)")
@@ -117,3 +120,23 @@ def _format_names(findings: Sequence[Consequence]) -> str:
     """Return the names of the subjects: `edge01..12/pool1`."""
     columns = zip(*(finding.subject.split("/") for finding in findings), strict=True)
     return "/".join(format_names(column) for column in columns)
+
+
+_PRICE_LABELS: Final[Mapping[ConsequenceSeverity, str]] = {
+    ConsequenceSeverity.LASTING: "Lasting loss: ",
+    ConsequenceSeverity.TEMPORARY: "Temporary loss: ",
+    ConsequenceSeverity.NONE: "Also: ",
+}
+
+
+def format_price(consequences: Iterable[Consequence]) -> str:
+    """Return a sentence per severity on what a plan costs, "" for nothing.
+
+    An example is `Lasting loss: edge1,2: each of 2 is deleted and created again with 7 VMs.`
+    """
+    sentences = []
+    for severity, group in group_by(consequences, lambda item: item.severity).items():
+        texts = [text for text, _ in describe_risks(group)]
+        price = format_first_items(texts, _MAX_PRICE_TEXTS, "; ")
+        sentences.append(f"{_PRICE_LABELS[severity]}{price}.")
+    return " ".join(sentences)
