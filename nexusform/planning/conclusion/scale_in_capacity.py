@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import chain, pairwise, product
-from math import ceil, floor, prod
+from itertools import chain, combinations, pairwise, product
+from math import ceil, comb, floor, prod
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import format_list, group_by
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import SiteWithVms
 from nexusform.planning.conclusion.spare_capacity import compute_sku_capacity
@@ -24,6 +24,7 @@ from nexusform.scheduling.racks.vms import (
     Demand,
     Interval,
     ScheduledVm,
+    VmSku,
     build_standalone_demand,
     find_common_constraints,
 )
@@ -35,11 +36,19 @@ _ROUNDING: Final = 1e-6
 
 
 class _ShrunkSite(Struct, frozen=True):
-    """Site with all VMs that the platform may remove, and the number that it removes."""
+    """Site with all VMs that the platform may remove.
+
+    `removed_names` has the names of the VMs that the plan removes, by handle.
+    """
 
     occupied: SiteWithVms
     candidates: tuple[ScheduledVm, ...]
-    removed_count: int
+    removed_names: Mapping[int, str]
+
+    @property
+    def removed_count(self) -> int:
+        """Number of VMs that the platform removes."""
+        return len(self.removed_names)
 
 
 def widen_capacity(
@@ -47,7 +56,8 @@ def widen_capacity(
 ) -> tuple[SiteSkuCapacity, ...]:
     """Return the rows with ranges after the plan on sites where the platform chooses removed VMs.
 
-    New VMs depend on the choice, so a site with them keeps its row.
+    New VMs depend on the choice, so a site with them keeps its counts. Whether a cluster has surge
+    capacity there may depend on the choice, too.
     """
     object_list = list(objects)
     placing = {
@@ -62,21 +72,72 @@ def widen_capacity(
     shrunk_sites = {
         site_id: _restore_vms(after[site_id], shrunk_objects)
         for site_id, shrunk_objects in shrinking.items()
-        if site_id in after and site_id not in placing
+        if site_id in after
     }
-    return tuple(
-        replace(row, after=_widen(row.after, shrunk_sites[row.site_id], row.sku))
-        if row.after is not None and row.site_id in shrunk_sites
-        else row
-        for row in rows
+    widened: list[SiteSkuCapacity] = []
+    for row in rows:
+        if row.after is None or row.site_id not in shrunk_sites:
+            widened.append(row)
+            continue
+        change = _add_surge_doubts if row.site_id in placing else _widen
+        widened.append(replace(row, after=change(row.after, shrunk_sites[row.site_id], row.sku)))
+    return tuple(widened)
+
+
+def _add_surge_doubts(capacity: SpareCapacity, shrunk: _ShrunkSite, sku_name: str) -> SpareCapacity:
+    """Return the capacity with the clusters whose surge VMs fit only after some choices.
+
+    The new VMs stay where the plan has placed them.
+    """
+    skus = [pool.sku for _, pool in shrunk.occupied.pools if pool.sku.name == sku_name]
+    # No pool has the SKU any more.
+    if not skus:
+        return capacity
+    choices: Iterable[Sequence[ScheduledVm]] = ((),)
+    if comb(len(shrunk.candidates), shrunk.removed_count) <= _MAX_CHOICES:
+        choices = combinations(shrunk.candidates, shrunk.removed_count)
+    doubtful: dict[str, None] = {}
+    for choice in choices:
+        doubtful |= dict.fromkeys(_find_clusters_without_surge(shrunk, skus[0], choice))
+    # A cluster without surge capacity after the plan stays one.
+    clusters = [name for name in doubtful if name not in capacity.no_surge_clusters]
+    if not clusters:
+        return capacity
+    # With one of the removed VMs back, a cluster may lack its surge capacity.
+    needed: dict[str, list[str]] = {}
+    removed = [vm for vm in shrunk.candidates if vm.handle in shrunk.removed_names]
+    for vm in removed:
+        others = [other for other in removed if other is not vm]
+        text = f"{shrunk.removed_names[vm.handle]} leaves {vm.placement.machine}"
+        for name in _find_clusters_without_surge(shrunk, skus[0], others):
+            needed.setdefault(name, []).append(text)
+    conditions = tuple(
+        (name, f"fits only if {format_list(needed[name])}") for name in clusters if name in needed
     )
+    return replace(
+        capacity,
+        uncertain_surge_clusters=(*capacity.uncertain_surge_clusters, *clusters),
+        surge_conditions=conditions,
+    )
+
+
+def _find_clusters_without_surge(
+    shrunk: _ShrunkSite, sku: VmSku, choice: Iterable[ScheduledVm]
+) -> tuple[str, ...]:
+    """Return the clusters without surge capacity if the platform removes these VMs."""
+    scheduler = shrunk.occupied.site.scheduler.copy()
+    for vm in choice:
+        scheduler.release(vm.handle)
+    site = replace(shrunk.occupied.site, scheduler=scheduler)
+    capacity = compute_sku_capacity(replace(shrunk.occupied, site=site), sku)
+    return capacity.no_surge_clusters if capacity is not None else ()
 
 
 def _restore_vms(occupied: SiteWithVms, objects: Iterable[VmObject]) -> _ShrunkSite:
     """Return a copy of a site on which the removed VMs of the pools run again."""
     site = replace(occupied.site, scheduler=occupied.site.scheduler.copy())
     owners: set[tuple[str, str]] = set()
-    removed_count = 0
+    removed_names: dict[int, str] = {}
     for vm_object in objects:
         demand = vm_object.request.demand
         pools = index_pools(demand.pools)
@@ -85,13 +146,14 @@ def _restore_vms(occupied: SiteWithVms, objects: Iterable[VmObject]) -> _ShrunkS
             if vm is not None:
                 pool = pools[vm.pool]
                 name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
-                site.place_existing_vm(name, pool.sku, vm.placement)
+                restored = site.place_existing_vm(name, pool.sku, vm.placement)
                 owners.add((name.owner, name.pool))
-                removed_count += 1
+                if restored is not None:
+                    removed_names[restored[0]] = vm.name
     candidates = tuple(
         vm for vm in site.scheduler.list_vms() if (vm.vm.owner, vm.vm.pool) in owners
     )
-    return _ShrunkSite(replace(occupied, site=site), candidates, removed_count)
+    return _ShrunkSite(replace(occupied, site=site), candidates, removed_names)
 
 
 def _widen(capacity: SpareCapacity, shrunk: _ShrunkSite, sku_name: str) -> SpareCapacity:

@@ -122,11 +122,15 @@ class PlacementConfidenceSummary(Struct, frozen=True):
 
 
 class SurgeVerdict(Struct, frozen=True):
-    """Whether a cluster has capacity for the surge VMs of an upgrade after the plan."""
+    """Whether a cluster has capacity for the surge VMs of an upgrade after the plan.
+
+    An unknown result may have a `condition`: `fits only if a-p-3 leaves r1-bm01`.
+    """
 
     site: str
     cluster: str
     result: str
+    condition: str = ""
 
 
 class PlanDecisionSummary(Struct, frozen=True):
@@ -259,7 +263,18 @@ def _build_surge_verdicts(plan: Plan, incomplete_sites: frozenset[str]) -> tuple
         # The extra VMs do not fit.
         for cluster in row.after.no_surge_clusters:
             results[row.site, cluster] = INSUFFICIENT
-    return tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items())
+    conditions = {
+        (row.site, cluster): condition
+        for row in plan.capacity
+        if row.after is not None
+        for cluster, condition in row.after.surge_conditions
+    }
+    return tuple(
+        SurgeVerdict(
+            site, cluster, result, conditions.get((site, cluster), "") if result == _UNKNOWN else ""
+        )
+        for (site, cluster), result in results.items()
+    )
 
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:

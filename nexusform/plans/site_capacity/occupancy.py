@@ -141,7 +141,8 @@ class SpareCapacity(Struct, frozen=True):
     `maximum_free_after_rack_loss` fit in the split with the most capacity (None: the same).
     `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge_clusters` those
     without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends
-    on unknown cells.
+    on unknown cells, or on the VMs that the platform removes. Then `surge_conditions` has a clause
+    for a cluster: `fits only if a-p-3 leaves r1-bm01`.
     """
 
     free: int
@@ -152,6 +153,7 @@ class SpareCapacity(Struct, frozen=True):
     maximum_free: int | None = None
     maximum_free_after_rack_loss: int | None = None
     uncertain_surge_clusters: tuple[str, ...] = ()
+    surge_conditions: tuple[tuple[str, str], ...] = ()
 
     @property
     def free_interval(self) -> Interval:

@@ -591,6 +591,8 @@ def describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
             continue
         if upgrade.site in incomplete_sites:
             cause = "data is missing"
+        elif upgrade.condition:
+            cause = upgrade.condition
         elif decision.has_chosen_removals:
             cause = "it depends on the VMs that Azure removes"
         else:
