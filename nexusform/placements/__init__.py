@@ -4,8 +4,8 @@
 PUBLIC = {
     "consequence_record": (
         "ALL_ON_ONE_RACK CONTENT_RISKS Consequence ConsequenceCause ConsequenceKind "
-        "DESTROYED_CONTENT LEFT_CLUSTER QUORUM_ON_ONE_RACK RACK_RISKS STOPPED_WORKLOAD "
-        "build_consequence_document"
+        "DESTROYED_CONTENT LEFT_CLUSTER QUORUM_ON_ONE_RACK RACK_RISKS "
+        "STOPPED_WORKLOAD build_consequence_document"
     ),
     "consequences": (
         "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "

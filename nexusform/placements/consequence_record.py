@@ -20,6 +20,8 @@ DESTROYED_CONTENT: Final = "destroyed-content"
 STOPPED_WORKLOAD: Final = "stopped-workload"
 # A placement leaves one of its clusters.
 LEFT_CLUSTER: Final = "placement-leaves-cluster"
+# Nothing is left of a workload or pool that stays.
+_EMPTIED: Final = frozenset({STOPPED_WORKLOAD, "pool-empty"})
 CONTENT_RISKS: Final = frozenset({DESTROYED_CONTENT, STOPPED_WORKLOAD})
 
 
@@ -86,6 +88,11 @@ class Consequence(Struct, frozen=True, kw_only=True):
     def is_caused(self) -> bool:
         """Whether the plan causes it, and another placement avoids it."""
         return self.since is ConsequenceCause.PLAN and self.is_avoidable
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether it stays, and has no VM or pod afterwards."""
+        return self.risk in _EMPTIED
 
     @property
     def is_risk(self) -> bool:

@@ -211,7 +211,7 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
             "VMs until a provider or an inventory shows it free, or until `nexusform state rm "
             "'nexus_rack.NAME:VM'`."
         )
-        summary = "removed from the state, not destroyed; it keeps running on the site, unmanaged"
+        summary = "removed from the state, not destroyed; it stays, unmanaged"
         if instance.type.kind is PlanningKind.MEMBER:
             consequence = (
                 "it stays a member on the hub, and its workloads keep running. The plan treats it "

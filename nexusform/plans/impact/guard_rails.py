@@ -22,6 +22,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.placements.unread_ledger import UnreadLedger
+from nexusform.plans.impact.consequence_texts import describe_risks
 from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
@@ -473,13 +474,13 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_risks(plan: Plan, severity: ConsequenceSeverity) -> Iterator[GuardRailMeasurement]:
     """Count the risks of one severity; they depend on hosts that may not be known."""
-    texts = [risk.text for risk in list_plan_risks(plan) if risk.severity is severity]
-    count = format_count(len(texts), f"{severity.value} risk")
-    names = format_first_items(texts, _MAX_RISKS, "; ")
+    risks = [risk for risk in list_plan_risks(plan) if risk.severity is severity]
+    count = format_count(len(risks), f"{severity.value} risk")
+    names = format_first_items([text for text, _ in describe_risks(risks)], _MAX_RISKS, "; ")
     if plan.errored:
         yield GuardRailMeasurement(None, f"risks are unknown: {_PLAN_FAILED}")
     else:
-        yield GuardRailMeasurement(len(texts), enclose(f"{count}: ", names))
+        yield GuardRailMeasurement(len(risks), enclose(f"{count}: ", names))
     ledger = plan.ledger
     if not all(ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
         yield GuardRailMeasurement(

@@ -528,7 +528,7 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
             )
             risk = "workload-without-redundancy"
         yield Consequence(
-            kind=kind if change.effect is ContentEffect.SCALED_IN else ConsequenceKind.ENDS,
+            kind=ConsequenceKind.ENDS if change.effect is ContentEffect.REMOVED else kind,
             risk=risk,
             severity=change.severity,
             subject=change.object,
@@ -551,7 +551,7 @@ def _build_data_loss(change: ContentChange) -> Consequence:
         kind=ConsequenceKind.ENDS,
         risk="local-data-lost",
         severity=change.severity,
-        subject=f"{change.object} on {change.cluster}",
+        subject=change.object,
         address=str(change.address),
         text=f"{change.object} on {change.cluster} loses its data: {change.extent}",
         where=(change.cluster,),

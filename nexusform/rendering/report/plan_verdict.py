@@ -4,7 +4,8 @@ They are the headline, rejection, impact, age of its inventory, and further sent
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.levels import Level, PlacementImpact
@@ -20,7 +21,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placements.consequence_record import ConsequenceKind
+from nexusform.placements.consequence_record import Consequence, ConsequenceKind
 from nexusform.plans.impact.consequence_texts import describe_risks
 from nexusform.plans.impact.consequence_views import (
     list_destroyed_objects,
@@ -120,23 +121,22 @@ def build_headline(plan: Plan) -> str:
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
-    ended_objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
-    if moving or any(item.runs for item in ended_objects):
-        clauses = [*ended, *moving, *placed, *waiting]
+    named_objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
+    risks = [risk for risk in list_unnamed_risks(plan) if risk.is_lasting]
+    if moving or any(item.runs for item in named_objects):
+        emptied = _describe_first_risk([risk for risk in risks if risk.is_emptied])
+        clauses = [*ended, *emptied, *moving, *placed, *waiting]
     else:
-        is_hurt = any(risk.is_lasting for risk in plan.consequences)
-        rest = ["nothing moves"]
-        if is_hurt:
-            # A destroyed or replaced object explains the colour.
-            is_named = any(ended.is_lasting for ended in ended_objects)
-            rest = [] if is_named else _describe_unnamed_risks(plan)
+        # A destroyed or replaced object explains the colour.
+        is_named = any(ended.is_lasting for ended in named_objects)
+        rest = [] if is_named else _describe_first_risk(risks) or ["nothing moves"]
         clauses = [*ended, *_describe_object_changes(plan), *placed, *rest, *waiting]
     return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
 
 
-def _describe_unnamed_risks(plan: Plan) -> list[str]:
-    """Return a clause on the first lasting risk, with the number of others."""
-    sentences = describe_risks([risk for risk in list_unnamed_risks(plan) if risk.is_lasting])
+def _describe_first_risk(risks: Sequence[Consequence]) -> list[str]:
+    """Return a clause on the first of some risks, with the number of others; [] for none."""
+    sentences = describe_risks(risks)
     if not sentences:
         return []
     (text, count), *_ = sentences
@@ -146,7 +146,9 @@ def _describe_unnamed_risks(plan: Plan) -> list[str]:
 
 def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
     """Return the placements outside of upgrades, without those ended by a named object."""
-    named_addresses: set[str] = set()
+    named_addresses = {
+        ended.address for _, objects in _list_renamed_objects(plan) for ended in objects
+    }
     for objects in (list_destroyed_objects(plan), list_replaced_objects(plan)):
         # A headline without all names has the total.
         if len(objects) <= _MAX_TITLE_OBJECTS:
@@ -164,6 +166,9 @@ def _name_pools(clauses: Sequence[str], rows: Sequence[PlacementChange]) -> list
     Many pools are not named.
     """
     removed = [row for row in rows if row.kind == VM and compute_effect(row) is Effect.REMOVED]
+    # The pool of VMs outside of clusters is their address.
+    if any(row.cluster.startswith(row.address.type) for row in removed):
+        return list(clauses)
     clusters = group_by((row for row in removed if row.pool), lambda row: row.pool)
     if not clusters or len(clusters) > _MAX_TITLE_OBJECTS:
         return list(clauses)
@@ -208,36 +213,67 @@ def _describe_ended_objects(plan: Plan) -> list[str]:
     """
     destroyed = list_destroyed_objects(plan)
     replaced = list_replaced_objects(plan)
-    clauses: list[str] = []
-    for rename in list_destructive_renames(plan):
-        old_address = rename.extra["moved"]["from"]
-        # One object, or all instances of a block.
-        renamed = [
-            ended
-            for ended in (*destroyed, *replaced)
-            if ended.address == old_address or ended.address.startswith(f"{old_address}[")
-        ]
-        name = renamed[0].subject if len(renamed) == 1 else old_address
-        runs: Counter[str] = Counter()
-        for ended in renamed:
-            runs.update(ended.runs)
-        count_text = format_kind_counts(runs)
-        if all(ended.kind is ConsequenceKind.REPLACED for ended in renamed):
-            clauses.append(
-                f"{name} is deleted and created again ({count_text}) without this moved block"
-            )
-        else:
-            clauses.append(
-                f"{name} looks renamed: {count_text} would be re-created; add this moved block"
-            )
-        destroyed = [ended for ended in destroyed if ended not in renamed]
-        replaced = [ended for ended in replaced if ended not in renamed]
+    renamed: list[Consequence] = []
+    # By whether the object is the same: names, and the objects.
+    names_by_kind: dict[bool, dict[str, list[Consequence]]] = {}
+    for old_address, objects in _list_renamed_objects(plan):
+        name = objects[0].subject if len(objects) == 1 else old_address
+        is_same = all(ended.kind is ConsequenceKind.REPLACED for ended in objects)
+        names_by_kind.setdefault(is_same, {})[name] = objects
+        renamed += objects
+    clauses = [
+        _describe_renames(objects_by_name, is_same=is_same)
+        for is_same, objects_by_name in names_by_kind.items()
+    ]
+    destroyed = [ended for ended in destroyed if ended not in renamed]
+    replaced = [ended for ended in replaced if ended not in renamed]
     for verb, objects in (("destroys", destroyed), ("replaces", replaced)):
         names = [ended.title for ended in objects[:_MAX_TITLE_OBJECTS]]
         hidden_count = len(objects) - len(names)
         names += [format_count(hidden_count, "more object")] if hidden_count else []
         clauses += [f"{verb} {format_list(names)}"] if names else []
     return clauses
+
+
+def _list_renamed_objects(plan: Plan) -> list[tuple[str, list[Consequence]]]:
+    """Return the old address of each destructive rename, with its objects.
+
+    It is the address of one object, or of a block with several.
+    """
+    ended_objects = [*list_destroyed_objects(plan), *list_replaced_objects(plan)]
+    addresses = [str(item.extra["moved"]["from"]) for item in list_destructive_renames(plan)]
+    return [
+        (
+            address,
+            [
+                ended
+                for ended in ended_objects
+                if ended.address == address or ended.address.startswith(f"{address}[")
+            ],
+        )
+        for address in addresses
+    ]
+
+
+def _describe_renames(
+    objects_by_name: Mapping[str, Sequence[Consequence]], *, is_same: bool
+) -> str:
+    """Return a clause on renamed objects: `a and b are deleted and created again (9 VMs) ...`.
+
+    With `is_same` the plan creates objects with the ids of deleted ones.
+    """
+    count = len(objects_by_name)
+    names = format_names(objects_by_name)
+    runs: Counter[str] = Counter()
+    for ended in chain.from_iterable(objects_by_name.values()):
+        runs.update(ended.runs)
+    counts = format_kind_counts(runs)
+    blocks = select_word_form(count, "this moved block", f"these {count:,} moved blocks")
+    if is_same:
+        verb = select_word_form(count, "is", "are")
+        return f"{names} {verb} deleted and created again ({counts}) without {blocks}"
+    verb = select_word_form(count, "looks", "look")
+    return f"{names} {verb} renamed: {counts} would be re-created; add {blocks}"
 
 
 def _describe_failure(plan: Plan) -> str:

@@ -162,10 +162,7 @@ def test_destroy_false_forgets_a_removed_object_and_keeps_its_capacity() -> None
         "nexus_kubernetes_cluster.b": "delete",
     }
     assert {(d.id, d.brief) for d in list_warnings(removed)} == {
-        (
-            "object-to-forget",
-            "removed from the state, not destroyed; it keeps running on the site, unmanaged",
-        )
+        ("object-to-forget", "removed from the state, not destroyed; it stays, unmanaged")
     }
     assert {row.action for name, row in list_rows(removed).items() if name.startswith("a-")} == {
         "forget"

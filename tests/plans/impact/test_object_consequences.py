@@ -143,3 +143,12 @@ resource "nexus_bare_metal_machine_action" "x" {{
     text = RACKS + VM + machine
     (risk,) = [item for item in change(text, text + action).consequences if item.runs]
     assert (risk.severity, risk.text) == (severity, f"1 VM on r2-bm02 stops for some time{ending}")
+
+
+def test_several_renamed_objects_share_a_clause_of_the_headline() -> None:
+    keyed = VM.replace("count      = 3", 'for_each   = toset(["0", "1", "2"])')
+    renamed = change(RACKS + VM, RACKS + keyed.replace("count.index", "each.key"))
+    assert build_headline(renamed) == (
+        "VM vm0..2 are deleted and created again (3 VMs) without these 3 moved blocks, 3 VMs to "
+        "place"
+    )

@@ -114,7 +114,11 @@ ENDED = "6 pods to remove, 2 workloads to end"
             f"{ENDED}, 4 other objects to remove from clusters",
         ),
         (build_content(NAMESPACE + SETTINGS), BOTH, ENDED),
-        (build_content(CONTENT.replace("replicas: 3", "replicas: 0")), BOTH, ENDED),
+        (
+            build_content(CONTENT.replace("replicas: 3", "replicas: 0")),
+            "",
+            f"{ENDED} Risk: Deployment web/d is scaled to 0 on a, b (3 pods)",
+        ),
         (build_content(NAMESPACE + DEPLOYMENT), CONFIG_MAP, "2 objects to remove from clusters"),
         (build_content(CONTENT) + DELETING_OVERRIDE, "Deployment web/d on b (3 pods)", "3 pods"),
         (build_content(CONTENT.replace("replicas: 3", "replicas: 1")), "", "4 pods to remove"),

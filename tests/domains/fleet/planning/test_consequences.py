@@ -254,7 +254,7 @@ WITH_VOLUME = (DEPLOYMENT % 1).replace(
 def test_local_volume_of_a_lost_node_loses_its_data(after: str, ending: str) -> None:
     content = build_manifest(NAMESPACE, LOCAL_VOLUME, LOCAL_CLAIM, WITH_VOLUME, cluster_id=CLUSTER)
     changed = change(SITE + content, RACKS + after + content)
-    record = find_consequences(changed)["PersistentVolumeClaim web/data on a"]
+    record = find_consequences(changed)["PersistentVolumeClaim web/data"]
     assert record.text == (
         f"PersistentVolumeClaim web/data on a loses its data: node a-p-0 {ending}"
     )
