@@ -81,7 +81,7 @@ def declare_state_flag() -> str:
 
 def declare_ownership_flag() -> bool:
     """Declare -take-ownership."""
-    return declare_switch_flag("Take fields of other managers on a fleet hub")
+    return declare_switch_flag("Take fields of other managers on a hub, VNFs of other states")
 
 
 def declare_migration_flag() -> str:

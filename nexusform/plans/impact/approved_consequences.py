@@ -163,8 +163,16 @@ def _find_larger_records(accepted: Sequence[Plan], replay: Plan) -> Iterator[str
         known = approved.get(_get_key(consequence), ())
         if any(_is_covered(consequence, item) for item in known):
             continue
-        remark = f"; the plan showed: {known[0].text}" if known else _NOT_SHOWN
-        yield f"{consequence.text}{remark}"
+        yield f"{consequence.text}{_describe_approved(consequence, known)}"
+
+
+def _describe_approved(consequence: Consequence, known: Sequence[Consequence]) -> str:
+    """Return the end of a clause about a larger consequence: what the plan showed of it."""
+    if not known:
+        return _NOT_SHOWN
+    if known[0].text == consequence.text:
+        return ", with more than the plan showed"
+    return f"; the plan showed: {known[0].text}"
 
 
 def _is_covered(consequence: Consequence, approved: Consequence) -> bool:

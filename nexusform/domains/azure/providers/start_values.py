@@ -45,7 +45,12 @@ POOL_COUNTS: Final = "agentPools"
 # Computed from `actionStates` of a machine.
 _NEWEST_ACTION: Final = ("newestAction",)
 # Properties recorded besides those that a PATCH may have. They identify what a deletion removes.
-_IDENTIFYING_PROPERTIES: Final = frozenset({"count", "cpuCores", "memorySizeGB"})
+_IDENTIFYING_PROPERTIES: Final = frozenset({"count", "cpuCores", "memorySizeGB", "vmSkuName"})
+_VM_SKU: Final = (_PROPERTIES, "vmSkuName")
+_SERIAL_NUMBER: Final = (_PROPERTIES, "serialNumber")
+_ROLES: Final = (_PROPERTIES, "machineRoles")
+# It exchanges the machine.
+_REPLACE: Final = "replace"
 _COUNTED_NOUNS: Final[Mapping[MemberPath, str]] = {
     _COUNT: "node",
     (_PROPERTIES, _PLANE, "count"): "control plane node",
@@ -61,6 +66,9 @@ _NOUNS: Final[Mapping[MemberPath, str]] = {
     _POWER: "power state",
     _CREATION: "creation time",
     _NEWEST_ACTION: "newest action",
+    _VM_SKU: "VM SKU",
+    _SERIAL_NUMBER: "serial number",
+    _ROLES: "roles",
 }
 
 _POLICY_HINT: Final = (
@@ -93,7 +101,7 @@ def build_machine_record(body: Values, own_actions: Collection[str]) -> dict[str
     `own_actions` are all actions of this plan on this machine, such as "power_off",
     also repeated ones.
     """
-    names = ("cordonStatus", "powerState", "actionStates")
+    names = ("cordonStatus", "powerState", "actionStates", "serialNumber", "machineRoles")
     return {
         _PROPERTIES: select_members(get_mapping(body, _PROPERTIES), names),
         "own_actions": sorted(own_actions),
@@ -121,11 +129,14 @@ def build_machine_start(record: Values, action: str, effects: Mapping[str, Value
         for path in (_CORDON, _POWER)
     }
     accepted[_NEWEST_ACTION] = (_find_newest_action(record, own_actions),)
+    accepted[_ROLES] = (read_member(record, _ROLES),)
+    if _REPLACE not in own_actions:
+        accepted[_SERIAL_NUMBER] = (read_member(record, _SERIAL_NUMBER),)
     return StartValues(accepted, own_actions)
 
 
 def build_update_start(change: ArmChange, prior: Values, record: Values) -> StartValues:
-    """Build the start values of an update, by member that it sends.
+    """Build the start values of an update, by member that it sends, and its identity.
 
     `prior` are the arguments before the step, `record` is that of the plan, {} without one. An
     earlier step of the same apply may have changed an argument, so the argument counts. For other
@@ -144,6 +155,10 @@ def build_update_start(change: ArmChange, prior: Values, record: Values) -> Star
             accepted[path] = (read_member(record, path),)
         else:
             accepted[path] = (read_member(block, path),) if _has_member(block, path) else ()
+    for path in (_CREATION, _VM_SKU):
+        value = read_member(record, path)
+        if value is not None and path not in accepted:
+            accepted[path] = (value,)
     return StartValues(accepted)
 
 
@@ -291,7 +306,8 @@ def find_start_difference(
             is_started_by_step = was_sent
         else:
             value = read_member(observed, path)
-            is_started_by_step = False
+            # A replacement that was sent exchanges the machine.
+            is_started_by_step = was_sent and path == _SERIAL_NUMBER
         is_pool_removed = path[0] == POOL_COUNTS and value is None
         if is_started_by_step or is_pool_removed:
             continue

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from nexusform.domains.vnf.providers.vnf_start import (
     VnfStart,
     find_level_difference,
     find_vnf_difference,
+    is_of_another_state,
 )
 from nexusform.domains.vnf.types.tacker_vnf import HEALED
 from nexusform.domains.vnf.types.vnf_documents import (
@@ -90,6 +91,13 @@ class TackerProvider(FixedIdentity):
         self._foreign_vnfs: dict[str, str] = {}
         # Names of VNFs read as not instantiated.
         self._terminated_vnfs: list[str] = []
+        self._takes_ownership = False
+
+    def set_permissions(
+        self, _is_url_allowed: Callable[[str], bool], *, take_ownership: bool
+    ) -> None:
+        """Set whether owner marks of other states are replaced."""
+        self._takes_ownership = take_ownership
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read VNFs.
@@ -158,8 +166,8 @@ class TackerProvider(FixedIdentity):
                 "vnf-of-another-state",
                 f"The VNF instance {instance_id} ({name}) has the owner mark of another state: "
                 "that state created it, or imported and changed it. Two states of one VNF undo "
-                "each other's changes. Remove it from one of them (`nexusform state rm`). The next "
-                "change by this state replaces the mark.",
+                "each other's changes. Remove it from one of them (`nexusform state rm`). "
+                "This state changes it only with -take-ownership, which replaces the mark.",
                 Severity.WARNING,
             )
             for instance_id, name in sorted(self._foreign_vnfs.items())
@@ -249,13 +257,14 @@ class TackerProvider(FixedIdentity):
         instance_id = get_text(planned, "vnf_instance_id")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
         _require_same_package(request.prior_attributes, instance)
-        start = VnfStart(compute_target_levels(request.prior_attributes))
+        start = self._build_start(request)
         if request.resumed_operation is None:
             start = replace(start, vnfc_ids=_find_vnfcs_to_heal(planned, request.private_note))
         final = request.final_attributes or planned
         final_levels = compute_target_levels(planned)
         try:
-            start = _replace_owner_mark(runner, instance, request, start)
+            if self._takes_ownership:
+                start = _replace_owner_mark(runner, instance, request, start)
             start = self._send_vim_connections(runner, instance, request, start)
             next_start = self._change_levels(
                 runner, instance, final, start, only_in=request.is_release
@@ -284,7 +293,7 @@ class TackerProvider(FixedIdentity):
         instance = self._finish_running(runner, instance, request)
         if instance.is_instantiated:
             kind = "GRACEFUL" if self._options.is_graceful else "FORCEFUL"
-            start = VnfStart(compute_target_levels(request.prior_attributes))
+            start = self._build_start(request)
             vnfcs = request.prior_attributes.get("vnfcs")
             # An interrupted termination has removed some.
             if vnfcs is not None and request.resumed_operation is None:
@@ -292,6 +301,11 @@ class TackerProvider(FixedIdentity):
             find_difference = partial(find_vnf_difference, start, {})
             runner.run(instance_id, "terminate", {"terminationType": kind}, find_difference)
         runner.delete_instance(instance_id)
+
+    def _build_start(self, request: ChangeRequest) -> VnfStart:
+        """Return the values that a step on a running VNF starts from."""
+        lineage = "" if self._takes_ownership else request.lineage
+        return VnfStart(compute_target_levels(request.prior_attributes), lineage=lineage)
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
         """Read a VNF by its instance id.
@@ -329,7 +343,7 @@ class TackerProvider(FixedIdentity):
             return ReadResult(rest, is_whole=False)
         if not is_unfinished_step:
             _require_reported_values(known, instance)
-        if _is_of_another_state(request, instance):
+        if is_of_another_state(instance, request.lineage):
             self._foreign_vnfs[instance.id] = instance.name
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
         targets = compute_target_levels(request.planned) if request.planned is not None else {}
@@ -530,22 +544,14 @@ def _build_owner_mark(request: ChangeRequest | ReadRequest) -> str:
     return f"{request.lineage}/{request.address}#{request.key.creation}"
 
 
-def _is_of_another_state(request: ChangeRequest | ReadRequest, instance: VnfInstance) -> bool:
-    """Return whether the owner mark of a VNF names another state than the request."""
-    lineage, separator, _ = instance.owner.partition("/")
-    # A mark of earlier versions names no state.
-    names_state = bool(separator) and instance.owner.rpartition("#")[0] != instance.object_id
-    return names_state and bool(request.lineage) and lineage != request.lineage
-
-
 def _replace_owner_mark(
     runner: OperationRunner, instance: VnfInstance, request: ChangeRequest, start: VnfStart
 ) -> VnfStart:
-    """Mark an imported VNF as one of this state, so that the former one warns about it.
+    """Mark a VNF of another state as one of this state (`-take-ownership`).
 
     Return the values that the next request starts from.
     """
-    if not _is_of_another_state(request, instance):
+    if not is_of_another_state(instance, request.lineage):
         return start
     mark = {OWNER_KEY: _build_owner_mark(request), OBJECT_KEY: request.key.id}
     runner.modify(instance.id, {"metadata": mark})

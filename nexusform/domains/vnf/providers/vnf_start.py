@@ -16,7 +16,8 @@ class VnfStart(Struct, frozen=True):
     `levels` are scale levels by aspect. `vnfc_ids` are the VNFCs (VMs) to re-create, by name.
     `vnfc_count` is the number of VNFCs that a termination removes, None for other operations.
     `completed_aspects` were scaled by an earlier request of the step. `last_result` is the VNF
-    after that request, None before the first one.
+    after that request, None before the first one. `lineage` is that of the state, "" if a VNF with
+    the owner mark of another state may be changed.
     """
 
     levels: Mapping[str, int]
@@ -24,6 +25,7 @@ class VnfStart(Struct, frozen=True):
     vnfc_count: int | None = None
     completed_aspects: frozenset[str] = frozenset()
     last_result: VnfInstance | None = None
+    lineage: str = ""
 
     def follow_request(
         self, result: VnfInstance, completed_levels: Mapping[str, int] | None = None
@@ -47,6 +49,14 @@ class VnfStart(Struct, frozen=True):
         return targets[aspect] - self.levels.get(aspect, 0)
 
 
+def is_of_another_state(instance: VnfInstance, lineage: str) -> bool:
+    """Return whether the owner mark of a VNF names another state than the one of a lineage."""
+    owner, separator, _ = instance.owner.partition("/")
+    # A mark of earlier versions names no state.
+    names_state = bool(separator) and instance.owner.rpartition("#")[0] != instance.object_id
+    return names_state and bool(lineage) and owner != lineage
+
+
 def find_vnf_difference(start: VnfStart, targets: Mapping[str, int], instance: VnfInstance) -> str:
     """Return the message about the first value that is neither the start nor the target.
 
@@ -56,6 +66,11 @@ def find_vnf_difference(start: VnfStart, targets: Mapping[str, int], instance: V
     if not instance.is_instantiated:
         fact = f"{name} is not instantiated in Tacker"
         return f"{fact}; the plan started from a running VNF. Plan again."
+    if is_of_another_state(instance, start.lineage):
+        return (
+            f"{name} has the owner mark of another state in Tacker. Remove it from one of the two "
+            "states (`nexusform state rm`), or replace the mark by apply -take-ownership."
+        )
     for aspect, level in instance.scale_levels.items():
         expected = start.levels.get(aspect, level)
         if aspect in start.completed_aspects and level != expected:

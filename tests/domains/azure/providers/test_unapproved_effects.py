@@ -195,3 +195,69 @@ def test_upgrade_keeps_the_pace_of_the_plan(
     assert code == 0, nexusform.said
     change(server.site)
     check_nothing_is_sent(nexusform, server.site, sentence)
+
+
+def scale_pool_out() -> None:
+    write_cluster()
+    text = Path("change_override.nf.hcl").read_text()
+    head, _, tail = text.rpartition("count       = 2")
+    Path("change_override.nf.hcl").write_text(f"{head}count       = 4{tail}")
+
+
+def scale_pool_in() -> None:
+    scale_pool_out()
+    path = Path("change_override.nf.hcl")
+    path.write_text(path.read_text().replace("count       = 4", "count       = 1"))
+
+
+PLANS: dict[str, Callable[[], None]] = {
+    "scale-out": scale_pool_out,
+    "scale-in": scale_pool_in,
+    "labels": lambda: write_cluster(
+        pool='labels = { tier = "web" }\n upgrade_settings {\n max_unavailable = "100%"\n }'
+    ),
+    "settings": lambda: write_cluster(pool='upgrade_settings {\n max_surge = "2"\n }'),
+    "upgrade": lambda: write_cluster("v1.30"),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("gap", ["before-apply", "before-write"])
+def test_object_that_was_created_again_is_not_changed(
+    gap: str, plan: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    arm_id = CLUSTER_ID if plan == "upgrade" else POOL_ID
+    PLANS[plan]()
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    again: list[str] = []
+
+    def change_once(path: str) -> None:
+        if path.lower() == arm_id.lower() and not again:
+            again.append(path)
+            create_again(arm_id)(server.site)
+
+    if gap == "before-apply":
+        change_once(arm_id)
+    else:
+        server.site.before_change = change_once
+    check_nothing_is_sent(nexusform, server.site, "was created again in Azure at 2026-11-30")
+    assert again
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("serialNumber", "S2", "m6 has serial number S2 in Azure; the plan started from S1."),
+        ("machineRoles", ["platform.afo-nc.microsoft.com/control-plane=true"], "roles"),
+    ],
+)
+def test_machine_of_another_identity_is_left_alone(
+    name: str, value: Any, sentence: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    empty_m6(server.site)
+    machine = read_properties(server.site, build_machine_id("m6"))
+    machine["serialNumber"] = "S1"
+    write_action("Restart")
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    machine[name] = value
+    check_nothing_is_sent(nexusform, server.site, sentence)

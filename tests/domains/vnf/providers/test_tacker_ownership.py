@@ -148,7 +148,7 @@ def test_vnf_without_a_mark_of_this_state_is_not_taken_over(
         assert tacker.changes == []
 
 
-def test_imported_vnf_has_the_mark_of_the_state_that_changes_it(
+def test_imported_vnf_of_another_state_is_changed_only_on_request(
     tacker: type[MemoryTacker], capfd: Capture
 ) -> None:
     """Both states know it. The one without the mark says so."""
@@ -165,7 +165,10 @@ def test_imported_vnf_has_the_mark_of_the_state_that_changes_it(
     assert foreign in read_output(capfd)
     write_configuration(level=1)
     tacker.changes.clear()
-    assert apply() == 0, read_output(capfd)
+    assert apply() == 1
+    assert foreign in read_output(capfd)
+    assert tacker.changes == []
+    assert apply("-take-ownership") == 0, read_output(capfd)
     assert [change.partition(" ")[0] for change in tacker.changes] == ["PATCH", "POST"]
     capfd.readouterr()
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
