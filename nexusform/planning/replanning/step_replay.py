@@ -26,7 +26,10 @@ def build_replay_request(plan: Plan, request: PlanRequest, *, has_steps: bool) -
     machine action stops the VMs on its machine without an error: they are compared with the
     approved ones.
     """
-    if not has_steps:
+    if has_steps:
+        present = [text for text in request.replaces if _is_present(text, plan, request)]
+        request = replace(request, replaces=tuple(present))
+    else:
         request = replace(request, mode=Mode.NORMAL, replaces=(), keeps_objects=True)
     edits = _list_replay_edits(plan, request, has_steps=has_steps)
     return apply_edits(build_trial_request(request), edits)
@@ -47,6 +50,28 @@ def _list_replay_edits(plan: Plan, request: PlanRequest, *, has_steps: bool) -> 
             yield from _list_adjustments(
                 replace(change, before=before), observed.attributes, schema
             )
+
+
+def _is_present(replaced: str, plan: Plan, request: PlanRequest) -> bool:
+    """Return whether the object to replace, ADDR or ADDR:VM, exists.
+
+    A step of an interrupted apply has possibly replaced it.
+    """
+    for change in plan.changes:
+        address = str(change.address)
+        if replaced != address and not replaced.startswith(f"{address}:"):
+            continue
+        observed = _find_observed_object(change, request)
+        name = replaced.removeprefix(address).removeprefix(":")
+        return observed is not None and (not name or _has_name(observed.attributes, name))
+    return True
+
+
+def _has_name(value: Any, name: str) -> bool:
+    """Return whether a name is a key or a text of the attributes of an object."""
+    if isinstance(value, Mapping):
+        return name in value or any(_has_name(part, name) for part in value.values())
+    return bool(value == name)
 
 
 def _find_observed_object(change: Change, request: PlanRequest) -> ObjectState | None:

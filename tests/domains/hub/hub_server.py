@@ -347,9 +347,19 @@ def _build_page_not_found() -> RequestRejection:
 
 
 def _find_served_resources(path: str) -> Body | None:
-    """Return the resources of an API group if the path requests them."""
+    """Return the API groups, or the resources of one, if the path requests them."""
+    if path == "/apis":
+        return {"kind": "APIGroupList", "groups": _list_groups()}
     served = re.fullmatch(r"/(?:api|apis/([^/]+))/([^/]+)", path)
     return _list_resources(served[1] or "") if served is not None else None
+
+
+def _list_groups() -> list[Body]:
+    groups = dict.fromkeys(group for group, _ in PLURALS if group)
+    versions = [
+        f"{group}/v1beta1" if group.endswith("fleet.io") else f"{group}/v1" for group in groups
+    ]
+    return [{"preferredVersion": {"groupVersion": version}} for version in versions]
 
 
 def _list_resources(group: str) -> Body:

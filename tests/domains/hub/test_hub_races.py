@@ -361,3 +361,40 @@ def test_own_write_of_a_secret_is_found_on_resume(
     pend_secret(hub, run_command, monkeypatch, is_sent=True)
     code, said = run_command("apply", "-resume")
     assert code == 0, said
+
+
+def put_deployment(hub: Front) -> None:
+    hub.put(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "theirs", "namespace": "web"},
+            "spec": {"replicas": 1},
+        },
+        "kubectl",
+    )
+
+
+@pytest.mark.parametrize("gap", ["before-plan", "before-apply"])
+def test_namespace_is_deleted_with_the_content_of_the_plan(
+    hub: Front, run_command: CommandRunner, gap: str
+) -> None:
+    """Others put a Deployment into a namespace to delete: the plan did not show it."""
+    write_configuration()
+    assert run_command("apply", "-auto-approve")[0] == 0
+    if gap == "before-plan":
+        put_deployment(hub)
+    assert run_command("plan", "-destroy", "-out=p.nfplan")[0] == 0
+    if gap == "before-apply":
+        put_deployment(hub)
+    code, said = apply_plan(run_command)
+    if gap == "before-plan":
+        assert code == 0, said
+        return
+    assert code == 1, said
+    assert (
+        "Namespace web has Deployment web/theirs on the hub, which the plan did not show." in said
+    )
+    assert hub.get("Deployment", "theirs", "web") is not None
+    assert run_command("apply", "-destroy", "-auto-approve")[0] == 0
+    assert hub.get("Namespace", "web") is None

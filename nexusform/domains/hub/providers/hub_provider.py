@@ -15,7 +15,7 @@ from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
-from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
+from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, index_hub_objects
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
 from nexusform.domains.hub.providers.hub_reader import (
     HubReadFindings,
@@ -24,6 +24,7 @@ from nexusform.domains.hub.providers.hub_reader import (
     read_objects,
 )
 from nexusform.domains.hub.providers.hub_wait import ApplyCoordination, read_hub_version
+from nexusform.domains.hub.providers.namespace_content import list_namespace_content
 from nexusform.domains.hub.providers.object_access import (
     HubOptions,
     convert_hub_errors,
@@ -31,7 +32,7 @@ from nexusform.domains.hub.providers.object_access import (
     get_uid,
 )
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
-from nexusform.domains.hub.providers.start_values import build_start_values
+from nexusform.domains.hub.providers.start_values import CONTENT, build_start_values
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -263,11 +264,23 @@ class FleetHubProvider:
         return findings
 
     def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
-        """Return the fields on the hub that each change starts from, as read for the plan."""
+        """Return the fields on the hub that each change starts from, as read for the plan.
+
+        The start of a deleted namespace is its content. Raises ProviderProblem.
+        """
         objects = self._findings.start_objects
-        return [
-            build_start_values(request, objects.get(request.address, ())) for request in requests
-        ]
+        values: list[Mapping[str, Any]] = []
+        for request in requests:
+            start = build_start_values(request, objects.get(request.address, ()))
+            namespaces = _list_deleted_namespaces(request, start)
+            if namespaces:
+                with convert_hub_errors():
+                    hub = self._connection.connect()
+                    start[CONTENT] = {
+                        name: list_namespace_content(hub, name) for name in namespaces
+                    }
+            values.append(start)
+        return values
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
         """Store the figures of members read by data blocks when the plan was made.
@@ -335,6 +348,18 @@ class FleetHubProvider:
             yield HubStepWriter(
                 hub, self._cache, self._options, request, timing, self._coordination, figures
             )
+
+
+def _list_deleted_namespaces(request: ChangeRequest, start_values: Values) -> list[str]:
+    """Return the names of the namespaces that a change deletes, if the plan read them."""
+    if request.planned is not None:
+        return []
+    hub_objects = index_hub_objects(request.key.type, request.prior).values()
+    return [
+        str(hub_object.body["metadata"]["name"])
+        for hub_object in hub_objects
+        if hub_object.is_namespace and "/".join(hub_object.identity) in start_values
+    ]
 
 
 def _build_warning(problem_id: str, address: str, message: str, detail: str) -> Problem:

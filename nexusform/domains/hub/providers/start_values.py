@@ -23,6 +23,8 @@ from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_p
 Body: TypeAlias = Mapping[str, Any]
 # Start values of the objects of a resource, by GROUP/KIND/NAMESPACE/NAME.
 StartValues: TypeAlias = Mapping[str, Any]
+# Objects of deleted namespaces, by namespace and uid.
+CONTENT: Final = "content"
 _FIELDS: Final = "fields"
 _VERSION: Final = "version"
 _SERVER_FIELDS: Final = ("status",)

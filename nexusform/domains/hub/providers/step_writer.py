@@ -63,6 +63,7 @@ from nexusform.domains.hub.providers.hub_wait import (
     read_hub_version,
     read_placement_objects,
 )
+from nexusform.domains.hub.providers.namespace_content import find_new_content
 from nexusform.domains.hub.providers.object_access import (
     HubOptions,
     convert_rejected_read,
@@ -93,6 +94,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     is_approved,
 )
 from nexusform.domains.hub.providers.start_values import (
+    CONTENT,
     find_result_difference,
     find_start_difference,
     has_start_values,
@@ -259,8 +261,17 @@ class HubStepWriter(Struct, frozen=True):
         # A resumed deletion has started.
         if not is_deleting(existing):
             self._check_unchanged(hub_object, None, existing)
+            if hub_object.is_namespace:
+                self._check_content(str(hub_object.body["metadata"]["name"]))
             self.hub.delete(path, existing)
         return existing
+
+    def _check_content(self, namespace: str) -> None:
+        """Raise ProviderProblem if others put objects into a namespace to delete."""
+        recorded = get_mapping(self.request.start_values, CONTENT).get(namespace)
+        difference = find_new_content(self.hub, namespace, recorded)
+        if difference:
+            raise ProviderProblem(difference)
 
     def _raise_until_changed_externally(self, hub_objects: Sequence[HubObject], verb: str) -> None:
         """Raise ManualStepPending if there are objects: another person has to change them."""
