@@ -1,6 +1,7 @@
 """Execution of a plan: record, execute, compute the outputs, save."""
 
 import re
+import shlex
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.files.access_record import get_recorded_accesses
 from nexusform.files.directories import make_directories
 from nexusform.interfaces.plugins import PlanAwareProvider
 from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
@@ -310,7 +312,7 @@ def _check_site(run: Run, plan: Plan, recorder: ApplyRecorder) -> str:
 
 def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagnostic]:
     """Yield the problems of the executed steps, then an error if the journal cannot be written."""
-    yield from _build_unfinished_error(applied)
+    yield from _build_unfinished_error(applied, _format_resume_command(run))
     for event in applied.end_events:
         yield from _build_step_warnings(event)
     yield from _build_missing_machine_warning(run, plan, applied)
@@ -409,7 +411,16 @@ def _build_prediction_warning(
     ]
 
 
-def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
+def _format_resume_command(run: Run) -> str:
+    """Return the command that continues this apply, with the flags of a sandboxed one."""
+    if not run.project.context.confinement.root:
+        return "nexusform apply -resume"
+    addresses = sorted(get_recorded_accesses().addresses)
+    flags = [f"-allow-remote={shlex.quote(address)}" for address in addresses]
+    return " ".join(["nexusform apply -resume", *flags])
+
+
+def _build_unfinished_error(applied: ApplyResult, resume_command: str) -> list[Diagnostic]:
     """Build a diagnostic about steps not done; [] if there are none.
 
     It is a warning if only manual steps are left.
@@ -449,7 +460,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     if skipped:
         clauses.append(f"{format_count(skipped, 'step')} not started")
     text = ", ".join(clauses)
-    command = "run `nexusform apply -resume`"
+    command = f"run `{resume_command}`"
     if waiting:
         detail = (
             f"{text}; the reasons are above. Completed steps are saved. To continue, {command}."

@@ -268,3 +268,21 @@ def test_command_of_a_saved_plan_applies_it(tacker: type[MemoryTacker], capfd: C
     assert tacker.instances == {}
     assert run_command_line(["apply", flag, "p.nfplan"]) == 0, read_output(capfd)
     assert len(tacker.instances) == 1
+
+
+def test_offered_resume_continues_a_saved_plan(
+    tacker: type[MemoryTacker], capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = "-allow-remote=http://127.0.0.1:1"
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise tacker_client.TackerProblem("Tacker does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tacker, "write", fail)
+        patch.setattr(tacker, "create_instance", fail)
+        assert run_command_line(["apply", flag, "p.nfplan"]) == 1
+    assert f"run `nexusform apply -resume {flag}`" in read_output(capfd)
+    assert run_command_line(["apply", "-resume", flag]) == 0, read_output(capfd)
+    assert len(tacker.instances) == 1
