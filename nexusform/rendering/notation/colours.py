@@ -22,6 +22,7 @@ _ITEM = re.compile(r" +(?:-|\d+\.) ")
 _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
 # Narrower text, in columns, is not wrapped.
 _MIN_WIDTH = 20
+_ELLIPSIS: Final = "..."
 _SYMBOL_COLOURS: Final = {
     "+": "green",
     "-": "red",
@@ -96,6 +97,42 @@ def fill_to_width(text: str, width: int, *, right: bool = False) -> str:
     """Fill the text with spaces to `width` columns; `right` aligns it to the right."""
     fill = " " * max(0, width - count_columns(text))
     return fill + text if right else text + fill
+
+
+def truncate_around(parts: Sequence[str], width: int) -> tuple[str, str, str]:
+    """Truncate a line to the width.
+
+    Its parts are the texts before, in and after the highlight; the text before it loses its
+    beginning, the others their ends.
+    """
+    before, highlight, after = parts
+    total = count_columns(before) + count_columns(highlight) + count_columns(after)
+    if total <= width:
+        return before, highlight, after
+    # The highlight may be long, but leaves the texts before and after it a third of the width each,
+    # if they need it.
+    third = width // 3
+    reserved_before = min(count_columns(before), third)
+    reserved_after = min(count_columns(after), third)
+    highlight = truncate_end(highlight, width - reserved_before - reserved_after)
+    before_width = width - count_columns(highlight) - reserved_after
+    # Its end stays, next to the highlight.
+    before = truncate_end(before[::-1], before_width)[::-1]
+    return (
+        before,
+        highlight,
+        truncate_end(after, width - count_columns(highlight) - count_columns(before)),
+    )
+
+
+def truncate_end(text: str, width: int) -> str:
+    """Return at most `width` columns of a text, with `...` in place of its end."""
+    if count_columns(text) <= width:
+        return text
+    head = text[: max(0, width - len(_ELLIPSIS))]
+    while count_columns(head) > width - len(_ELLIPSIS):
+        head = head[:-1]
+    return f"{head}{_ELLIPSIS}"
 
 
 def wrap_lines(text: str, width: int) -> list[str]:

@@ -19,6 +19,7 @@ from nexusform.rendering.notation.colours import (
     count_columns,
     fill_to_width,
     render_symbol,
+    truncate_around,
 )
 from nexusform.rendering.notation.hcl_text import (
     SENSITIVE,
@@ -382,7 +383,11 @@ def render_short_outputs(
         max_lines = _MAX_UPDATE_LINES if output.symbol == "~" else _MAX_OUTPUT_LINES
         if len(value_lines) > max_lines or max(map(count_columns, value_lines)) > width:  # too long
             lines.append(f"{front} {_summarize_change(output, value_lines)}")
-            lines += _list_changed_lines(output, value_lines, width)
+            lines += (
+                _list_changed_texts(output, width, paint)
+                if output.kind is NodeKind.LEAF
+                else _list_changed_lines(output, value_lines, width)
+            )
         elif len(value_lines) == 1:
             # The name is aligned with the other names.
             lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
@@ -394,6 +399,34 @@ def render_short_outputs(
             "-details shows each."
         )
     return lines
+
+
+def _list_changed_texts(output: DifferenceNode, width: int, paint: Painter) -> list[str]:
+    """Return the old and the new text of a changed value, truncated around the first difference.
+
+    There are none for a new or a deleted value, and for one that is not wholly known.
+    """
+    if output.symbol != "~" or not (isinstance(output.old, str) and isinstance(output.new, str)):
+        return []
+    # Without the quotation marks at the ends.
+    old, new = format_scalar(output.old)[1:-1], format_scalar(output.new)[1:-1]
+    start = _count_equal(old, new)
+    end = _count_equal(old[start:][::-1], new[start:][::-1])
+    lines = []
+    for symbol, text in (("-", old), ("+", new)):
+        front = f"{_BLANK}{render_symbol(symbol, paint)}"
+        stop = len(text) - end
+        parts = (f'"{text[:start]}', text[start:stop], f'{text[stop:]}"')
+        lines.append(front + "".join(truncate_around(parts, width - count_columns(front))))
+    return lines
+
+
+def _count_equal(first: str, second: str) -> int:
+    """Return the number of equal characters at the start of two texts."""
+    pairs = zip(first, second, strict=False)
+    return next(
+        (index for index, (a, b) in enumerate(pairs) if a != b), min(map(len, (first, second)))
+    )
 
 
 def _list_changed_lines(
@@ -430,6 +463,12 @@ def _summarize_change(output: DifferenceNode, value_lines: Sequence[str]) -> str
     return summary
 
 
+def _count_lines(output: DifferenceNode, total: int) -> int:
+    """Return the number of lines of a text; a newline at its end begins no further one."""
+    lines = [child for child in output.children if child.symbol != "-"] or output.children
+    return total - ("" in (lines[-1].old, lines[-1].new))
+
+
 def _summarize_value(output: DifferenceNode) -> str:
     """Return the summary of a value too long to show.
 
@@ -460,6 +499,6 @@ def _summarize_value(output: DifferenceNode) -> str:
         case NodeKind.LIST | NodeKind.SET:
             return f"[{format_count(total, 'element')}{note}]"
         case NodeKind.TEXT:
-            return f"({format_count(total, 'line')}{note})"
+            return f"({format_count(_count_lines(output, total), 'line')}{note})"
         case _:
             return "(a long value)"

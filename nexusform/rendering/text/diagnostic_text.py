@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -13,12 +13,17 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, S
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, select_word_form
-from nexusform.rendering.notation.colours import Painter, count_columns, wrap_line, wrap_lines
+from nexusform.rendering.notation.colours import (
+    Painter,
+    count_columns,
+    truncate_around,
+    wrap_line,
+    wrap_lines,
+)
 
 DEFAULT_WIDTH = 78
 # Number of columns of a line number and its separator.
 _NUMBER_WIDTH = 6
-_ELLIPSIS = "..."
 MAX_LINES = 12
 # More equal errors share a box.
 _MAX_LISTED_ERRORS: Final = 3
@@ -128,7 +133,7 @@ def _render_location(
             parts = [
                 escape_control_characters(part).replace("\t", "    ") for part in visible_parts
             ]
-            before, highlight, after = _truncate_line(parts, line_width)
+            before, highlight, after = truncate_around(parts, line_width)
             text = f"{before}{paint(highlight, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
@@ -137,42 +142,6 @@ def _render_location(
                 f"{select_word_form(snippet.hidden_lines, 'line')})"
             )
     return [*lines, *_render_expression_values(diagnostic, paint, width)]
-
-
-def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
-    """Truncate a source line to the width.
-
-    Its parts are the texts before, in and after the highlight; the text before it loses its
-    beginning, the others their ends.
-    """
-    before, highlight, after = parts
-    total = count_columns(before) + count_columns(highlight) + count_columns(after)
-    if total <= width:
-        return before, highlight, after
-    # The highlight may be long, but leaves the texts before and after it a third of the width each,
-    # if they need it.
-    third = width // 3
-    reserved_before = min(count_columns(before), third)
-    reserved_after = min(count_columns(after), third)
-    highlight = _truncate_end(highlight, width - reserved_before - reserved_after)
-    before_width = width - count_columns(highlight) - reserved_after
-    # Its end stays, next to the highlight.
-    before = _truncate_end(before[::-1], before_width)[::-1]
-    return (
-        before,
-        highlight,
-        _truncate_end(after, width - count_columns(highlight) - count_columns(before)),
-    )
-
-
-def _truncate_end(text: str, width: int) -> str:
-    """Return at most `width` columns of a text, with `...` in place of its end."""
-    if count_columns(text) <= width:
-        return text
-    head = text[: max(0, width - len(_ELLIPSIS))]
-    while count_columns(head) > width - len(_ELLIPSIS):
-        head = head[:-1]
-    return f"{head}{_ELLIPSIS}"
 
 
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:

@@ -51,3 +51,37 @@ def test_short_side_of_a_changed_type_is_shown() -> None:
             assert '      + "c",' in lines
         else:
             assert lines == [f"  ~ o = {text}"]
+
+
+def test_changed_long_text_shows_the_difference() -> None:
+    old = "https://registry.example/charts/core?version=1.2.3&channel=stable&region=westeurope"
+    for new, lines in (
+        (
+            old.replace("1.2.3", "1.3.0"),
+            [
+                "      - ...gistry.example/charts/core?version=1.2.3&channel=stable&re...",
+                "      + ...gistry.example/charts/core?version=1.3.0&channel=stable&re...",
+            ],
+        ),
+        (
+            old.replace("westeurope", "uksouth"),
+            [
+                '      - ...e/charts/core?version=1.2.3&channel=stable&region=westeurope"',
+                '      + ...mple/charts/core?version=1.2.3&channel=stable&region=uksouth"',
+            ],
+        ),
+    ):
+        node = Comparison().compare_values("o", old, new, DYNAMIC)
+        shown = render_short_outputs([node], 72, PLAIN)
+        assert shown[0] == "  ~ o = (a long value)"
+        assert all(len(line) <= 72 for line in shown)
+        assert shown[1:] == lines
+    # A new value has no other side.
+    node = Comparison().compare_values("o", ABSENT, old, DYNAMIC)
+    assert render_short_outputs([node], 72, PLAIN) == ["  + o = (a long value)"]
+
+
+def test_newline_at_the_end_begins_no_line() -> None:
+    for text in ("a\nb\nc\nd", "a\nb\nc\nd\n"):
+        node = Comparison().compare_values("o", ABSENT, text, DYNAMIC)
+        assert render_short_outputs([node], 80, PLAIN) == ["  + o = (4 lines)"]
