@@ -148,7 +148,7 @@ def test_blocked_rollout_is_not_awaited(
     )
     assert list_override_snapshots(hub) == set()
     code, said = run_command("plan", "-detailed-exitcode")
-    assert code == 0, said
+    assert code == 2, said
     assert "incomplete-rollout web: the rollout stops before lon1, par1" in said
 
 
@@ -255,6 +255,30 @@ def test_override_of_another_manager_is_kept_and_predicted(
     assert code == 0, said
     assert "2 of 2 predictions correct" in said
     assert run_command("plan", "-detailed-exitcode")[0] == 0
+
+
+@pytest.mark.our_hub_alone
+def test_objects_that_another_hand_deletes_are_wrong_predictions(
+    hub: Front, run_command: CommandRunner
+) -> None:
+    """The plan has no override, but one was added after it: the Work lacks the ConfigMap."""
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
+    work = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "Work",
+        "metadata": {
+            "name": "web-work",
+            "namespace": "fleet-member-lon1",
+            "labels": {"kubernetes-fleet.io/parent-CRP": "web"},
+        },
+        "spec": {"workload": {"manifests": [own]}},
+    }
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-member-lon1"}})
+    hub.put(work)
+    write_configuration(timeout="1s")
+    code, said = run_command("apply", "-auto-approve")
+    assert code == 2, said
+    assert "its Works differ from the plan in ConfigMap web/settings" in said, said
 
 
 @pytest.mark.our_hub_alone

@@ -14,7 +14,7 @@ from nexusform.domains.fleet.importers.fleet_records import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import build_line_problems, read_text
 from nexusform.domains.fleet.types.fleet_schemas import (
-    CLUSTER,
+    CLUSTER_OR_MEMBER,
     FORCE_CONFLICTS,
     PODS,
     make_computed,
@@ -71,7 +71,7 @@ _SCHEMA: Final = BlockSchema(
         "force_conflicts": FORCE_CONFLICTS,
         "cluster_id": make_text(
             "Id of a cluster that gets the objects directly, without a placement.",
-            refers_to=CLUSTER,
+            refers_to=CLUSTER_OR_MEMBER,
         ),
         "objects": make_computed(
             ListType(

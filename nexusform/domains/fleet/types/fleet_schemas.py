@@ -79,6 +79,8 @@ def make_block_list(description: str, schema: BlockSchema, **more: Any) -> Neste
 
 # Resource types referenced by a cluster id.
 CLUSTER: Final = ObjectReference(("nexus_kubernetes_cluster", "tacker_vnf"))
+# A member that is no such cluster has its name as id.
+CLUSTER_OR_MEMBER: Final = ObjectReference((*CLUSTER.types, "fleet_member_cluster"))
 MANIFEST: Final = make_text("The object as YAML instead of blocks, validated like kubectl apply.")
 LENIENT: Final = make_placement_argument(
     BOOL,

@@ -21,6 +21,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     read_snapshot_objects,
 )
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
+from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.planning.override_rendering import (
     ClusterRenderer,
@@ -108,8 +109,8 @@ class ContentVerifier:
         """Return `verification` extended by the clusters with other objects than planned.
 
         The objects before overrides are in the resource snapshot. Those after overrides are in the
-        Works, read only if the plan has overrides and the rollout is complete. Staged runs have
-        checks of their own.
+        Works, read only if the rollout is complete: another hand may have added an override. Staged
+        runs have checks of their own.
         """
         resources = self._get_planned_resources()
         latest_index = final.latest_snapshot
@@ -118,8 +119,7 @@ class ContentVerifier:
         resources = select_reached_clusters(
             resources, get_mapping(self._planned, "bindings"), final
         )
-        has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
-        if is_rolled_out and latest_index is not None and has_overrides:
+        if is_rolled_out and latest_index is not None and resources.on_cluster:
             # Namespace and name.
             placement = get_identity(self._step.key.type, self._planned)[1:]
             verification = self._verify_works(verification, resources, latest_index, placement)
@@ -471,7 +471,10 @@ def find_wrong_objects(
         applied_object = applied.get(
             (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         )
-        if applied_object is not None and is_different(applied_object.body, manifest.body):
+        # A snapshot has no fields of servers, even if they were applied.
+        if applied_object is not None and is_different(
+            remove_server_fields(applied_object.body), manifest.body
+        ):
             outdated.append(manifest.title)
     indexes = [
         parse_integer(manifest.labels.get("kubernetes-fleet.io/resource-index"))

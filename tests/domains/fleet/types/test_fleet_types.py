@@ -300,6 +300,15 @@ spec:
 """
 
 
+def test_objects_of_a_member_without_a_cluster() -> None:
+    text = build_member("edge") + (
+        'resource "fleet_hub_manifest" "h" {\n  cluster_id = fleet_member_cluster.edge.id\n'
+        '  yaml_body = "{apiVersion: v1, kind: Namespace, metadata: {name: web}}"\n}\n'
+    )
+    after = attributes(build_state(text), "fleet_hub_manifest.h")
+    assert after["cluster_id"] == "edge"
+
+
 def test_manifest_is_equivalent_to_blocks() -> None:
     blocks = build_placement(
         (
