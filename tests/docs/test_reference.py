@@ -22,6 +22,12 @@ from tests.docs.documented_domains import of_documented_domains
 ROOT = Path(__file__).parents[2]
 
 
+def _build_simulations_page() -> str:
+    from tests.docs.simulation_page import build_simulations_page
+
+    return build_simulations_page(reference_pages.HEAD)
+
+
 def _list_page_builders() -> dict[str, Callable[[], str]]:
     return {
         "types.md": reference_pages.build_types_page,
@@ -33,6 +39,7 @@ def _list_page_builders() -> dict[str, Callable[[], str]]:
         "lint.md": reference_pages.build_lint_page,
         "skus.md": reference_pages.build_skus_page,
         "environment.md": reference_pages.build_environment_page,
+        "simulations.md": _build_simulations_page,
     }
 
 

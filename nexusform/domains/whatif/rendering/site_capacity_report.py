@@ -232,7 +232,11 @@ def _build_mix_section(mix: MixAnswer) -> Section:
     heads = ("SKU", "in a set", "in all", "more in addition")
     table = Table(heads, tuple(rows), number_columns=frozenset({1, 2, 3}))
     return Section(
-        "Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum
+        "Filled with the mix",
+        tuple(lines),
+        table=table,
+        is_finding=not mix.sets.maximum,
+        name="mix",
     )
 
 
