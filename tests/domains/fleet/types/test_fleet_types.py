@@ -19,6 +19,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_member,
     build_placement,
 )
+from tests.domains.fleet.planning.test_hub_stories import Dump
 from tests.planning.harness import (
     attributes,
     build_all_types,
@@ -301,12 +302,24 @@ spec:
 
 
 def test_objects_of_a_member_without_a_cluster() -> None:
-    text = build_member("edge") + (
-        'resource "fleet_hub_manifest" "h" {\n  cluster_id = fleet_member_cluster.edge.id\n'
-        '  yaml_body = "{apiVersion: v1, kind: Namespace, metadata: {name: web}}"\n}\n'
+    nodes = 'data "kubernetes_nodes" "n" {\n  cluster_id = "edge"\n  files = ["nodes.json"]\n}\n'
+    text = (
+        build_member("edge")
+        + nodes
+        + (
+            'resource "fleet_hub_manifest" "h" {\n  cluster_id = fleet_member_cluster.edge.id\n'
+            '  yaml_body = "{apiVersion: v1, kind: Namespace, metadata: {name: web}}"\n}\n'
+        )
     )
-    after = attributes(build_state(text), "fleet_hub_manifest.h")
-    assert after["cluster_id"] == "edge"
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+    result = build_state(text, files_there=Dump([node]))
+    assert attributes(result, "fleet_hub_manifest.h")["cluster_id"] == "edge"
 
 
 def test_manifest_is_equivalent_to_blocks() -> None:
