@@ -240,8 +240,9 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     """Values fixed at the start of a run, recorded in state or read from a hub.
 
     A value is None if it is missing in older records. `picked` maps a cluster to positions in
-    `overrides`. `done` are its finished clusters. `ended` means that it does not continue,
-    `is_waiting` that it waits for an unreachable member. `objects` are the titles of its objects.
+    `overrides`. `done` are its finished clusters. `ended` means that it does not continue, with
+    `failure` as the reason if it failed. `is_waiting` means that it waits for an unreachable
+    member. `objects` are the titles of its objects.
 
     Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """
@@ -256,6 +257,7 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     picked: dict[str, tuple[int, ...]] | None = None
     done: tuple[str, ...] = ()
     ended: bool = False
+    failure: str = ""
     is_waiting: bool = False
     objects: tuple[str, ...] = ()
 

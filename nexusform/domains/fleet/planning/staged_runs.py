@@ -6,6 +6,7 @@ Values fixed at their start and recorded in their note, and their progress.
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
@@ -35,6 +36,9 @@ from nexusform.domains.fleet.scheduling.staged_update import (
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
+
+# Of a failure after which a hub tries again.
+_RETRIED: Final = "need retry."
 
 
 def execute_runs(
@@ -84,10 +88,20 @@ def _execute_staged_run(
         return
     record = _read_run_record(instance, run, hub)
     if record.ended:
+        if record.failure:
+            text = (
+                f"The run failed earlier and never continues, whatever changes: {record.failure} "
+                "Create another run, or replace this one with -replace."
+            )
+            problem = Problem((), "failed-staged-run", text, Severity.WARNING)
+            yield instance.build_diagnostic(problem)
         return
     context = _build_run_context(run, placement, hub, member_list, record)
     if isinstance(context, Problem):
         yield instance.build_diagnostic(context)
+        # A hub validates a run once, and a failure is final.
+        if not context.detail.endswith(_RETRIED):
+            instance.private = replace(record, ended=True, failure=context.detail).build_note()
         return
     # The hub may use this one instead.
     previous_snapshot: int | None = None

@@ -586,12 +586,14 @@ def test_run_is_aborted_after_policy_change() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     state = build_state(text + build_run())
     fewer = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES
-    state = build_state_after(require_success(plan(fewer + build_run(), state)), state)
+    aborted = require_success(plan(fewer + build_run(), state))
+    assert [w.summary for w in list_warnings(aborted)] == ["Aborted staged run"]
+    state = build_state_after(aborted, state)
     before = get_bindings(state)
     result = require_success(
         plan(fewer + build_run('state = "Run"\n  approvals = ["r-after-one"]'), state)
     )
-    assert [w.summary for w in list_warnings(result)] == ["Aborted staged run"]
+    assert [w.summary for w in list_warnings(result)] == ["Failed staged run"]
     assert list_moves(result) == {}
     assert get_bindings(build_state_after(result, state)) == before
     other = build_run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')

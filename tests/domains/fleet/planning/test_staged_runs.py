@@ -80,6 +80,25 @@ def test_ended_run_does_not_run_again() -> None:
     assert list_warnings(result) == []
 
 
+def test_run_that_failed_to_initialize_never_begins() -> None:
+    """PickN of more clusters than there are; a later number that fits changes nothing."""
+    members = "".join(build_member(name) for name in ("m1", "m2"))
+    start = build_hub() + members + ONE_STAGE
+
+    def build_text(number: int, state: str) -> str:
+        placement = build_placement(build_pick_n(number), EXTERNAL)
+        return start + placement + build_run(f'state = "{state}"')
+
+    result = require_success(plan(build_text(3, "Initialize")))
+    assert "Blocked staged run" in [item.summary for item in list_warnings(result)]
+    state = build_state_after(result)
+    result = require_success(plan(build_text(2, "Run"), state))
+    (warning,) = (item for item in list_warnings(result) if item.id == "failed-staged-run")
+    assert "not fully scheduled yet" in warning.detail
+    bindings = get_bindings(build_state_after(result, state))
+    assert {binding["state"] for binding in bindings.values()} == {"Scheduled"}
+
+
 def test_run_ignores_overrides_added_or_removed_after_start() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     initialized = build_run('state = "Initialize"')
