@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from nexusform.diagnostics.name_ranges import format_names
+from nexusform.diagnostics.phrases import compute_natural_sort_key
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import PlacementKind
 
 BINDING: Final = "binding"
+# Clusters named one by one.
+_MAX_NAMES: Final = 12
 
 
 def _list_bound_clusters(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterable[str]:
@@ -17,6 +21,14 @@ def _list_bound_clusters(_type: ResourceType, attributes: Mapping[str, Any]) -> 
 
 def _format_binding_location(location: Binding) -> str:
     return f"{location.cluster} ({location.state})"
+
+
+def _format_clusters(locations: Iterable[Binding]) -> str:
+    """Format the clusters, many of them as runs: `m0..39`; all are counted before."""
+    names = [location.cluster for location in locations]
+    if len(names) > _MAX_NAMES:
+        return format_names(sorted(names, key=compute_natural_sort_key))
+    return ", ".join(names)
 
 
 KIND: Final = PlacementKind(
@@ -32,7 +44,7 @@ KIND: Final = PlacementKind(
     # A binding is named like its cluster, so the state is the only addition.
     format_next_to_name=lambda place, _name: str(place.state),
     build_document=lambda place: {"cluster": place.cluster, "state": str(place.state)},
-    format_many=lambda places: ", ".join(place.cluster for place in places),
+    format_many=_format_clusters,
     get_link=lambda place: (place.cluster, "", ""),
     get_state=lambda place: str(place.state),
     # An unscheduled binding waits for its removal.

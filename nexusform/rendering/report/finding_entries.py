@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
+from textwrap import indent
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -145,6 +146,21 @@ def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
     return [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == DESTRUCTIVE_RENAME]
 
 
+def merge_renames(renames: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return the boxes of renames: many share one with all `moved` blocks."""
+    if len(renames) <= _MAX_RENAMES:
+        return list(renames)
+    blocks = "\n".join(
+        render_moved_block(item.extra["moved"]["from"], item.extra["moved"]["to"])
+        for item in renames
+    )
+    detail = (
+        f"{len(renames):,} objects have another address, so they are deleted and created again. If "
+        f"they were only renamed, these blocks keep them:\n\n{indent(blocks, '  ')}"
+    )
+    return [replace(renames[0], detail=detail, address="")]
+
+
 def merge_equal_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Merge many equal errors among findings, for a list of all of them."""
     level_by_id = {id(finding.diagnostic): finding.level for finding in findings}
@@ -152,6 +168,10 @@ def merge_equal_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(
         Finding(diagnostic, level_by_id.get(id(diagnostic), Level.ERROR)) for diagnostic in merged
     )
+
+
+# Renames with a box each.
+_MAX_RENAMES: Final = 3
 
 
 class FindingEntry(Struct, frozen=True):

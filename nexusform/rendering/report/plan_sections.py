@@ -28,10 +28,12 @@ from nexusform.plans.impact.object_effects import Effect, count_effects, format_
 from nexusform.plans.maintenance import PoolNodeRecreation
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep
 from nexusform.rendering.report.finding_entries import (
+    Finding,
     FindingEntries,
     format_location,
     list_destructive_renames,
     merge_equal_findings,
+    merge_renames,
 )
 from nexusform.rendering.report.folding import (
     PoolRow,
@@ -424,7 +426,8 @@ def build_error_section(view: PlanReportData) -> Section:
 def build_rename_section(view: PlanReportData) -> Section:
     """Build the renames with VMs to destroy; reports show them before everything else."""
     renames = list_destructive_renames(view.plan)
-    selected = tuple(finding for finding in view.findings if finding.diagnostic in renames)
+    levels = {finding.diagnostic.id: finding.level for finding in view.findings}
+    selected = tuple(Finding(item, levels[item.id]) for item in merge_renames(renames))
     return Section("Renames", findings=Findings(selected, view.sources), name="renames")
 
 

@@ -33,6 +33,7 @@ from nexusform.rendering.report.finding_entries import (
     list_destructive_renames,
     list_finding_subjects,
     list_shortened_texts,
+    merge_renames,
 )
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.placement_rows import (
@@ -151,7 +152,7 @@ def render_around_errors(
     if not plan.is_failed:
         before = [
             title,
-            _render_boxes(list_destructive_renames(plan), sources, options),
+            _render_boxes(merge_renames(list_destructive_renames(plan)), sources, options),
             "\n".join(map(escape_name, plan.provider_titles)),
         ]
         for render in _SHORT_PLAN:

@@ -152,3 +152,11 @@ def test_several_renamed_objects_share_a_clause_of_the_headline() -> None:
         "VM vm0..2 are deleted and created again (3 VMs) without these 3 moved blocks, 3 VMs to "
         "place"
     )
+    many = VM.replace("count      = 3", "count      = 9")
+    keyed = many.replace("count      = 9", "for_each = toset([for i in range(9): tostring(i)])")
+    keyed = keyed.replace("count.index", "each.key")
+    comment = render_markdown(change(RACKS + many, RACKS + keyed), {})
+    # One box has all blocks.
+    assert comment.count("**A rename without a moved block destroys objects**") == 1
+    box, _, _ = comment.partition("**VMs**")
+    assert box.count("moved {") == 9
