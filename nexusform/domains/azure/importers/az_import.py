@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import format_list, group_by, select_word_form
 from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import extract_name, extract_resource_group
 from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
@@ -505,9 +505,12 @@ class _SiteImport:
             values = {"scheduling_execution": hint.scheduling_execution, "scope": hint.scope}
             hints.append({"hint_type": hint.hint_type, "resource_id": target_id, **values})
         if missing_targets:
+            names = format_list([f'"{name}"' for name in dict.fromkeys(missing_targets)])
+            count = len(missing_targets)
+            noun = "a placement hint" if count == 1 else f"{count:,} placement hints"
             detail = (
-                f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not '
-                "on this site of the export: the hint is ignored."
+                f'the VM "{vm.name}" has {noun} on {names}, not on this site of the export: '
+                f"{select_word_form(count, 'it is', 'they are')} ignored."
             )
             self._warn("hint-not-imported", detail)
         attributes = {

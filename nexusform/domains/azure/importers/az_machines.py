@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
     extract_name,
@@ -172,6 +172,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
         return {}
     machines: dict[str, AzMachine] = {}
     without_roles: list[tuple[ArmItem, AzMachine]] = []
+    with_empty_roles: list[ArmItem] = []
     # Of unknown hardware, by SKU id.
     unknown: dict[str, list[tuple[ArmItem, AzMachine]]] = {}
     for name, item in iterate_unique_items(item_list, "machine"):
@@ -184,9 +185,20 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
             unknown.setdefault(machine.machine_sku_id or "", []).append((item, machine))
         if item.read_value("machineRoles") is None:
             without_roles.append((item, machine))
+        elif not machine.facts["roles"]:
+            with_empty_roles.append(item)
     for sku_id, unknown_machines in unknown.items():
         _report_unknown_sku(sku_id, unknown_machines, options)
     _report_derived_roles(without_roles)
+    if with_empty_roles:
+        count = len(with_empty_roles)
+        with_empty_roles[0].report(
+            "machineRoles",
+            "machine-without-roles",
+            f"{format_count(count, 'machine')} {select_word_form(count, 'has', 'have')} empty "
+            "machineRoles: no VM is placed there. Check the machines in Azure, or capture again.",
+            Severity.WARNING,
+        )
     return machines
 
 

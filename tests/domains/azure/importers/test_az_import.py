@@ -99,7 +99,9 @@ def test_hint_refers_to_its_target_on_the_site() -> None:
     imported = site.objects[-1]
     assert [hint["resource_id"] for hint in imported.attributes["placement_hint"]] == ["lab/r1"]
     assert imported.references["placement_hint", 0, "resource_id"] == ("nexus_rack", "lab/r1")
-    assert [finding.id for finding in site.findings] == ["hint-not-imported"]
+    (finding,) = site.findings
+    assert finding.id == "hint-not-imported"
+    assert 'the VM "v1" has a placement hint on "r9", not on this site' in finding.detail
 
 
 def test_nodes_of_a_cluster_that_is_not_imported_are_counted() -> None:

@@ -653,6 +653,15 @@ def test_unknown_status_of_a_machine_is_unknown_and_closes_it(name: str) -> None
     assert {fact.field for fact in inventory.unread} == {name}
 
 
+def test_machines_with_empty_roles_are_named() -> None:
+    inventory, findings = read_documents(
+        bare_metal_machines=[build_machine(), build_machine(name="m2", rackSlot=2, machineRoles=[])]
+    )
+    (finding,) = [item for item in findings if item.id == "machine-without-roles"]
+    assert "1 machine has empty machineRoles: no VM is placed there." in finding.detail
+    assert [len(machine.facts["roles"]) for machine in inventory.machines] == [1, 0]
+
+
 def test_status_of_a_machine_in_another_case_is_the_same_status() -> None:
     statuses = {"powerState": "on", "readyState": "true", "detailedStatus": "PROVISIONED"}
     machine = {**build_machine(cordonStatus="uncordoned"), **statuses}
