@@ -43,7 +43,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmSize,
 )
 from nexusform.domains.azure.importers.az_site_listing import UnmanagedAzVm, build_site_listing
-from nexusform.domains.azure.importers.azure_request_bodies import omit_members
+from nexusform.domains.azure.importers.azure_request_bodies import UPGRADE_DEFAULTS, omit_members
 from nexusform.interfaces.plugins import SiteCapture
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.plans.site_capacity.occupancy import build_unread_note
@@ -67,7 +67,6 @@ OBSERVED: Final = "observed"
 SUBSCRIPTION_KEY: Final = "subscription_id"
 CLUSTER: Final = "nexus_kubernetes_cluster"
 VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
-UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
 _MAX_ZONE_LENGTH: Final = 10
 _INVALID_ZONE_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9]")
 

@@ -10,6 +10,10 @@ from nexusform.rendering.notation.json_values import omit_empty
 # Page size in bytes and in Azure notation, largest first.
 _PAGE_SIZES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
 
+# Upgrade settings of a pool that has none.
+UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
+_UPGRADE_SETTINGS: Final = "upgradeSettings"
+
 
 def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of a cluster, with its initial agent pools."""
@@ -46,11 +50,6 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     labels = get_mapping(values, "labels")
     taints = get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
-    upgrade = {
-        "maxSurge": settings.get("max_surge"),
-        "maxUnavailable": settings.get("max_unavailable"),
-        "drainTimeout": settings.get("drain_timeout"),
-    }
     body: dict[str, Any] = {
         "count": values["count"] if "count" in values else values["node_count"],
         "mode": values.get("mode") or "User",
@@ -64,9 +63,29 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     ]
     body |= omit_empty({"labels": label_bodies, "taints": taint_bodies})
     if settings:
-        body["upgradeSettings"] = {
-            name: value for name, value in upgrade.items() if value is not None
-        }
+        body[_UPGRADE_SETTINGS] = _build_upgrade_settings(settings)
+    return body
+
+
+def _build_upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    upgrade = {
+        "maxSurge": settings.get("max_surge"),
+        "maxUnavailable": settings.get("max_unavailable"),
+        "drainTimeout": settings.get("drain_timeout"),
+    }
+    return {name: value for name, value in upgrade.items() if value is not None}
+
+
+def build_updated_pool_properties(
+    prior: Mapping[str, Any], planned: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Build the `properties` of an existing pool after an update.
+
+    Azure keeps omitted settings, so removed upgrade settings are sent at their defaults.
+    """
+    body = build_pool_properties(planned)
+    if get_mapping(prior, "upgrade_settings") and _UPGRADE_SETTINGS not in body:
+        body[_UPGRADE_SETTINGS] = _build_upgrade_settings(UPGRADE_DEFAULTS)
     return body
 
 

@@ -12,6 +12,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     build_new_pool_properties,
     build_placement_hints,
     build_pool_properties,
+    build_updated_pool_properties,
     build_vm_properties,
     diff_request_bodies,
     list_hugepages_problems,
@@ -277,7 +278,8 @@ def _build_capacity_releasing_changes(
     settings: dict[str, Any] = {}
     if request.key.type == POOL and request.planned is not None:
         difference = diff_request_bodies(
-            build_pool_properties(request.prior_attributes), build_pool_properties(request.planned)
+            build_pool_properties(request.prior_attributes),
+            build_updated_pool_properties(request.prior_attributes, request.planned),
         )
         settings = select_members(difference, ("upgradeSettings",))
     for change in _build_changes(
@@ -433,7 +435,7 @@ def _build_pool_changes(
     An update in place if possible, else deletion and creation.
     """
     before = build_pool_properties(prior)
-    after = build_pool_properties(planned)
+    after = build_updated_pool_properties(prior, planned)
     # Only this one can be removed in place.
     removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
     expected = diff_request_bodies(before, after)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, select_word_form
 from nexusform.domains.azure.importers.azure_request_bodies import (
+    UPGRADE_DEFAULTS,
     omit_members,
     read_hugepages,
     select_members,
@@ -726,6 +727,7 @@ def build_observed_object(
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
 
 
+_UPGRADE_SETTINGS: Final = "upgrade_settings"
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
 _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     RACK: ("availability_zone",),
@@ -872,11 +874,33 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
             recorded = select_members(recorded, observed)
             if name == "agent_pool":
                 observed = _remove_requested_hugepages(recorded, observed)
+                observed = {
+                    label: _keep_default_settings(get_mapping(recorded, label), pool)
+                    for label, pool in observed.items()
+                }
+        elif name == _UPGRADE_SETTINGS:
+            observed = _keep_default_settings(attributes, item.attributes)[name]
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
         # If False, the plan cordons it again.
         merged["cordoned"] = merged["cordon_status"] != UNCORDONED
     return {**attributes, **merged}
+
+
+def _keep_default_settings(
+    recorded: Mapping[str, Any], observed: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return an observed pool with the recorded upgrade settings if both are the defaults.
+
+    Settings at their defaults are observed as none.
+    """
+    settings = get_mapping(recorded, _UPGRADE_SETTINGS)
+    is_default = all(
+        settings.get(name) in (None, default) for name, default in UPGRADE_DEFAULTS.items()
+    )
+    if not settings or not is_default or observed[_UPGRADE_SETTINGS] is not None:
+        return observed
+    return {**observed, _UPGRADE_SETTINGS: settings}
 
 
 def _remove_requested_hugepages(

@@ -20,6 +20,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     build_new_pool_properties,
     build_placement_hints,
     build_pool_properties,
+    build_updated_pool_properties,
     build_vm_properties,
     diff_request_bodies,
     get_known_mapping,
@@ -580,6 +581,7 @@ def _build_pool_change(
     changed: dict[str, Any] = {}
     if action is ResourceAction.UPDATE:
         old_properties = build_pool_properties(before)
+        properties = build_updated_pool_properties(before, after)
         changed = {
             name: value for name, value in properties.items() if old_properties.get(name) != value
         }
