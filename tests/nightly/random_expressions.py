@@ -374,6 +374,7 @@ def find_documented_reason(text: str, types: str, ours: str, theirs: str) -> str
             re.match(r"pow\(0, -|log\((0,|.*, [01]\))", text),
         ),
         ("element with a negative index", re.match(r"element\(.*, -", text)),
+        ("cidrsubnet with negative numbers", re.match(r"cidrsubnet\(.*, -", text)),
         ("substr of length 0 from the end", re.match(r"substr\(.*, -\d, 0\)", text)),
         (
             "null and unknown elements take the type of the others",
