@@ -30,7 +30,7 @@ from nexusform.rendering.report.object_rows import (
 )
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import Address
-from nexusform.schemas.value_types import describe_type, is_same_type
+from nexusform.schemas.value_types import DYNAMIC, describe_type, is_same_type
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
@@ -149,7 +149,8 @@ def compare_output(output: OutputChange) -> DifferenceNode:
         return DifferenceNode(
             NodeKind.CONDENSED, CHANGED, output.name, new=_describe_type_change(output)
         )
-    return Comparison().compare_values(output.name, before, after, output.type, marks)
+    # As Terraform, which compares outputs as JSON: maps are objects, and null is a value.
+    return Comparison(keep_null=True).compare_values(output.name, before, after, DYNAMIC, marks)
 
 
 def _describe_type_change(output: OutputChange) -> str:
