@@ -48,7 +48,6 @@ class ZoneCapacity(Struct, frozen=True):
     """Number of additional VMs of a SKU in one zone; `planned` counts planned racks only."""
 
     zone: str
-    racks: tuple[str, ...]
     current: Interval
     planned: int
 
@@ -321,7 +320,7 @@ def _group_by_zone(
             free_by_rack[rack] for rack in zone_racks if rack in free_by_rack
         )
         planned = sum(planned_by_rack.get(rack, 0) for rack in zone_racks)
-        capacities.append(ZoneCapacity(zone, tuple(zone_racks), free, planned))
+        capacities.append(ZoneCapacity(zone, free, planned))
     return tuple(capacities)
 
 

@@ -48,7 +48,6 @@ class PlacementFeasibility(Struct, frozen=True):
     ("" = none).
     """
 
-    plan: Plan
     bindings: Sequence[Feasibility]
     rejected: Sequence[RejectedCluster]
     others: Sequence[Feasibility]
@@ -98,7 +97,7 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
         elif row.is_selected and row.result is not FeasibilityResult.RUNS:
             others.append(row)
     rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
-    return PlacementFeasibility(plan, bindings, rejected, others, candidates, missing)
+    return PlacementFeasibility(bindings, rejected, others, candidates, missing)
 
 
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
