@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.phrases import format_list
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import ConversionProblem, Path, get_text
 from nexusform.language.syntax.syntax_nodes import Expression
@@ -24,6 +25,7 @@ from nexusform.planning.preparation.prior_state import (
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action, Change, Drift, Mode
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
+from nexusform.resources.graph import find_cycles
 from nexusform.schemas.block_schema import UNFINISHED_KEY
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import EMPTY_INSTANCE, ObjectState, State
@@ -80,6 +82,7 @@ def build_changes(
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             changes.append(_build_change_of_deposed_object(address, key, deposed_object))
     problems += _check_imported_objects(planner, changes)
+    problems += _check_exchanged_ids(instances, changes)
     # They may be the cause of an unknown `prevent_destroy`.
     if has_earlier_errors:
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
@@ -293,6 +296,36 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
             )
             problems.append(problem)
     return problems
+
+
+def _check_exchanged_ids(
+    instances: Mapping[Address, Instance], changes: Sequence[Change]
+) -> Iterator[Diagnostic]:
+    """Yield an error for objects under create_before_destroy that exchange their ids.
+
+    None can be created first: another one still has its id.
+    """
+    replaced = {
+        change.address: change
+        for change in changes
+        if change.action is Action.REPLACE_CREATE_FIRST and not change.deposed
+    }
+    holders = {
+        (address.type, change.provider, get_text(change.before or {}, "id")): address
+        for address, change in replaced.items()
+    }
+    awaited: dict[Address, list[Address]] = {}
+    for address, change in replaced.items():
+        holder = holders.get((address.type, change.provider, get_text(change.after or {}, "id")))
+        awaited[address] = [holder] if holder is not None and holder != address else []
+    position = {address: index for index, address in enumerate(awaited)}
+    for cycle in find_cycles(awaited, position):
+        detail = (
+            f"{format_list(map(str, sorted(cycle, key=compute_address_order)))} exchange "
+            "their ids. With create_before_destroy none of them can be created first. Set "
+            "create_before_destroy = false, or give one a new id and apply twice."
+        )
+        yield instances[cycle[0]].build_error("exchanged-ids", detail, (), "Exchanged ids")
 
 
 def _check_imported_objects(

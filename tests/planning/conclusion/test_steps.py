@@ -294,6 +294,29 @@ def test_renamed_object_is_deleted_before_it_is_created_again() -> None:
     plan_and_run_in_many_orders(site, site.replace('"s"', '"t"').replace("_site.s", "_site.t"))
 
 
+def test_exchanged_ids_under_create_before_destroy_are_an_error() -> None:
+    text = """
+resource "nexus_site" "s" {
+  for_each = { x = "a", y = "b", z = "c" }
+  name     = each.value
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+"""
+    state = build_state(text)
+    exchanged = text.replace('x = "a", y = "b"', 'x = "b", y = "a"')
+    result = plan(exchanged, state)
+    [problem] = [problem for problem in result.plan.diagnostics if problem.id == "exchanged-ids"]
+    assert problem.detail.startswith('nexus_site.s["x"] and nexus_site.s["y"] exchange their ids.')
+    # Without the argument, and along a list, there is an order.
+    plan_and_run_in_many_orders(text, exchanged.replace("= true", "= false"))
+    shifted = text.replace('x = "a", y = "b"', 'x = "b", y = "d"')
+    result = require_success(plan(shifted, state))
+    for seed in range(12):
+        run(result.plan, state, seed)
+
+
 def test_updated_dependent_does_not_keep_the_old_object() -> None:
     """Its update waits for the creates of the block, and they wait for the old ids."""
     text = """
