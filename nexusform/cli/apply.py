@@ -77,6 +77,7 @@ from nexusform.workflow.runs.site_checks import (
     check_after_approval,
     check_approved_consequences,
     read_drift_again,
+    record_unchecked_site,
 )
 from nexusform.workflow.runs.state_locking import LockOptions
 
@@ -287,6 +288,7 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
         job.reporter.report_diagnostics(problems, run.project.sources)
         if has_errors(problems):
             return 1
+        plan = record_unchecked_site(plan, problems)
     return _apply_approved_plan(run, job, plan)
 
 
@@ -498,6 +500,7 @@ def _check_and_apply(
     job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):
         return 1
+    plan = record_unchecked_site(plan, problems)
     job.display.write_reports(plan, run)
     return _apply_approved_plan(run, job, plan, saved.digest)
 

@@ -94,6 +94,9 @@ class RereadingProvider(Protocol):
         `name` is its id. With "" as the type it is the platform's name of a VM.
         """
 
+    def list_machine_activity(self, since: str) -> Mapping[str, str]:
+        """Return the newest action that runs, or began since a time, by id of its machine."""
+
 
 class IdentityComparison(Struct, frozen=True):
     """Comparison of the recorded identity of a system with the observed one.

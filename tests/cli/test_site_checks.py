@@ -247,6 +247,22 @@ def test_guard_rail_is_not_passed_if_the_site_cannot_be_read(run: Run) -> None:
     assert REALITY.read_bytes() == before
 
 
+def test_unchecked_site_is_a_persons_word(run: Run) -> None:
+    """The plan in the journal and the report have it."""
+    assert run("apply", "-auto-approve")[0] == 0
+    write_configuration(faults=UNREADABLE)
+    assert run("plan", "-refresh=false", "-var=workers=5", "-out=p")[0] == 0
+    code, text = run("apply", "p")
+    assert (code, "Site not checked" in text) == (1, True), text
+    assert count_workers() == 4
+    flags = ("-allow-unchecked-site", "-report=markdown:r.md")
+    code, text = run("apply", *flags, "p")
+    assert code == 0, text
+    assert "They are applied unchecked (-allow-unchecked-site)." in text
+    assert "-allow-unchecked-site" in Path("r.md").read_text()
+    assert count_workers() == 5
+
+
 def write_separated_clusters() -> None:
     """Write two clusters in different zones, and the rule that separates them."""
     write_configuration(SECOND_CLUSTER + RULE)

@@ -132,6 +132,7 @@ class _RedactingReadDependentProvider(_RedactingProvider):
 
 class _RedactingRereadingProvider(_RedactingProvider):
     discard_reads = _forward("discard_reads")
+    list_machine_activity = _forward("list_machine_activity")
 
     def describe_last_change(self, _resource_type: str, _name: str) -> str:
         return ""

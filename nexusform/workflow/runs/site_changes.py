@@ -34,7 +34,7 @@ from nexusform.workflow.runs.state_refresh import refresh_objects
 
 _RACK: Final = "nexus_rack"
 _MACHINE: Final = "nexus_bare_metal_machine"
-_FACTS: Final = ("power_state", "ready_state", "cordon_status", "detailed_status")
+_FACTS: Final = ("power_state", "ready_state", "cordon_status", "detailed_status", "roles")
 
 
 class SiteChanges(Struct, frozen=True):
@@ -81,6 +81,11 @@ def find_site_changes(run: Run, plan: Plan, state: State) -> SiteChanges:
                     changes += _describe_changes(
                         provider, address, objects[address], current, own_ids
                     )
+            changes += [
+                f"{machine_id.rpartition('/')[2]}: {text}"
+                for machine_id, text in provider.list_machine_activity(plan.timestamp).items()
+                if not {machine_id, machine_id.rpartition("/")[0]} & own_ids
+            ]
         except ProviderProblem as problem:
             return SiteChanges(is_known=False, problem=str(problem))
     return SiteChanges(tuple(dict.fromkeys(changes)))
@@ -162,10 +167,14 @@ def _describe_machines(
             if known_facts and facts.get(fact) != known_facts.get(fact):
                 since = get_text(facts, "since")
                 owner = get_text(facts, "cordoned_by") if fact == "cordon_status" else ""
-                words = [f"{name}: {fact} {facts.get(fact)}"]
+                words = [f"{name}: {fact} {_format_fact(facts.get(fact))}"]
                 words += [f"by {owner}"] if owner else []
                 words += [f"since {since}"] if since else []
                 yield " ".join(words)
+
+
+def _format_fact(value: Any) -> str:
+    return str(value) if isinstance(value, str) else ", ".join(sorted(map(str, value or ())))
 
 
 def _list_machine_facts(item: ObjectState) -> list[tuple[str, Mapping[str, Any]]]:

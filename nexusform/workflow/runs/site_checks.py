@@ -148,6 +148,15 @@ def _list_smaller(plan: Plan, replay: Plan) -> Iterator[Diagnostic]:
         )
 
 
+def record_unchecked_site(plan: Plan, problems: Sequence[Diagnostic]) -> Plan:
+    """Return the plan with the word of a person that its site is not checked.
+
+    The journal has the plan, and so have the reports.
+    """
+    accepted = [problem for problem in problems if problem.id == UNCHECKED_SITE]
+    return replace(plan, diagnostics=(*plan.diagnostics, *accepted)) if accepted else plan
+
+
 def _build_unchecked_finding(run: Run, cause: Diagnostic) -> Diagnostic:
     """Build the error about a site that cannot be read or replayed, a warning if it is allowed."""
     reason = cause.detail or cause.summary

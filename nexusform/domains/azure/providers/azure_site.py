@@ -87,6 +87,7 @@ from nexusform.domains.azure.providers.start_values import (
     build_machine_record,
     build_record_key,
     build_start_record,
+    find_activity,
     format_last_change,
     list_unshown_values,
 )
@@ -314,6 +315,17 @@ class AzureSiteProvider(ObservedSites):
                 if is_vm or normalize_id(str(body.get("id"))) == arm_id:
                     return format_last_change(body)
         return ""
+
+    def list_machine_activity(self, since: str) -> Mapping[str, str]:
+        """Return the newest action that runs, or began since a time, by id of its machine."""
+        index = self._load_index()
+        activity: dict[str, str] = {}
+        for machine_id, arm_id in index.hint_targets.items():
+            body = index.machines.get(normalize_id(arm_id))
+            text = find_activity(body, since) if body is not None else ""
+            if text:
+                activity[machine_id] = text
+        return activity
 
     def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
         """Return what was read of the resources of each change.

@@ -150,6 +150,10 @@ class ObservedSites(FixedIdentity):
         """Return "": parsed sites have no authors."""
         return ""
 
+    def list_machine_activity(self, _since: str) -> Mapping[str, str]:
+        """Return {}: an export has no actions."""
+        return {}
+
     def _discard_cache(self) -> None:
         """Discard the sites read so far."""
         with self._lock:

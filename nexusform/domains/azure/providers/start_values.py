@@ -49,6 +49,7 @@ _IDENTIFYING_PROPERTIES: Final = frozenset({"count", "cpuCores", "memorySizeGB",
 _VM_SKU: Final = (_PROPERTIES, "vmSkuName")
 _SERIAL_NUMBER: Final = (_PROPERTIES, "serialNumber")
 _ROLES: Final = (_PROPERTIES, "machineRoles")
+_IN_PROGRESS: Final = "inprogress"
 # It exchanges the machine.
 _REPLACE: Final = "replace"
 _COUNTED_NOUNS: Final[Mapping[MemberPath, str]] = {
@@ -268,6 +269,19 @@ def _find_newest_action(body: Any, ignored: Collection[str]) -> str | None:
             runs.append((get_text(run, "startTime"), name))
     start, name = max(runs, key=lambda run: str(parse_time(run[0]) or ""), default=("", ""))
     return f"{name} at {start}" if name else None
+
+
+def find_activity(machine: Values, since: str) -> str:
+    """Return the newest action on a machine that runs, or began since a time; "" without one."""
+    begun = parse_time(since)
+    newest = ""
+    for run in list_mappings(machine, _PROPERTIES, "actionStates"):
+        action_type = get_text(run, "actionType").removesuffix("/action")
+        start = parse_time(get_text(run, "startTime"))
+        is_later = begun is not None and start is not None and start >= begun
+        if is_later or get_text(run, "status").casefold() == _IN_PROGRESS:
+            newest = f"{action_type.rpartition('/')[2]} since {get_text(run, 'startTime')}"
+    return newest
 
 
 def has_target_values(change: ArmChange, observed: Values, *, was_sent: bool) -> bool:

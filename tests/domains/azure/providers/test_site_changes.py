@@ -84,7 +84,24 @@ def scale_other_cluster(site: Site) -> None:
     site.adjust_nodes(path)
 
 
+def change_role(site: Site) -> None:
+    machine = site.resources[build_machine_id("m4").lower()]
+    machine["properties"]["machineRoles"] = ["platform.afo-nc.microsoft.com/control-plane=true"]
+
+
+def begin_reimage(site: Site) -> None:
+    machine = site.resources[build_machine_id("m4").lower()]
+    run = {
+        "actionType": "Microsoft.NetworkCloud/bareMetalMachines/reimage/action",
+        "startTime": "2026-05-01T08:00:00Z",
+        "status": "InProgress",
+    }
+    machine["properties"]["actionStates"] = [run]
+
+
 CHANGES = {
+    "role": (change_role, ("m4: roles control-plane",)),
+    "reimage": (begin_reimage, ("m4: reimage since 2026-05-01T08:00:00Z",)),
     "cordon": (cordon_machine, ("m4: cordon_status Cordoned by other since",)),
     "vm": (create_vm, ("VM guest appeared on m4 (by alice@contoso.com at 2026-05-01T08:00:00Z)",)),
     "scaled": (

@@ -261,3 +261,16 @@ def test_machine_of_another_identity_is_left_alone(
     assert nexusform("plan", "-out=p") == 0, nexusform.said
     machine[name] = value
     check_nothing_is_sent(nexusform, server.site, sentence)
+
+
+def test_runtime_upgrade_that_began_is_named_before_the_first_write(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    write_cluster(pool="upgrade_settings {\n max_surge = 2\n }")
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    assert "a runtime upgrade is in progress" not in nexusform.said
+    read_properties(server.site, NEXUS)["detailedStatus"] = "Updating"
+    nexusform("apply", "p")
+    said = nexusform.said
+    assert "Since the plan, the site changed: lab: " in said, said
+    assert said.index("runtime upgrade is in progress") < said.index("Modifying..."), said
