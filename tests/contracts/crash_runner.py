@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.garbage_collection import keep_loaded_objects
 from tests.kill_points import tries_first_calls
 
 DIED = 77
+READ_ONLY = "read-only"
 LOCAL_KINDS = ("before", "after", "torn", "ENOSPC", "EIO")
 REMOTE_KINDS = ("before", "after", "EIO")
 _READING = ("GET", "HEAD")
@@ -42,6 +44,9 @@ _READING = ("GET", "HEAD")
 
 class CrashPoint:
     """Counter of durable calls; at one of them the process dies, or the call fails.
+
+    With the kind "cut" the call is done, and its answer is lost. With "slow" each call takes time,
+    and with READ_ONLY each one fails.
 
     The situation of a call is the lines of the product that led to it, and the records of the
     journal so far: none, one or several of each type. Calls in equal situations leave the same
@@ -81,9 +86,15 @@ class CrashPoint:
         """Return the call with the crash before or after it, or instead of it."""
 
         def call_or_crash(*arguments: Any, **more: Any) -> Any:
-            if not self.is_here():
+            is_here = self.is_here()
+            if self.kind == "slow":
+                _SLEEP(_DELAY)
                 return whole(*arguments, **more)
-            if self.kind in ("ENOSPC", "EIO"):
+            if not is_here and self.kind != READ_ONLY:
+                return whole(*arguments, **more)
+            if self.kind == "cut":
+                whole(*arguments, **more)
+            if self.kind in ("ENOSPC", "EIO", "cut", READ_ONLY):
                 raise failure()
             if self.kind == "after":
                 whole(*arguments, **more)
@@ -94,7 +105,7 @@ class CrashPoint:
         return call_or_crash
 
     def build_os_error(self) -> OSError:
-        number = getattr(errno, self.kind)
+        number = errno.EROFS if self.kind == READ_ONLY else getattr(errno, self.kind, errno.EIO)
         return OSError(number, os.strerror(number))
 
     def patch_disk(self) -> None:
@@ -117,12 +128,19 @@ class CrashPoint:
                 # Not a reset: urllib3 would then read the response on a connection that does
                 # not exist yet.
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            if crash.kind == READ_ONLY and method not in _READING:
+                # No server knows this change.
+                method = "TRACE"
             return begin(this, method, *arguments, **more)
 
         def getresponse(this: Any, *arguments: Any, **more: Any) -> Any:
+            if crash.kind == "slow":
+                _SLEEP(_DELAY)
             response = answer(this, *arguments, **more)
             if this.crashes and crash.kind == "after":
                 os._exit(DIED)
+            if this.crashes and crash.kind == "cut":
+                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
             return response
 
         connection.putrequest = putrequest
@@ -135,6 +153,11 @@ class CrashPoint:
         def build_lost_connection() -> Exception:
             return psycopg.OperationalError("the connection is lost")
 
+        if self.kind == READ_ONLY:
+            psycopg.connect = partial(
+                psycopg.connect, options="-c default_transaction_read_only=on"
+            )
+            return
         cursor: Any = psycopg.Cursor
         cursor.execute = self.around(cursor.execute, build_lost_connection)
 
@@ -160,6 +183,9 @@ def find_product_lines() -> tuple[tuple[str, int], ...]:
 
 _PRODUCT = str(Path(nexusform.__file__).parent)
 _WRITE = os.write
+_SLEEP = time.sleep
+# Seconds of a slow call.
+_DELAY = 0.1
 _PLACES: dict[str, Callable[[CrashPoint], None]] = {
     "disk": CrashPoint.patch_disk,
     "wire": CrashPoint.patch_network,

@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,7 +73,9 @@ resource "nexus_kubernetes_cluster" "c" {
 class CrashScenario:
     """A reviewed plan for one kind of backend, and separate locations for its applies."""
 
-    def __init__(self, name: str, server: str, folder: Path) -> None:
+    def __init__(
+        self, name: str, server: str, folder: Path, variables: Mapping[str, str] = {}
+    ) -> None:
         self.name = name
         self.kind: BackendKind = KINDS[name]
         self.server = server
@@ -84,7 +86,7 @@ class CrashScenario:
         (plain / "main.nf.hcl").write_text(SITE.replace('backend "BACKEND" {}', ""))
         settings = self.settings(plain)
         self.runner = CommandRunner(
-            plain, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings
+            plain, {"NF_LEASE_SECONDS": str(LEASE), **variables}, self.kind.backend, settings
         )
         self.template = self.fresh("template", planned=False)
         self.good(self.template, "plan", "-out=p")
