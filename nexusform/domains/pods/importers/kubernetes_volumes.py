@@ -630,9 +630,9 @@ def _compute_bound_volume_nodes(
         return None
     terms = _parse_node_terms(volume)
     zones = _list_zone_requirements(volume)
-    if terms is _ALL_NODES and not zones:
-        return None
-    return VolumeNeed(terms, is_bound=True, zones=zones, is_local=is_local_volume(volume))
+    return (
+        None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
+    )
 
 
 def _build_unbound_claim(

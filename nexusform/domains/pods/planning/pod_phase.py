@@ -18,6 +18,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_reserved_namespace,
     unwrap_envelopes,
 )
+from nexusform.domains.pods.importers.object_outcomes import list_local_volumes
 from nexusform.domains.pods.planning import template_matching
 from nexusform.domains.pods.planning.cluster_pods import (
     NO_PRIOR_PODS,
@@ -426,9 +427,9 @@ class PodPhase(PodsByCluster):
                 object_pods.warnings += tuple(list_need_warnings(object_pods, inventory))
             scene = self._build_scene(cluster_id, base_pods)
             direct_doubts += _list_uncompared_doubts(scene, outcomes)
-            direct_doubts += _list_volume_doubts(self.clusters[cluster_id], outcomes)
             observed = self._get_observed_cluster(cluster_id)
             manifests = self._collect_manifests(cluster_id)
+            direct_doubts += _list_volume_doubts(self.clusters[cluster_id], manifests, outcomes)
             workloads = {workload.key: workload for workload in scene.workloads}
             doubts_of_inputs = find_pods_in_doubt(
                 outcomes,
@@ -843,12 +844,19 @@ def _list_uncompared_doubts(
 
 
 def _list_volume_doubts(
-    cluster: NodeCluster, outcomes: Iterable[PodOutcome]
+    cluster: NodeCluster, manifests: Iterable[Manifest], outcomes: Iterable[PodOutcome]
 ) -> Iterator[tuple[PodKey, PodDoubt]]:
-    """Yield the doubt about each pod on a re-created node that had its local volume."""
+    """Yield the doubt about each pod with claims on a re-created node that had a local volume."""
+    if not cluster.recreated_nodes:
+        return
+    names = cluster.platform_names
+    volume_nodes = {
+        names.get(node, node) for volume in list_local_volumes(manifests) for node in volume.nodes
+    }
     for outcome in outcomes:
-        is_recreated = bool(outcome.trigger) and outcome.node in cluster.recreated_nodes
-        if is_recreated and any(need.is_local for need in outcome.spec.volumes):
+        has_claims = bool(outcome.spec.volumes or outcome.spec.claims)
+        is_lost = outcome.node in volume_nodes and outcome.node in cluster.recreated_nodes
+        if outcome.trigger and has_claims and is_lost:
             yield outcome.key, PodDoubt(_LOCAL_VOLUME)
 
 

@@ -224,7 +224,6 @@ class VolumeNeed(Struct, frozen=True):
     with a zone or region label. `error` is the reason why no node is checked with its claim.
     `reason` is the scheduler's reason for other nodes, "" if the volume is missing there. `points`
     are the score of nodes by the storage left on them, by name; nodes without an entry have 0.
-    `is_local` means that its data is on the disk of a node.
     """
 
     terms: tuple[NodeSelectorTerm, ...] | None
@@ -233,7 +232,6 @@ class VolumeNeed(Struct, frozen=True):
     error: str = ""
     reason: str = ""
     points: tuple[tuple[str, int], ...] = ()
-    is_local: bool = False
 
 
 class FreeStorage(Struct, frozen=True):
