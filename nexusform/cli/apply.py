@@ -76,6 +76,7 @@ from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
     check_after_approval,
     check_approved_consequences,
+    needs_replay,
     read_drift_again,
     record_unchecked_site,
 )
@@ -306,8 +307,8 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
         # The apply ended, with failed or waiting steps: the new plan has them again.
         return 0
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    # With other inputs, the steps cannot be replayed on the site.
-    if remaining_steps.step_count or not can_prompt:
+    # A person may decide about changed inputs, but with them no step can be replayed on a site.
+    if not can_prompt or needs_replay(run, remaining_steps.plan):
         problems += check_inputs_unchanged(run, remaining_steps)
     if not has_errors(problems):
         problems += _check_remaining_steps(run, remaining_steps, PlanVerification())

@@ -13,7 +13,7 @@ PUBLIC = {
     "saved_plan_checks": "check_saved_plan",
     "site_checks": (
         "MAXIMUM_WAIT_SECONDS check_after_approval check_approved_consequences "
-        "check_consequences_again read_drift_again record_unchecked_site"
+        "check_consequences_again needs_replay read_drift_again record_unchecked_site"
     ),
     "run": (
         "build_base_request begin_run find_older_exports FOREIGN_JOURNAL_MOVED get_plan_options "
