@@ -6,6 +6,7 @@ sent, and the sentence names the object.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.domains.azure.providers.arm_server import (
     NEXUS,
     PROVIDER,
     ArmServer,
+    Faults,
     Site,
     build_machine_id,
 )
@@ -274,3 +276,56 @@ def test_runtime_upgrade_that_began_is_named_before_the_first_write(
     said = nexusform.said
     assert "Since the plan, the site changed: lab: " in said, said
     assert said.index("runtime upgrade is in progress") < said.index("Modifying..."), said
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (grow_pool, "c is deleted with 8 VMs; the plan showed: c is deleted with 5 VMs"),
+        (add_pool, "c is deleted with 7 VMs; the plan showed: c is deleted with 5 VMs"),
+    ],
+)
+def test_destroy_ends_no_more_than_the_plan_showed(
+    change: Callable[[Site], None], sentence: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    options = ("-destroy", "-target=nexus_kubernetes_cluster.c")
+    assert nexusform("plan", *options, "-out=p") == 0, nexusform.said
+    change(server.site)
+    check_nothing_is_sent(nexusform, server.site, sentence)
+
+
+def test_resumed_action_stops_no_vm_that_arrived_meanwhile(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    """The first apply fails before its request; a VM arrives; the second one sends nothing."""
+    empty_m6(server.site)
+    write_action("PowerOff")
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1, nexusform.said
+    server.site.faults = Faults()
+    read_properties(server.site, build_machine_id("m6"))["powerState"] = "On"
+    start_foreign_vm(server.site)
+    server.site.taken.clear()
+    assert nexusform("apply", "-resume") == 1, nexusform.said
+    assert "PowerOff of m6 would stop vm-7, which the plan did not show." in nexusform.said
+    assert not server.site.taken
+
+
+def test_arrival_during_the_question_stops_the_apply(
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty_m6(server.site)
+    write_action("Restart")
+
+    class SlowUser(io.StringIO):
+        """User who answers after another team started a VM."""
+
+        def readline(self, *_arguments: Any) -> str:
+            start_foreign_vm(server.site)
+            return "yes\n"
+
+    monkeypatch.setenv("NF_INPUT", "1")
+    monkeypatch.setattr("sys.stdin", SlowUser())
+    assert nexusform("apply") == 1, nexusform.said
+    assert "Restart of m6 would stop vm-7, which the plan did not show." in nexusform.said
+    assert not server.site.taken
