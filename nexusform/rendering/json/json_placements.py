@@ -617,7 +617,10 @@ def _build_figures_document(decision: PlanDecisionSummary) -> dict[str, Any]:
     return {
         "impact": _build_impact(decision.impact),
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
-        "upgrades": list(map(asdict, decision.upgrades)),
+        "upgrades": [
+            {"site": verdict.site, "cluster": verdict.cluster, "result": verdict.result}
+            for verdict in decision.upgrades
+        ],
         "confidence": _build_confidence(decision.confidence),
     }
 
