@@ -23,6 +23,7 @@ from nexusform.domains.vnf.types import vnf_documents
 from tests.domains.openstack.test_arrival_orders import (
     BIG,
     SMALL,
+    build_flavor,
     build_group,
     build_inventory,
     work_directory,  # noqa: F401 - a fixture
@@ -214,6 +215,26 @@ def test_stack_that_heat_refuses_does_not_run(
     text = " ".join((printed.out + printed.err).replace("│", " ").split())
     assert "tacker_vnf.v: the stack does not run: heat 27.0.1: " in text
     assert "Multiple bootable sources for instance a" in text
+
+
+def test_swap_is_no_disk_that_nova_weighs() -> None:
+    """Placement allocates it, and the free disk of a host does not count it."""
+    project = Project()
+    inventory = build_inventory({"c1": 64, "c2": 64})
+    swapping = {**build_flavor(1, 1024, 12), "root_disk_gib": 10, "swap_mib": 2048}
+    inventory["flavors"] |= {"swapping": swapping, "plain": build_flavor(1, 1024, 11)}
+    project.add_site("o", inventory)
+    settings = "weight_multipliers = { cpu = 0, ram = 0, io_ops = 0 }"
+    project.text = project.text.replace("inventory =", f"{settings}\n  inventory =")
+    servers = {
+        "a": {"flavor": "swapping", "availability_zone": "nova:c1"},
+        "b": {"flavor": "plain", "availability_zone": "nova:c2", "depends_on": "a"},
+        "c": {**SMALL, "depends_on": "b"},
+    }
+    project.add_vnf("v", "o", servers)
+    plan = project.plan()
+    assert plan["checks_by"][0]["differences"] == []
+    assert [row["to"]["machine"] for row in plan["placement_changes"]] == ["c1", "c2", "c1"]
 
 
 def test_another_reading_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

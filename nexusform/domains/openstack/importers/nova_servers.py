@@ -90,7 +90,7 @@ def iterate_servers(
         properties = reading.images.get(image, {})
         request = parse_flavor(form, aliases={}, image=properties)
         unallocated = request.unallocated._asdict()
-        amounts = {name: getattr(form, name) - amount for name, amount in unallocated.items()}
+        amounts = form.weighed_size.subtract(request.unallocated)._asdict()
         # Without dedicated CPUs in Placement, all CPUs of a server are VCPU.
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
         dedicated, emulator = (

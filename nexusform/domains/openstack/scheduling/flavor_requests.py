@@ -254,7 +254,7 @@ def _parse_amounts(properties: Mapping[str, str]) -> dict[str, int]:
 
 
 def _compute_unallocated_size(flavor: Flavor, amounts: Mapping[str, int]) -> ServerSize:
-    """Return the size of a flavor beyond its amounts in Placement.
+    """Return the size of a flavor beyond its amounts in Placement; below 0 for its swap.
 
     Raises ValueError if nothing remains to allocate. PCPU, even 0, replace VCPU.
     """
@@ -266,11 +266,7 @@ def _compute_unallocated_size(flavor: Flavor, amounts: Mapping[str, int]) -> Ser
     )
     if not any((*allocated, *amounts.values())):
         raise ValueError(f"{_RESOURCES}* leave no resource to request: Placement rejects this")
-    return ServerSize(
-        flavor.vcpus - allocated.vcpus,
-        flavor.memory_mib - allocated.memory_mib,
-        flavor.disk_gib - allocated.disk_gib,
-    )
+    return flavor.weighed_size.subtract(allocated)
 
 
 def _list_traits_of_devices(

@@ -16,6 +16,7 @@ from nexusform.domains.openstack.scheduling.hardware_fit import (
     GuestCell,
     HostCell,
 )
+from nexusform.scheduling.racks.vms import MIB_PER_GIB
 
 VCPU = "VCPU"
 PCPU = "PCPU"
@@ -96,6 +97,10 @@ class ServerSize(NamedTuple):
         """Return the sum of two sizes."""
         return ServerSize(*(amount + more for amount, more in zip(self, other, strict=True)))
 
+    def subtract(self, other: ServerSize) -> ServerSize:
+        """Return the difference of two sizes."""
+        return ServerSize(*(amount - less for amount, less in zip(self, other, strict=True)))
+
 
 class NovaServer(Struct, frozen=True):
     """Server on a host.
@@ -151,6 +156,15 @@ class Flavor(Struct, frozen=True):
     def size(self) -> ServerSize:
         """Its size."""
         return ServerSize(self.vcpus, self.memory_mib, self.disk_gib)
+
+    @property
+    def weighed_size(self) -> ServerSize:
+        """The size that Nova counts on a host: Placement allocates swap, Nova's host has none.
+
+        Source: ResourceTracker._update_usage of Nova 34.0.
+        """
+        swap_gib = -(-(self.swap_mib or 0) // MIB_PER_GIB)
+        return self.size._replace(disk_gib=max(self.disk_gib - swap_gib, 0))
 
     @property
     def volume_form(self) -> Flavor:

@@ -780,13 +780,13 @@ class NovaSite(NamedTuple):
         for flavor, image in self.list_flavors_with_images():
             name = build_sku_name(flavor.name, image)
             request = requests[name]
-            unallocated = request.unallocated
+            allocated = flavor.weighed_size.subtract(request.unallocated)
             skus[name] = VmSku(
                 name,
-                flavor.vcpus - unallocated.vcpus,
+                allocated.vcpus,
                 request.emulator_vcpus,
-                convert_to_gib(flavor.memory_mib - unallocated.memory_mib),
-                flavor.disk_gib - unallocated.disk_gib,
+                convert_to_gib(allocated.memory_mib),
+                allocated.disk_gib,
                 # "": uses no NUMA cells, CPUs or devices to count.
                 record=name if request.is_counted else "",
                 dedicated_vcpus=request.dedicated_vcpus,
