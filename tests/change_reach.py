@@ -36,7 +36,7 @@ SELECTION = "tests/kill_points.py"
 PROGRAMS = frozenset({"tests/programs.py", "tests/domains/openstack/test_nova_decisions.py"})
 # Of a program each; NEXUSFORM_PROGRAMS is read for those on the PATH.
 PROGRAM_VARIABLE = re.compile(
-    r"NEXUSFORM_(?:AXE|AZURITE|CHECKOV|HEAT|HUB_PROGRAMS|NOVA|PROGRAMS|TACKER)\b"
+    r"NEXUSFORM_(?:AXE|AZURITE|CHECKOV|HEAT|HUB_PROGRAMS|KUBEFLEET_JUDGE|NOVA|PROGRAMS|TACKER)\b"
 )
 # What ruff, mypy and the import contracts read.
 LINTED = (".py", ".pyi", ".toml", "/py.typed")
