@@ -274,7 +274,7 @@ def draw_servers(draw: Random) -> dict[str, Any]:
     volume = {"type": "OS::Cinder::Volume", "properties": {"size": 20, "image": "plain"}}
     flavor = {
         "type": "OS::Nova::Flavor",
-        "properties": {"vcpus": 3, "ram": 4096, "disk": 7, "swap": 2048, "ephemeral": 2},
+        "properties": {"vcpus": 3, "ram": 4096, "disk": 7, "ephemeral": 2},
     }
     servers: dict[str, Any] = {"g": build_server_group(draw.choice(policies)), "f": flavor}
     for number in range(draw.randrange(1, 4)):

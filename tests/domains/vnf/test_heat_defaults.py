@@ -224,6 +224,20 @@ def test_policy_of_a_network_makes_hosts_uncertain() -> None:
     assert plan_hosts() == {"v-a-0": ("c1", "")}
 
 
+def test_swap_of_a_flavor_in_the_stack_is_unread() -> None:
+    """Placement allocates it, and Nova's weighers do not count it."""
+    write_site()
+    properties = {"vcpus": 2, "ram": 4096, "disk": 7, "swap": 2048}
+    flavor = {"type": "OS::Nova::Flavor", "properties": properties}
+    write_template(f=flavor, a={"flavor": {"get_resource": "f"}})
+    plan = read_plan()
+    assert plan["placement_changes"][0].get("certainty") is None
+    assert list_unread(plan) == ["swap"]
+    properties["swap"] = 0
+    write_template(f=flavor, a={"flavor": {"get_resource": "f"}})
+    assert plan_hosts() == {"v-a-0": ("c1", "")}
+
+
 def test_zone_of_an_aggregate_in_the_stack_is_unread() -> None:
     write_site()
     aggregate = {

@@ -733,6 +733,16 @@ def _parse_flavor_size(
         else _parse_count(template, flavor_properties.get_node(name), maximum=10**9)
         for name in ("vcpus", "ram", "disk", "ephemeral", "swap")
     )
+    if swap:
+        reason = "Placement allocates it, and the weighers of Nova do not count it"
+        template.notes.add_unread_fact(
+            flavor_properties.get_node("swap"),
+            ("flavor", flavor.name),
+            "swap",
+            Influence.PLACEMENT,
+            reason=reason,
+            pool=vdu_name,
+        )
     # A volume replaces the root disk only. Swap is in MiB.
     root = 0 if boots_from_volume else disk
     local_disks = (ephemeral or 0) + -(-(swap or 0) // MIB_PER_GIB)
