@@ -272,7 +272,9 @@ class HubWaiter(Struct, frozen=True):
             """
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
-            # Another uid: created again by others.
+            if uid and body is not None and get_uid(body) != uid:
+                # Others created it again: the bindings are those of the new one.
+                return True, ""
             is_present = uid != "" and get_uid(body) == uid
             if is_present:
                 return False, f"{kind} {name} still exists"
