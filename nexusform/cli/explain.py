@@ -88,7 +88,7 @@ def _list_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator
 
     times = omit_empty({"inventories": build_inventory_documents(answer.inventories)})
     for item in _list_plain_answers(answer, arguments):
-        yield replace(item, document={**item.document, **times})
+        yield replace(item, document={**(item.document or {}), **times})
 
 
 def _list_plain_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:

@@ -52,6 +52,7 @@ def test_arguments_of_providers_are_checked(
     assert kind in {None, found[0][0]}
 
 
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     ("block", "kinds"),
     [

@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_error, build_warning
-from nexusform.plans.plan import CheckResult, Plan, Rollout, RolloutStep
+from nexusform.plans.machine_losses import MachineLoss
+from nexusform.plans.plan import CheckResult, Plan, Rollout, RolloutStep, build_hypothetical_plan
 from nexusform.plans.site_capacity.site_resource_capacity import (
     SiteResourceCapacity,
     SiteResourceKind,
@@ -138,6 +139,8 @@ def all_plans(
     ]
     names = ("separation", "repaired", "inventory", "fleet", "end-to-end", "hardware-aware")
     made = [examples[name].saved.plan for name in names]
+    loss = MachineLoss(site_id="lab", machines=("m1",), pools=(), unmanaged_vms=("v",))
+    made.append(replace(build_hypothetical_plan(made[0], ()), losses=(loss,)))
     problems = (build_error("no-capacity", "No machine is free."), build_warning("w", "Beware."))
     failed = [
         replace(examples[name].saved.plan, errored=True, diagnostics=problems)

@@ -131,11 +131,11 @@ class FleetKind(Struct, frozen=True):
         problems = self._check_names(attributes, document)
         # configured as blocks.
         if document is None:
-            for name, attribute in self.spec.attributes.items():
-                if attribute.required and attributes.get(name) is None:
-                    problems.append(
-                        Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
-                    )
+            problems += [
+                Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
+                for name, attribute in self.spec.attributes.items()
+                if attribute.required and attributes.get(name) is None
+            ]
             findings = [*findings]
             findings += self._list_block_findings(attributes, [*problems, *findings])
         else:
@@ -145,6 +145,11 @@ class FleetKind(Struct, frozen=True):
             attributes, build_problems(findings, document)
         )
 
+    def _list_required_names(self) -> list[str]:
+        """Return the arguments that blocks require."""
+        names = [name for name, attribute in self.spec.attributes.items() if attribute.required]
+        return [*names, "namespace"] if self.is_namespaced else names
+
     def _list_block_findings(
         self, attributes: Values, others: Sequence[Problem]
     ) -> Iterator[Problem]:
@@ -153,11 +158,7 @@ class FleetKind(Struct, frozen=True):
         Those about a part with another finding, in the words of blocks, are left out.
         """
         reported = [problem.path for problem in others]
-        missing = {f'"{name}"' for name in self.spec.attributes if attributes.get(name) is None}
-        has_missing = any(
-            problem.id == MISSING and any(name in problem.detail for name in missing)
-            for problem in others
-        )
+        has_missing = any(attributes.get(name) is None for name in self._list_required_names())
         for finding in self.read_blocks(remove_unknown_values(attributes)).findings:
             is_reported = any(
                 path[: len(finding.path)] == finding.path[: len(path)] for path in reported if path
