@@ -24,6 +24,7 @@ from nexusform.plans.plan import PlacementChange, Plan
 _MAX_NAMES: Final = 4
 _SEVERITIES: Final = tuple(reversed(ConsequenceSeverity))
 _FATES: Final = (None, *reversed(DataFate))
+_ENDS_OF_RESOURCES: Final = frozenset({"destroyed-object", "replaced-object"})
 # Compared by their VMs.
 _RISKS_OF_ACTIONS: Final = frozenset({"vms-stopped"})
 
@@ -149,8 +150,14 @@ def _index_upgraded_pools(
 
 
 def _get_key(consequence: Consequence) -> tuple[str, str, str]:
-    """Return kind and subject of a consequence."""
-    return (consequence.kind, consequence.risk, consequence.subject)
+    """Return kind and subject of a consequence.
+
+    A resource that ends is known by its address: its name counts the objects that it still has.
+    """
+    subject = consequence.subject
+    if consequence.risk in _ENDS_OF_RESOURCES:
+        subject = consequence.address or subject
+    return (consequence.kind, consequence.risk, subject)
 
 
 def _find_larger_records(accepted: Sequence[Plan], replay: Plan) -> Iterator[str]:

@@ -96,7 +96,8 @@ def check_approved_consequences(
     if not is_started:
         types = run.project.registries.resource_types
         problems += _list_site_changes(list_site_changes(plan, replay, types))
-    return [*problems, *_list_smaller(plan, replay)]
+        problems += _list_smaller(plan, replay)
+    return problems
 
 
 def _list_site_changes(changes: Sequence[str]) -> Iterator[Diagnostic]:

@@ -695,8 +695,10 @@ def test_many_new_placements_need_few_requests(hub: Front, run_command: CommandR
     code, said = run_command("apply", "x.nfplan")
     assert code == 0, said
     asked = [path for _, path, _, _ in hub.log if "placement.kubernetes-fleet.io" in path]
-    # Check for existence, write, hand over, read it and its bindings, but not its snapshots.
-    assert len(asked) <= 10 * 7
+    # Check for existence, write, hand over, read it, its bindings and its Works, but not its
+    # snapshots.
+    assert not [path for path in asked if "snapshots" in path]
+    assert len(asked) <= 10 * 7 + 2
     assert not any("snapshots" in path for path in asked)
 
 
