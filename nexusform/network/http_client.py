@@ -243,7 +243,8 @@ def _send_once(client: Client, request: WebRequest, address: str) -> WebResponse
     rejection = check_plain_credentials(address) if has_credentials else ""
     if rejection:
         raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
-    headers = {"Accept-Encoding": "identity", **request.headers}
+    # A redirect opens a new connection: the server may be closing the former one.
+    headers = {"Accept-Encoding": "identity", "Connection": "close", **request.headers}
     with open_response(client, request.method, address, request.body, headers) as opened:
         response = read_response(opened, request.max_bytes)
     # An empty document has a length, or the status 204.
