@@ -37,9 +37,21 @@ _RESULT_TYPES: Final = ("BOOL", "DYN", "ANY")
 # length reaches the cost that Kubernetes allows (decision 25).
 _CHEAP_FUNCTIONS: Final = frozenset(
     {
-        *("quantity", "semver", "asInteger", "compareTo", "isGreaterThan", "isLessThan"),
-        *("major", "minor", "has", "size", "contains", "startsWith", "endsWith", "matches"),
+        "asInteger",
+        "compareTo",
+        "contains",
+        "endsWith",
+        "has",
+        "isGreaterThan",
+        "isLessThan",
         "lowerAscii",
+        "major",
+        "matches",
+        "minor",
+        "quantity",
+        "semver",
+        "size",
+        "startsWith",
         "upperAscii",
     }
 )
