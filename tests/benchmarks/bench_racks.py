@@ -270,8 +270,8 @@ def measure_small_pools(pool_size: int) -> None:
     machines = build_site(8, 128)
     seconds: list[float] = []
     results: list[SamplingResult] = []
-    for largest_pool in (0, pool_size):
-        certainty.MAX_PLAIN_POOL_SIZE = largest_pool
+    for largest_session in (0, pool_size):
+        certainty.MAX_PLAIN_SESSION_SIZE = largest_session
         start = time.process_time()
         results.append(repeat_with_samples(RackScheduler(machines), operations, 100))
         seconds.append(time.process_time() - start)

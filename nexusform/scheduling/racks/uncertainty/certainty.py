@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
@@ -125,8 +126,8 @@ MIN_RUNS = 10
 MIN_RUNS_FOR_TIES = 50
 MAX_RUNS = 100
 MAX_PLACEMENTS = 200_000
-# Larger pools are faster in sessions, which rank the machines once per pool.
-MAX_PLAIN_POOL_SIZE = 32
+# Longer sessions are faster than tables: they rank the machines once for all their VMs.
+MAX_PLAIN_SESSION_SIZE = 32
 
 
 def compute_default_runs(vms: int) -> int:
@@ -266,7 +267,7 @@ def repeat_with_samples(
     # Other operations place no VM by the rule, or release one.
     is_plain = len(operations) == len(demands) and is_independent_of_names(base, demands.values())
     # Outcomes of tables have no cells.
-    has_tables = is_plain and not keep_outcomes and _has_small_pools(demands)
+    has_tables = is_plain and not keep_outcomes and _has_short_sessions(demands)
     plain_samples = _build_plain_samples(base, demands.values()) if has_tables else None
     for seed in range(first, first + runs):
         if plain_samples is None:
@@ -318,10 +319,13 @@ def repeat_with_samples(
     )
 
 
-def _has_small_pools(demands: Mapping[Token, Demand]) -> bool:
-    """Return whether shared tables are faster than a session for each pool."""
-    pools = {(demand.vm.owner, demand.vm.pool) for demand in demands.values()}
-    return len(demands) <= MAX_PLAIN_POOL_SIZE * len(pools)
+def _has_short_sessions(demands: Mapping[Token, Demand]) -> bool:
+    """Return whether shared tables are faster than a session for each row of equal VMs."""
+    rows = groupby(
+        demands.values(),
+        lambda demand: (demand.vm.owner, demand.vm.pool, demand.sku, demand.constraints),
+    )
+    return len(demands) <= MAX_PLAIN_SESSION_SIZE * sum(1 for _ in rows)
 
 
 def _build_plain_samples(base: RackScheduler, demands: Iterable[Demand]) -> PlainSamples:

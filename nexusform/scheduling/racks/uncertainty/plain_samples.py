@@ -9,7 +9,7 @@ session.py, for the keys of the Nexus profile: tests compare both on random site
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -100,22 +100,17 @@ class _Bitsets:
 
 
 class _Tables:
-    """VMs of a cluster or pool: per machine, per rack, and extra-large ones per machine.
+    """VMs of a cluster or pool: per rack, and extra-large ones per machine.
 
-    `machine_bits` are the machines with these VMs, by rack. `rack_bits` are the racks of VMs that
-    existed before the sample.
+    `machine_bits[rack][n]` are the machines of a rack with more than n of these VMs. `rack_bits`
+    are the racks of VMs that existed before the sample.
     """
 
-    __slots__ = ("extra_large", "machine_bits", "machines", "rack_bits", "racks")
+    __slots__ = ("extra_large", "machine_bits", "rack_bits", "racks")
 
     def __init__(
-        self,
-        machines: dict[int, int],
-        racks: dict[int, int],
-        extra_large: dict[int, int],
-        machine_bits: dict[int, int],
+        self, racks: dict[int, int], extra_large: dict[int, int], machine_bits: dict[int, list[int]]
     ) -> None:
-        self.machines = machines
         self.racks = racks
         self.extra_large = extra_large
         self.machine_bits = machine_bits
@@ -123,21 +118,34 @@ class _Tables:
 
     def copy(self) -> _Tables:
         """Return an independent copy."""
-        return _Tables(
-            self.machines.copy(),
-            self.racks.copy(),
-            self.extra_large.copy(),
-            self.machine_bits.copy(),
-        )
+        machine_bits = {rack: bits.copy() for rack, bits in self.machine_bits.items()}
+        return _Tables(self.racks.copy(), self.extra_large.copy(), machine_bits)
 
     def count(self, vm: _PlacedVm) -> None:
         """Count one more VM."""
         rack, machine, bit, is_extra_large = vm
-        self.machines[machine] = self.machines.get(machine, 0) + 1
         self.racks[rack] = self.racks.get(rack, 0) + 1
-        self.machine_bits[rack] = self.machine_bits.get(rack, 0) | bit
+        _count_on_machine(self.machine_bits.setdefault(rack, []), bit)
         if is_extra_large:
             self.extra_large[machine] = self.extra_large.get(machine, 0) + 1
+
+
+def _count_on_machine(machine_bits: list[int], bit: int) -> None:
+    """Count one more VM on a machine, whose bit is given, in the table of its rack."""
+    for number, machines in enumerate(machine_bits):
+        if not machines & bit:
+            machine_bits[number] = machines | bit
+            return
+    machine_bits.append(bit)
+
+
+def _iterate_by_count(machine_bits: Sequence[int]) -> Iterator[int]:
+    """Yield the machines of a rack without VMs of a table, then those with one, two and so on."""
+    more = -1
+    for bits in machine_bits:
+        yield more & ~bits
+        more = bits
+    yield more
 
 
 class _Counts:
@@ -270,13 +278,12 @@ class PlainSamples:
 
     def _build_tables(self, existing: OwnerVmCounts) -> _Tables:
         """Build the tables of the existing VMs of a cluster or pool."""
-        machine_bits: dict[int, int] = {}
-        for machine in existing.machines:
-            rack = self.site.rack_by_machine[machine]
-            machine_bits[rack] = machine_bits.get(rack, 0) | self.bits[machine]
-        return _Tables(
-            dict(existing.machines), dict(existing.racks), dict(existing.extra_large), machine_bits
-        )
+        machine_bits: dict[int, list[int]] = {}
+        for machine, vms in existing.machines.items():
+            rack_bits = machine_bits.setdefault(self.site.rack_by_machine[machine], [])
+            for _ in range(vms):
+                _count_on_machine(rack_bits, self.bits[machine])
+        return _Tables(dict(existing.racks), dict(existing.extra_large), machine_bits)
 
     def run(self, seed: int) -> list[Placement | None]:
         """Return the placements of all VMs in a sample, without cells; None if one does not fit."""
@@ -408,54 +415,56 @@ class _Sample:
         return tied
 
     def _find_tied_machines(self, row: _Row, rack: int, owner: _Counts, pool: _Counts) -> int:
-        """Return the machines of a rack with the lowest keys, as bits."""
-        # Machines with VMs of the cluster have higher keys.
-        own_machines = 0
-        if owner.rack_bits >> rack & 1:
-            own_machines = owner.count_tables().machine_bits[rack]
-        memory, machines = _find_lowest_machines(self._sides[rack][0], row, ~own_machines)
-        shared = self._sides[rack][1]
-        if shared.levels:
-            shared_memory, shared_machines = _find_lowest_machines(shared, row, ~own_machines)
-            # A machine with extra-large VMs of other clusters comes first for another one.
-            if shared_machines and (row.is_extra_large or not machines or shared_memory < memory):
-                machines = shared_machines
-            elif shared_memory == memory:
-                machines |= shared_machines
-        if machines or not own_machines:
-            return machines
-        return self._find_tied_own_machines(row, own_machines, rack, owner, pool)
+        """Return the machines of a rack with the lowest keys, as bits.
 
-    def _find_tied_own_machines(
-        self, row: _Row, own_machines: int, rack: int, owner: _Counts, pool: _Counts
-    ) -> int:
-        """Return the machines with the lowest keys among those with VMs of the cluster."""
+        Machines with fewer VMs of the cluster have lower keys, then those with fewer of the pool.
+        """
+        if not owner.rack_bits >> rack & 1:
+            return self._find_lowest_machines(row, rack, -1)
         owner_tables = owner.count_tables()
         pool_tables = pool.count_tables()
-        lowest: tuple[int, ...] | None = None
-        tied = 0
-        while own_machines:
-            bit = own_machines & -own_machines
-            own_machines ^= bit
+        for machines_of_owner in _iterate_by_count(owner_tables.machine_bits[rack]):
+            for machines_of_pool in _iterate_by_count(pool_tables.machine_bits.get(rack, ())):
+                allowed = machines_of_owner & machines_of_pool
+                if not allowed:
+                    continue
+                if machines := self._find_lowest_machines(row, rack, allowed, owner_tables):
+                    return machines
+        return 0
+
+    def _find_lowest_machines(
+        self, row: _Row, rack: int, allowed: int, owner: _Tables | None = None
+    ) -> int:
+        """Return the allowed machines of a rack with the lowest memory use and capacity for a VM.
+
+        A machine with extra-large VMs of clusters but the owner comes first for another one.
+        """
+        plain, shared = self._sides[rack]
+        if not shared.levels:
+            return _find_lowest_bits(plain, row, allowed)[1]
+        allowed_shared = allowed
+        if row.is_extra_large:
+            own_machines = self._find_machines_without_others(rack, owner) if owner else 0
+            if machines := _find_lowest_bits(shared, row, allowed & ~own_machines)[1]:
+                return machines
+            allowed_shared = allowed & own_machines
+        memory, machines = _find_lowest_bits(plain, row, allowed)
+        shared_memory, shared_machines = _find_lowest_bits(shared, row, allowed_shared)
+        if not machines or (shared_machines and shared_memory < memory):
+            return shared_machines
+        return machines | shared_machines if shared_memory == memory else machines
+
+    def _find_machines_without_others(self, rack: int, owner: _Tables) -> int:
+        """Return the machines of a rack whose extra-large VMs are all of a cluster, as bits."""
+        found = 0
+        bits = owner.machine_bits[rack][0]
+        while bits:
+            bit = bits & -bits
+            bits ^= bit
             machine = self._samples.site.machines_by_rack[rack][bit.bit_length() - 1]
-            level = self._levels[machine]
-            if row.capacities[level & _CAPACITY_MASK] is None:
-                continue
-            if not self._samples.site.is_open[machine]:
-                continue
-            has_others = self._extra_large[machine] > owner_tables.extra_large.get(machine, 0)
-            key = (
-                owner_tables.machines[machine],
-                pool_tables.machines.get(machine, 0),
-                int(row.is_extra_large and not has_others),
-                level >> _MEMORY_SHIFT,
-            )
-            if lowest is None or key < lowest:
-                lowest = key
-                tied = bit
-            elif key == lowest:
-                tied |= bit
-        return tied
+            if self._extra_large[machine] == owner.extra_large.get(machine, 0):
+                found |= bit
+        return found
 
     def _count(self, row: _Row, rack: int, machine: int, owner: _Counts, pool: _Counts) -> None:
         """Count a VM on its machine and rack."""
@@ -484,7 +493,7 @@ class _Sample:
         pool.rack_bits |= rack_bit
 
 
-def _find_lowest_machines(machines: _Bitsets, row: _Row, allowed: int) -> tuple[int, int]:
+def _find_lowest_bits(machines: _Bitsets, row: _Row, allowed: int) -> tuple[int, int]:
     """Return the lowest memory use of allowed machines with capacity for a VM, and these machines.
 
     Both bitsets are of one rack. Without such a machine, the machines are 0.

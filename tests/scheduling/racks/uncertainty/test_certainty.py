@@ -148,7 +148,7 @@ def test_ties_are_collected_only_if_they_are_reported(
         return run_operations(*arguments, tied_machines=tied_machines, **options)
 
     monkeypatch.setattr(certainty, "run_operations", record_collection)
-    monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", 0)
+    monkeypatch.setattr(certainty, "MAX_PLAIN_SESSION_SIZE", 0)
     answer = repeat_with_samples(
         RackScheduler(build_machines(1, 3)), [PlaceOperation("free", build_demand(0))], runs
     )

@@ -47,10 +47,10 @@ def draw_operations(seed: int) -> tuple[RackScheduler, list[PlaceOperation]]:
 
 
 def sample(
-    monkeypatch: pytest.MonkeyPatch, seed: int, largest_pool: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, largest_session: int
 ) -> tuple[SamplingResult, list[int]]:
     """Return the result of samples with tables for pools up to this size, and the progress."""
-    monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", largest_pool)
+    monkeypatch.setattr(certainty, "MAX_PLAIN_SESSION_SIZE", largest_session)
     base, operations = draw_operations(seed)
     progress: list[int] = []
     first = seed % 3
@@ -81,8 +81,8 @@ def test_many_small_clusters_have_the_results_of_sessions(monkeypatch: pytest.Mo
         for size in sizes
     ]
     results = []
-    for largest_pool in (1, 0):
-        monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", largest_pool)
+    for largest_session in (1, 0):
+        monkeypatch.setattr(certainty, "MAX_PLAIN_SESSION_SIZE", largest_session)
         results.append(repeat_with_samples(RackScheduler(machines), operations, RUNS))
     assert results[0] == results[1]
 
