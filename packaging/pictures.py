@@ -85,7 +85,8 @@ TERMINAL = """\
 </g>
 </svg>
 """  # noqa: E501
-ALERT = re.compile(r"<blockquote>\n<p>\[!(\w+)]\n")
+# The text of an alert is in the paragraph of its name, or a list follows.
+ALERT = re.compile(r"<blockquote>\n<p>\[!(\w+)](?:\n|(</p>))")
 
 
 def main(directory: Path) -> None:
@@ -160,9 +161,15 @@ def terminal(place: Path, name: str, words: tuple[str, ...]) -> str:
 def as_github_shows(markdown: str) -> str:
     """Return a comment as a page in the style of GitHub."""
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
-    html = ALERT.sub(r'<blockquote class="alert \1"><p class="title">\1</p><p>', html)
+    html = ALERT.sub(_mark_alert, html)
     style = Path(__file__).with_name("github.css").read_text(encoding="utf-8")
     return f'<!DOCTYPE html><meta charset="utf-8"><style>{style}</style><article>{html}</article>\n'
+
+
+def _mark_alert(match: re.Match[str]) -> str:
+    name, end = match.groups()
+    text = "" if end else "<p>"
+    return f'<blockquote class="alert {name}"><p class="title">{name}</p>{text}'
 
 
 def photograph(page: Path, picture: Path, width: int, height: int) -> None:

@@ -45,6 +45,13 @@ def test_pictures_show_current_output(plan_directory: Path) -> None:
     ), OLD
 
 
+def test_alert_with_a_list_is_an_alert() -> None:
+    page = _load_module().as_github_shows("> [!CAUTION]\n> - a\n")
+    assert '<blockquote class="alert CAUTION"><p class="title">CAUTION</p>\n<ul>' in page
+    page = _load_module().as_github_shows("> [!NOTE]\n> a\n")
+    assert '<p class="title">NOTE</p><p>a</p>' in page
+
+
 def test_every_picture_is_small_and_used() -> None:
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
     used = {

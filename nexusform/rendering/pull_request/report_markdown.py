@@ -77,6 +77,12 @@ def _render_list(texts: Iterable[Text]) -> Markdown:
     return join_markdown((fill_markdown("- {}", render_text(text)) for text in texts), "\n")
 
 
+def _render_sentences(lines: Sequence[Text], origin: CodeOrigin) -> list[Markdown]:
+    """Render sentences: a list separates them, because Markdown joins lines; one is a paragraph."""
+    texts = [render_text(line, origin) for line in lines]
+    return texts if len(texts) == 1 else [fill_markdown("- {}", text) for text in texts]
+
+
 def _render_section(section: Section) -> Iterable[Markdown]:
     """Yield the Markdown blocks of one section of an answer.
 
@@ -87,9 +93,7 @@ def _render_section(section: Section) -> Iterable[Markdown]:
     title = f"\u274c {section.title}" if section.is_finding else section.title
     yield format_summary(title) if section.is_folded else fill_markdown("#### {}", title)
     if section.lines:
-        # A list separates lines; a single line is a paragraph.
-        is_list = len(section.lines) > 1
-        yield _render_list(section.lines) if is_list else render_text(section.lines[0])
+        yield join_markdown(_render_sentences(section.lines, UNKNOWN_ORIGIN), "\n")
     if section.notes:
         yield join_markdown(_render_notes(section), "\n")
     if section.commands:
@@ -224,7 +228,7 @@ def _render_section_lines(
         blocks.append(_render_new_findings(section.entries, origin))
     for finding in section.findings.findings:
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
-    blocks.append([render_text(line, origin) for line in section.lines])
+    blocks.append(_render_sentences(section.lines, origin))
     if section.commands:
         blocks.append([_render_commands(section)])
     # Blank lines separate blocks.

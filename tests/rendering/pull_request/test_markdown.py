@@ -529,3 +529,39 @@ def test_rejected_change_is_among_every_change(plans: SimpleNamespace) -> None:
     rejected = replace(plan, errored=True, rejected=frozenset({str(change.address)}))
     every_change = render_markdown(rejected, {}, REGISTRIES).partition("Every change")[2]
     assert f"# {change.address} will be created (rejected)" in every_change
+
+
+ACTIONS = """
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "r" {
+  name          = "r1"
+  site_id       = nexus_site.lab.id
+  machine_count = 0
+}
+
+resource "nexus_bare_metal_machine" "m" {
+  count   = 2
+  name    = "m${count.index}"
+  rack_id = nexus_rack.r.id
+  slot    = count.index + 1
+
+  machine_sku = "bom-1.7.3"
+}
+"""
+RESTARTS = """
+resource "nexus_bare_metal_machine_action" "restart" {
+  count      = 2
+  machine_id = nexus_bare_metal_machine.m[count.index].id
+  action     = "Restart"
+  run_id     = "1"
+}
+"""
+
+
+def test_each_window_of_machine_actions_is_an_item() -> None:
+    made = require_success(plan_of(ACTIONS + RESTARTS, build_state(ACTIONS)))
+    lines = render_markdown(made.plan, {}, build_all_types()).splitlines()
+    windows = [line for line in lines if "Window" in line]
+    assert len(windows) == 2
+    assert all(line.startswith("- Window") for line in windows)
