@@ -2,6 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "approval_checks": "check_saved_plan_beside_apply",
     "import_execution": "import_with_new_file",
     "plan_execution": "apply_plan apply_remaining_steps PlanApplyOptions ApplyOutcome RESCUE",
     "resource_graph": "build_graph render_dot_svg",

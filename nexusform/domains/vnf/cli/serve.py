@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_repeatable_text, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_repeatable_text,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.command_groups import LazyGroup
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import (
@@ -24,14 +29,16 @@ from nexusform.cli.shared_flags import (
     parse_max_age,
 )
 from nexusform.command_entry import CommandEntry
-from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors, select_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.files.regular_files import read_regular
+from nexusform.files.run_log import log_event
 from nexusform.plans.saved.plan_file import SavedPlan
 
 if TYPE_CHECKING:
     from nexusform.workflow.opening.command_context import CommandContext
+    from nexusform.workflow.opening.project import Project
     from nexusform.workflow.plan_files.plan_acceptance import PlanVerification
 
 _MAX_TOKEN_BYTES: Final = 4096
@@ -73,6 +80,7 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     )
     max_age: str = declare_text_flag("Reject a plan older than this", metavar="DURATION")
     revocations: tuple[str, ...] = declare_revocations_flag()
+    allow_unchecked_site: bool = declare_switch_flag("Grant if the site cannot be read again")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -90,11 +98,11 @@ def serve_sol003(arguments: ServeArguments) -> int:
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
     from nexusform.workflow.opening.system_io import ConfinedFileAccess
-    from nexusform.workflow.plan_files.saved_plans import read_plan
+    from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
 
     verification = _build_verification(arguments)
     host, port = _parse_address(arguments.listen)
-    context = create_context()
+    context = create_context(allow_unchecked_site=arguments.allow_unchecked_site)
     token = _read_token(arguments.token_file)
     tls = _build_tls_context(arguments)
     if not arguments.plan:
@@ -107,8 +115,13 @@ def serve_sol003(arguments: ServeArguments) -> int:
     saved, diagnostics = read_plan(arguments.plan, context)
     if saved is not None:
         diagnostics += _check_acceptance(saved, arguments.plan, verification, context)
+    project = None
+    if saved is not None and not has_errors(diagnostics):
+        opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
+        project = opened.project
+        diagnostics += opened.diagnostics
     screen.print_diagnostics(tuple(diagnostics), sources={})
-    if saved is None or has_errors(diagnostics):
+    if saved is None or project is None or has_errors(diagnostics):
         # The reason is printed.
         return 1
     planned = list_planned_grants(saved.plan)
@@ -120,7 +133,10 @@ def serve_sol003(arguments: ServeArguments) -> int:
         journal = GrantJournal(arguments.plan, saved.digest)
         # An unreadable journal is reported at the start.
         journal.read_records()
-        server = GrantServer((host, port), planned, journal, packages, token, tls, arguments.host)
+        find_obstacle = partial(_find_obstacle, project, saved)
+        server = GrantServer(
+            (host, port), planned, journal, packages, token, tls, arguments.host, find_obstacle
+        )
     except OSError as problem:
         # Of the folder, of FILE.grants or of the address.
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
@@ -131,6 +147,9 @@ def serve_sol003(arguments: ServeArguments) -> int:
     signal.signal(signal.SIGINT, stop)
     for text in problems:
         screen.print_error(f"Warning: package left out: {text}")
+    obstacle = find_obstacle()
+    if obstacle:
+        screen.print_error(f"Warning: nothing is granted until this ends: {obstacle}")
     operations = (
         ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
     )
@@ -190,6 +209,16 @@ def _check_acceptance(
     find_current = partial(find_backend_origin, context, configuration, backend)
     identity = build_plan_identity(saved.plan, saved.digest)
     return [*problems, *check_plan_acceptance(identity, verification, context, find_current)]
+
+
+def _find_obstacle(project: Project, saved: SavedPlan) -> str:
+    """Return why no step of a plan may run on the site as it is now, "" if one may."""
+    from nexusform.workflow.plan_files.approval_checks import check_saved_plan_beside_apply
+
+    problems = check_saved_plan_beside_apply(project, saved)
+    for problem in problems:
+        log_event("info", "check of the site", id=problem.id, detail=problem.detail)
+    return " ".join(problem.detail for problem in select_errors(problems))
 
 
 def _build_verification(arguments: ServeArguments) -> PlanVerification:

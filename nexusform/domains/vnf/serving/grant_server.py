@@ -16,7 +16,7 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -33,6 +33,7 @@ from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
 from nexusform.domains.vnf.serving.grant_decisions import (
+    FORBIDDEN,
     GrantRecord,
     PlannedGrants,
     build_problem_details_response,
@@ -72,15 +73,18 @@ class GrantServer(LocalServer):
         token: str = "",
         tls: ssl.SSLContext | None = None,
         hosts: Sequence[str] = (),
+        find_obstacle: Callable[[], str] = lambda: "",
     ) -> None:
         """Listen on an address (host, port).
 
         Without a `token`, make one. Without `tls`, use HTTP. `hosts` are names of this machine.
+        `find_obstacle` returns why no step of the plan may run on the site as it is now, or "".
         """
         super().__init__(address, _GrantRequestHandler, token=token, hosts=hosts, tls=tls)
         self.planned = planned
         self.journal = journal
         self.packages = packages
+        self.find_obstacle = find_obstacle
         # One decision at a time.
         self.lock = Lock()
 
@@ -92,12 +96,20 @@ class GrantServer(LocalServer):
     def decide_request(self, request: Any) -> tuple[int, Mapping[str, Any]]:
         """Decide on a request, and write a new grant to the journal first.
 
-        Another server of the plan may have written to it, so it is locked and read again.
+        Another server of the plan may have written to it, so it is locked and read again. A new
+        grant lets a step run, so the site is checked first. The check may take longer than others
+        wait for the lock, so it is outside of it.
         """
-        with self.lock, self.journal.lock_file() as descriptor:
+        with self.lock:
             decision = decide_grant(request, self.planned, self.journal.read_records())
-            if decision.record is not None:
-                self.journal.add(decision.record, descriptor)
+            obstacle = self.find_obstacle() if decision.record is not None else ""
+            if obstacle:
+                decision = build_problem_details_response(FORBIDDEN, "Not granted", obstacle)
+                return decision.status, decision.body
+            with self.journal.lock_file() as descriptor:
+                decision = decide_grant(request, self.planned, self.journal.read_records())
+                if decision.record is not None:
+                    self.journal.add(decision.record, descriptor)
         return decision.status, decision.body
 
 
