@@ -20,18 +20,15 @@ class DiagnosticTraits(Struct, frozen=True):
     The engine needs these traits. `level` is the level of the diagnostic (diagnostics/levels.py).
     `cause` is the only way a plan can cause it, a word of planning/conclusion/existing_findings.py;
     it is "" if every plan that reports it counts as the cause. `is_placement_advice` marks advice
-    on placements, which is dropped if the plan has errors. With `hides_capacity`, data is missing,
-    and the capacity of unknown VMs counts as free. With `hides_changes`, data is missing, so
-    changes there are not detected. With `hides_placements`, missing data also decides on
-    placements, so no changed binding is certain.
+    on placements, which is dropped if the plan has errors. `may_change` is what the diagnostic may
+    change about its subject (doubts/doubt.py); built-in domains have theirs in a table
+    (doubts/finding_doubts.py).
     """
 
     level: str = "warning"
     cause: str = ""
     is_placement_advice: bool = False
-    hides_capacity: bool = False
-    hides_changes: bool = False
-    hides_placements: bool = False
+    may_change: tuple[str, ...] = ()
 
 
 class DomainCommand(CommandDescription, frozen=True, kw_only=True):

@@ -12,8 +12,6 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
-
 from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.domain_declaration import DiagnosticTraits, DomainCommand, DomainDeclaration
 from nexusform.external_domains import ExternalDomain, load_external_domains
@@ -45,7 +43,6 @@ class LazyTable(Mapping[str, T]):
 
 _ADVICE: Final = DiagnosticTraits("advice")
 _NOTE: Final = DiagnosticTraits("note")
-_HIDES_PLACEMENTS: Final = DiagnosticTraits(hides_changes=True, hides_placements=True)
 _ARM_WHAT_IF: Final = (
     "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if "
     "--no-pretty-print"
@@ -96,19 +93,7 @@ _ALL: Final = (
             "nothing-to-predict": _NOTE,
             "fleet-not-predicted": _NOTE,
             "derived-value": _NOTE,
-            **dict.fromkeys(
-                (
-                    "site-not-captured",
-                    "state-not-refreshed",
-                    # A VM on a machine that the export lacks: it may lack others, too.
-                    "unknown-machine",
-                    "vms-not-captured",
-                    # A part of another tool's plan has no prediction.
-                    "resource-not-predicted",
-                ),
-                DiagnosticTraits(hides_capacity=True),
-            ),
-            "incomplete-list": DiagnosticTraits("note", hides_capacity=True),
+            "incomplete-list": _NOTE,
             "more-findings": _NOTE,
             "node-sku-difference": _ADVICE,
             "not-read-for-placement": _NOTE,
@@ -143,7 +128,6 @@ _ALL: Final = (
         resource_types={"openstack_site": "openstack_site"},
         data_sources={"openstack_inventory": "openstack_inventory"},
         export_scripts={"openstack": "importers.capture_script:build_openstack_script"},
-        diagnostic_traits={"incomplete-openstack-inventory": DiagnosticTraits(hides_capacity=True)},
     ),
     DomainDeclaration(
         name="fleet",
@@ -189,12 +173,7 @@ _ALL: Final = (
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
             "member-leaves-objects": DiagnosticTraits("advice"),
             "hub-behaviour-differs": DiagnosticTraits("advice", "block"),
-            **dict.fromkeys(
-                ("not-captured", "repeated-binding", "unread-fleet-objects"), _HIDES_PLACEMENTS
-            ),
-            "unknown-member-health": replace(_HIDES_PLACEMENTS, level="note"),
-            # Content of clusters, by which no placement is decided.
-            "missing-snapshot": DiagnosticTraits(hides_changes=True),
+            "unknown-member-health": _NOTE,
             "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-elsewhere": _NOTE,
             "placement-members-share-machines": DiagnosticTraits(
@@ -257,10 +236,7 @@ _ALL: Final = (
         imports={"hub": "workflow.hub_import:import_hub"},
         reconcilers={"hub": "cli.hub_comparison:reconcile_with_hub"},
         server_readers={"fleet_hub": "api.hub_snapshot:read_hub_snapshot"},
-        diagnostic_traits={
-            "fields-owned-by-others": _NOTE,
-            "unknown-heartbeat-age": _HIDES_PLACEMENTS,
-        },
+        diagnostic_traits={"fields-owned-by-others": _NOTE},
     ),
     DomainDeclaration(
         name="whatif",

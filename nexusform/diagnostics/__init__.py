@@ -9,8 +9,8 @@ PUBLIC = {
         "SourceFile Span suggest_name ValueNote"
     ),
     "levels": (
-        "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS "
-        "UNKNOWN_CHANGES_IDS UNKNOWN_PLACEMENTS_IDS MISSING_VALUE VMS_WITHOUT_MACHINE"
+        "get_diagnostic_level get_warning_level PlacementImpact Level MISSING_VALUE "
+        "VMS_WITHOUT_MACHINE"
     ),
     "missing_packages": "describe_missing_package find_extra format_installation",
     "name_ranges": (

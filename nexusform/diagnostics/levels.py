@@ -73,27 +73,14 @@ _NOTES: Final = (
     "forgotten-vms-keep-running",
     "sku-catalogue-ignored",
 )
-_TRAITS: Final = collect_diagnostic_traits()
 LEVELS_BY_ID: Final = {
     **dict.fromkeys(_ADVICE, Level.ADVICE),
     **dict.fromkeys(_NOTES, Level.NOTE),
-    **{kind: Level(traits.level) for kind, traits in _TRAITS.items()},
+    **{kind: Level(traits.level) for kind, traits in collect_diagnostic_traits().items()},
 }
 VMS_WITHOUT_MACHINE: Final = "vms-without-machine"
 # A variable of the root module has neither a value nor a default.
 MISSING_VALUE: Final = "no-value-for-required-variable"
-# Diagnostics about missing data that counts as free capacity.
-UNKNOWN_CAPACITY_IDS: Final = frozenset(
-    [VMS_WITHOUT_MACHINE, *(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)]
-)
-# Diagnostics about missing data, in which changes are not detected.
-UNKNOWN_CHANGES_IDS: Final = frozenset(
-    kind for kind, traits in _TRAITS.items() if traits.hides_changes
-)
-# Those of them about data that decides on placements.
-UNKNOWN_PLACEMENTS_IDS: Final = frozenset(
-    kind for kind, traits in _TRAITS.items() if traits.hides_placements
-)
 
 
 def get_diagnostic_level(diagnostic: Diagnostic) -> Level:

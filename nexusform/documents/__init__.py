@@ -2,6 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "field_lists": "FieldList build_field_list",
     "field_validation": (
         "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size"
     ),
@@ -12,9 +13,6 @@ PUBLIC = {
         "parse_field_table"
     ),
     "scalars": "escape_names list_scalars OMITTED parse_integer replace_scalars",
-    "unread_facts": (
-        "UnreadFact Influence FieldList build_field_list build_fact_rows is_fact_row read_fact_rows"
-    ),
     "times": "CLOCK_TOLERANCE format_time is_in_future parse_duration parse_time",
     "yaml_documents": (
         "ELISION INVALID_JSON Node DocumentFindings build_problem load_yaml parse_yaml "

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.unread_facts import FieldList
+from nexusform.documents.field_lists import FieldList
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 
 _LIST: Final = "["

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind
-from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
 from nexusform.documents.yaml_documents import describe_kind
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import Path
 
 SCALARS: Final[Mapping[str, FieldKind]] = {
@@ -154,13 +155,11 @@ class ObjectSchema(Struct, frozen=True):
                 yield UnreadPart(path, name, reason=reason)
 
 
-def build_unread_fact(
-    body: Mapping[str, Any], part: UnreadPart, file: str, line: int
-) -> UnreadFact:
+def build_unread_fact(body: Mapping[str, Any], part: UnreadPart, file: str, line: int) -> Doubt:
     """Build the fact about an unread part of an object."""
     metadata = body["metadata"]
     namespace = metadata.get("namespace")
     name = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
-    return UnreadFact(
+    return Doubt(
         str(body["kind"]), name, part.field, file, line, part.influence, reason=part.reason
     )

@@ -21,9 +21,10 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import join_texts
+from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.scalars import parse_integer
-from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
+from nexusform.doubts.doubt import Doubt, Influence
 
 MAX_DEPTH: Final = 512
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep."
@@ -663,7 +664,7 @@ class DocumentFindings:
         self.reads = KindReads()
         # Ordered sets.
         self._problems: dict[Problem, None] = {}
-        self._unread: dict[UnreadFact, None] = {}
+        self._unread: dict[Doubt, None] = {}
 
     @property
     def findings(self) -> tuple[Problem, ...]:
@@ -671,11 +672,11 @@ class DocumentFindings:
         return tuple(sorted(self._problems, key=lambda problem: problem.line))
 
     @property
-    def unread(self) -> tuple[UnreadFact, ...]:
+    def unread(self) -> tuple[Doubt, ...]:
         """Facts of the document that are not read."""
         return tuple(self._unread)
 
-    def list_wrong_kinds(self) -> Iterator[UnreadFact]:
+    def list_wrong_kinds(self) -> Iterator[Doubt]:
         """List the values of a wrong kind, which are not read, as facts of the document.
 
         A line with a finding of its reader, or with an unread fact, is left out.
@@ -684,7 +685,7 @@ class DocumentFindings:
         lines |= {fact.line for fact in self._unread}
         for node, reason in self.reads.list_wrong_kinds():
             if node.line not in lines:
-                yield UnreadFact(
+                yield Doubt(
                     "document",
                     "",
                     node.name,
@@ -711,7 +712,7 @@ class DocumentFindings:
         read, and `pool` the pool of VMs concerned ("": all). A `reading_platform` reads it on
         its own sites.
         """
-        fact = UnreadFact(
+        fact = Doubt(
             *subject,
             field_name,
             self.file,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import Path
 from nexusform.language.evaluation_run import Clock, FileProblem, Files
 from nexusform.placements.consequences import NO_CONSEQUENCES, ConsequenceTable
@@ -177,8 +177,8 @@ class DataResult(Struct, frozen=True):
     problems: Sequence[Problem] = ()
     sensitive_paths: tuple[Path, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict)
-    unread: tuple[UnreadFact, ...] = ()
-    unread_of_pods: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
+    unread_of_pods: tuple[Doubt, ...] = ()
 
 
 class PlanningKind(StrEnum):

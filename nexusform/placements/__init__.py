@@ -19,10 +19,6 @@ PUBLIC = {
         "VM_PREDICTIONS"
     ),
     "recreations": "RecreatedPool RecreatedVm count_nodes_up",
-    "unread_ledger": (
-        "UnreadLedger PlacedPool build_ledger explain_uncertain_vm find_incomplete_sites "
-        "hides_capacity merge_influences"
-    ),
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (
         "ClaimDemand compute_number_sort_key index_pools index_vms PlacementGroupRule NO_DEMAND "

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
@@ -171,7 +171,7 @@ class VmDemand(Struct, frozen=True):
     version: str | None = None
     parent_id: str = ""
     provenance: str = "predicted"
-    unread: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
 
     @property
     def cluster_id(self) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.declarations.limits import DEFAULT, PlanSizeLimits
 from nexusform.diagnostics.diagnostic import Span
+from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import Files, PluginRegistries, ServerReader, StateReader
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Mode
@@ -94,8 +95,8 @@ class PlanRequest(Struct, frozen=True):
     `object_overrides` computed values; the first match wins. `read_state` reads the states of other
     configurations, `query` queries servers for data sources. `site_notes` are the observed facts of
     sites without a record, by provider and site id. `commit` is that of the work tree.
-    `incomplete_sites` are the sites of which a source lacks VMs, as found before the plan ("": any
-    site). `limits` are the maximums of the plan. Without `verifies_certainty` every pod counts as
+    `doubts` are those by findings before the plan. `limits` are the maximums of the plan.
+    Without `verifies_certainty` every pod counts as
     certain, and nodes that pods lack are not counted: trials need neither. `systems` are the
     identities read now, by provider.
     """
@@ -142,7 +143,7 @@ class PlanRequest(Struct, frozen=True):
     read_state: StateReader | None = None
     query: ServerReader | None = None
     commit: str = ""
-    incomplete_sites: frozenset[str] = frozenset()
+    doubts: tuple[Doubt, ...] = ()
 
 
 def build_trial_request(request: PlanRequest) -> PlanRequest:

@@ -5,23 +5,20 @@ It is frozen data, without behaviour beyond counting.
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
+from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.ledger import DoubtLedger, PlacedPool, build_ledger
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.consequence_record import Consequence
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.placements.unread_ledger import (
-    PlacedPool,
-    UnreadLedger,
-    build_ledger,
-    find_incomplete_sites,
-)
 from nexusform.plans.machine_losses import MachineLoss
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.numa_sampling import NumaSampling
@@ -506,10 +503,10 @@ class PlacementTable(Struct, frozen=True):
 
     @property
     def placed_pool(self) -> PlacedPool:
-        """Pool for the ledger of unread facts."""
+        """Pool for the ledger of doubts."""
         is_decided = self.provenance == "decided"
         return PlacedPool(
-            self.site_id, str(self.address), self.pool, is_decided=is_decided, doubt=self.doubt
+            self.site_id, str(self.address), self.pool, is_decided=is_decided, untried=self.doubt
         )
 
 
@@ -806,7 +803,7 @@ class Plan(Struct, frozen=True):
     provider_titles: tuple[str, ...] = ()
     missing_data: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
-    unread: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     listed: tuple[ListedSite, ...] = ()
     consequences: tuple[Consequence, ...] = ()
@@ -847,11 +844,11 @@ class Plan(Struct, frozen=True):
             raise TypeError("A hypothetical plan cannot be saved or applied.")
 
     @property
-    def ledger(self) -> UnreadLedger:
-        """Ledger of the unread facts, which decides certainty from missing data."""
+    def ledger(self) -> DoubtLedger:
+        """Ledger of the doubts, which decides what is certain."""
         pools = (table.placed_pool for table in self.placement_tables if table.placed)
-        incomplete_sites = find_incomplete_sites(self.diagnostics)
-        return build_ledger(self.unread, pools, incomplete_sites, self.listed)
+        listed = chain.from_iterable(site.list_doubts() for site in self.listed)
+        return build_ledger(self.unread, pools, (*listed, *build_finding_doubts(self.diagnostics)))
 
     @property
     def shrunk_pools(self) -> frozenset[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.scheduling.listing.site_listing import LISTING_KEY, SiteListing
 from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
@@ -107,7 +107,7 @@ class PlanInventory(Struct):
     addresses_by_name: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
     unmanaged: dict[str, list[OccupiedCapacity]] = field(default_factory=dict)
     pending_actions: set[str] = field(default_factory=set)
-    unread: dict[str, list[UnreadFact]] = field(default_factory=dict)
+    unread: dict[str, list[Doubt]] = field(default_factory=dict)
     listings: dict[str, SiteListing] = field(default_factory=dict)
     recorded_machines: frozenset[tuple[str, str]] = frozenset()
 

@@ -26,7 +26,7 @@ from nexusform.schemas.value_types import (
 UNMANAGED_KEY: Final = "unmanaged"
 # VMs removed from state that are still running, in such rows, until a provider reads the site.
 FORGOTTEN_KEY: Final = "forgotten"
-# Facts of a site that nexusform does not read: rows with the first fields of `UnreadFact`.
+# Facts of a site that nexusform does not read: rows with the first fields of `Doubt`.
 UNREAD_KEY: Final = "unread"
 # Failed change of an object, in the provider's own fields, with a `message` for people. It is
 # pending until the provider reads or completes it. With `in_progress` it is still in progress.

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.resources.address import Address
 from nexusform.schemas.value_types import Type
@@ -138,7 +138,7 @@ class State(Struct, frozen=True):
     check_results: tuple[Mapping[str, Any], ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
-    unread: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
 
     def list_current_objects(self) -> Iterator[tuple[Address, ObjectState]]:
         """Return the current objects with their addresses."""

@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
 )
 from nexusform.documents.times import parse_time
-from nexusform.documents.unread_facts import build_fact_rows, is_fact_row, read_fact_rows
+from nexusform.doubts.doubt import build_doubt_rows, is_doubt_row, read_doubt_rows
 from nexusform.json_data.plain_data import (
     ConversionProblem,
     Path,
@@ -82,7 +82,7 @@ _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
         "an object of times, such as 2026-01-31T12:00:00Z",
     ),
     "unread": object_codec.MemberRule(
-        lambda value: object_codec.is_list(value) and all(map(is_fact_row, value)),
+        lambda value: object_codec.is_list(value) and all(map(is_doubt_row, value)),
         "a list of unread facts: kind, name, field, file, line, influence, reason",
     ),
 }
@@ -188,7 +188,7 @@ def _build_document(
             else {}
         ),
         **({"exports": dict(state.exports)} if state.exports else {}),
-        **({"unread": build_fact_rows(state.unread)} if state.unread else {}),
+        **({"unread": build_doubt_rows(state.unread)} if state.unread else {}),
     }
 
 
@@ -449,7 +449,7 @@ class _StateReader:
             check_results=tuple(document.get("check_results", ())),
             providers=document.get("providers", {}),
             exports=document.get("exports", {}),
-            unread=tuple(read_fact_rows(document.get("unread", ()))),
+            unread=tuple(read_doubt_rows(document.get("unread", ()))),
         )
 
     def _build_instances(self) -> dict[Address, InstanceState]:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
 from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
@@ -21,6 +20,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_file
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
+from nexusform.doubts.doubt import Doubt
 from tests.domains.azure.workflow.test_listed_sites import GROUP, build_bodies, build_body
 from tests.domains.fleet.types.test_fleet_hub_export import (
     build_binding,
@@ -33,7 +33,7 @@ from tests.domains.vnf.test_unread_tosca_fields import VNFD
 
 EXPORT = Path(__file__).parents[2] / "examples" / "every-type" / "documents" / "openstack"
 FIELD = "fieldOfTheFuture"
-Facts = Iterable[UnreadFact]
+Facts = Iterable[Doubt]
 
 
 def read_vnfd(text: str) -> Facts:

@@ -13,7 +13,6 @@ import yaml
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.json_positions import find_json_lines
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
 from nexusform.domains.azure.importers.azure_fields import ENVELOPE, FIELDS
@@ -25,6 +24,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_file
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
+from nexusform.doubts.doubt import Doubt
 from tests.broken_values import break_values
 from tests.domains.azure.workflow.test_listed_sites import GROUP, build_bodies
 from tests.domains.fleet.types.test_fleet_hub_export import build_binding, build_member
@@ -37,7 +37,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 Read: TypeAlias = Callable[[str], Iterator[str]]
 
 
-def describe(problems: Iterable[Problem], facts: Iterable[UnreadFact]) -> Iterator[str]:
+def describe(problems: Iterable[Problem], facts: Iterable[Doubt]) -> Iterator[str]:
     """Yield each finding and unread fact with its position."""
     for problem in problems:
         yield f"{problem.file}:{problem.line} {problem.path} {problem.detail}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.documents.unread_facts import Influence, UnreadFact
+from nexusform.doubts.doubt import CONSEQUENCES, Doubt
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address, ModulePathStep, parse_address
 from nexusform.schemas.value_types import (
@@ -94,13 +94,13 @@ states = st.builds(
     check_results=st.lists(attributes, max_size=1).map(tuple),
     unread=st.lists(
         st.builds(
-            UnreadFact,
+            Doubt,
             kind=texts,
             name=texts,
             field=texts,
             file=texts,
             line=st.integers(0, 9),
-            may_change=st.sampled_from(Influence),
+            may_change=st.sampled_from(list(CONSEQUENCES)),
             reason=texts,
         ),
         max_size=2,

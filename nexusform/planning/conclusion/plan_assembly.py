@@ -22,8 +22,10 @@ from nexusform.diagnostics.diagnostic import (
     locate_line_in_text,
     select_errors,
 )
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.doubts.doubt import Doubt
+from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.ledger import DoubtLedger, build_ledger
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.prediction_scores import (
@@ -32,7 +34,6 @@ from nexusform.placements.prediction_scores import (
     compute_score,
     parse_record,
 )
-from nexusform.placements.unread_ledger import UnreadLedger, build_ledger, find_incomplete_sites
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.changes import (
     build_changes,
@@ -184,13 +185,13 @@ def build_plan(
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     listed = _compare_listed_sites(outcome.sites, request.state)
     recorded_facts = request.state.unread if request.keeps_objects else ()
-    ledger = _build_ledger(outcome, listed, recorded_facts, request.incomplete_sites)
+    ledger = _build_ledger(outcome, listed, recorded_facts, request.doubts)
     validation = _validate_plan(
         blocks, outcome, all_diagnostics, certainty if has_separation_rules else None, ledger
     )
     # The validation finds VMs without a machine.
-    incomplete_sites = request.incomplete_sites | find_incomplete_sites(validation.diagnostics)
-    ledger = _build_ledger(outcome, listed, recorded_facts, incomplete_sites)
+    doubts = (*request.doubts, *build_finding_doubts(validation.diagnostics))
+    ledger = _build_ledger(outcome, listed, recorded_facts, doubts)
     numa_sampling, numa_warnings = _sample_numa_cells(
         outcome, certainty, request.split_choice, samples
     )
@@ -259,7 +260,7 @@ def build_plan(
         feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,
-        unread=ledger.facts,
+        unread=ledger.unread,
         listed=listed,
     )
     machine_classes = {
@@ -284,10 +285,10 @@ def _compare_listed_sites(sites: Mapping[str, SitePlan], state: State) -> tuple[
 def _build_ledger(
     outcome: PlacementPhasesResult,
     listed: Sequence[ListedSite],
-    recorded_facts: Iterable[UnreadFact],
-    incomplete_sites: frozenset[str],
-) -> UnreadLedger:
-    """Build the ledger of the unread facts about the sites and VMs of a plan."""
+    recorded_facts: Iterable[Doubt],
+    doubts: Iterable[Doubt],
+) -> DoubtLedger:
+    """Build the ledger of a plan: unread facts about its sites and VMs, and other `doubts`."""
     objects = outcome.objects.values()
     facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
     facts_of_vms = chain.from_iterable(vm_object.request.demand.unread for vm_object in objects)
@@ -295,7 +296,8 @@ def _build_ledger(
     # state reads none again.
     facts_of_data = [*outcome.evaluation.settings.reads.unread, *recorded_facts]
     facts = [*facts_of_sites, *facts_of_vms, *facts_of_data]
-    return build_ledger(facts, list_placed_pools(objects), incomplete_sites, listed)
+    doubts_of_listing = chain.from_iterable(site.list_doubts() for site in listed)
+    return build_ledger(facts, list_placed_pools(objects), (*doubts_of_listing, *doubts))
 
 
 def _sample_numa_cells(
@@ -654,7 +656,7 @@ def _validate_plan(
     outcome: PlacementPhasesResult,
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
-    ledger: UnreadLedger,
+    ledger: DoubtLedger,
 ) -> PlanValidation:
     """Validate the outcome.
 

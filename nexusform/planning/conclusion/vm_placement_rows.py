@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.doubts.ledger import DoubtLedger, PlacedPool
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger
 from nexusform.placements.vm_demands import MACHINE_LOST, PoolDemand, index_pools
 from nexusform.planning.conclusion.plan_result import ExplainedVm
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
@@ -63,7 +63,7 @@ REASONS: Mapping[str, str] = {
 def build_placement_changes(
     objects: Iterable[VmObject],
     certainty: Mapping[str, SiteCertainty],
-    ledger: UnreadLedger,
+    ledger: DoubtLedger,
     *,
     everything: bool,
     has_unplaced: bool,
@@ -173,7 +173,7 @@ def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vm_object: VmObject,
     certainty: Mapping[str, SiteCertainty],
-    ledger: UnreadLedger,
+    ledger: DoubtLedger,
     *,
     everything: bool,
 ) -> Iterator[PlacementChange]:
@@ -308,7 +308,7 @@ def build_placement_tables(
     objects: Iterable[VmObject],
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
-    ledger: UnreadLedger,
+    ledger: DoubtLedger,
 ) -> Iterator[PlacementTable]:
     """Yield a row per pool of every unchanged or added cluster.
 
@@ -351,7 +351,7 @@ def build_placed_pool_of_object(vm_object: VmObject, pool: PoolDemand) -> Placed
         str(vm_object.instance.address),
         pool.pool,
         is_decided=demand.provenance == "decided",
-        doubt=vm_object.placements.doubts.get(pool.pool, ""),
+        untried=vm_object.placements.doubts.get(pool.pool, ""),
     )
 
 
@@ -397,7 +397,7 @@ def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]],
     zones: _SiteZones,
     certainty: SiteCertainty,
-    ledger: UnreadLedger,
+    ledger: DoubtLedger,
 ) -> PlacementTable:
     """Build the row of one pool.
 

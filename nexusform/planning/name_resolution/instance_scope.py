@@ -16,7 +16,7 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import DataResult, Files
 from nexusform.language.evaluator import Scope
 from nexusform.language.syntax.syntax_nodes import (
@@ -68,7 +68,7 @@ class EvaluationReads(Struct):
     states: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     searches: dict[str, str] = field(default_factory=dict)
-    unread: list[UnreadFact] = field(default_factory=list)
+    unread: list[Doubt] = field(default_factory=list)
 
     def build_inputs(self, commit: str) -> PlanInputs:
         """Return the recorded reads for the plan, sorted, with the commit of the configuration."""

@@ -21,9 +21,9 @@ from nexusform.diagnostics.phrases import (
     format_first_items,
     select_word_form,
 )
+from nexusform.doubts.ledger import DoubtLedger, PlacedPool, explain_uncertain_vm
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
-from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger, explain_uncertain_vm
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
@@ -38,7 +38,7 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement
 SEPARATION_VIOLATED: Final = "separation"
 _SEPARATION_UNKNOWN: Final = "separation-unknown"
 _PACKING_REASON: Final = "extra-large VMs are packed onto machines that run one of another cluster"
-_EMPTY_LEDGER: Final = UnreadLedger()
+_EMPTY_LEDGER: Final = DoubtLedger()
 _NAMED_LOCATIONS: Final = 5
 _NAMED_MEMBERS: Final = 4
 _LISTED_LOCATIONS: Final = 100
@@ -106,7 +106,7 @@ def evaluate_rules(
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
     list_pods: Callable[[], Iterable[ScheduledPod]] = tuple,
-    ledger: UnreadLedger = _EMPTY_LEDGER,
+    ledger: DoubtLedger = _EMPTY_LEDGER,
 ) -> SeparationVerdicts:
     """Evaluate every separation rule of a plan, in planning order.
 
@@ -425,7 +425,7 @@ def _count_pods_near_other_groups(
     )
 
 
-def _list_uncertain_members(members: _RuleMembers, ledger: UnreadLedger) -> Iterator[str]:
+def _list_uncertain_members(members: _RuleMembers, ledger: DoubtLedger) -> Iterator[str]:
     """Yield a clause for each reason why machines of members are uncertain."""
     counts: Counter[str] = Counter()
     for member in chain.from_iterable(members.groups):
@@ -434,7 +434,7 @@ def _list_uncertain_members(members: _RuleMembers, ledger: UnreadLedger) -> Iter
             # Name in nks:SITE/CLUSTER.
             cluster = member.cluster.rpartition("/")[2]
             owners = {"VM": member.label, "cluster": cluster, "agent pool": member.pool.pool}
-            reason = explain_uncertain_vm(ledger.facts, member.site_id, owners)
+            reason = explain_uncertain_vm(ledger.unread, member.site_id, owners)
         else:
             pool = PlacedPool(
                 member.site_id, str(address), member.pool.pool, is_decided=member.is_decided

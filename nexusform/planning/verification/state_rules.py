@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
+from nexusform.doubts.ledger import DoubtLedger, build_ledger
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placements.unread_ledger import UnreadLedger, build_ledger
 from nexusform.placements.vm_demands import NO_DEMAND, index_pools, index_vms
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
@@ -128,7 +128,7 @@ def _check_separation(
     instances: Sequence[Instance],
     objects: Mapping[Address, VmObject],
     registries: PluginRegistries,
-    ledger: UnreadLedger,
+    ledger: DoubtLedger,
 ) -> Iterator[Diagnostic]:
     """Yield a warning per violated or unknown separation rule, and per problem of a rule.
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import group_by
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import MACHINE_LOST, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.plan_request import PlanRequest
@@ -106,7 +106,7 @@ class SitePlan(Struct):
     operations: list[Operation] = field(default_factory=list)
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
     lost_machines: frozenset[str] = frozenset()
-    unread: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
     listing: SiteListing | None = None
     unconfigured_machines: frozenset[str] = frozenset()
     building: BuildingVms = field(default_factory=BuildingVms)

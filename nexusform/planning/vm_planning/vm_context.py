@@ -20,7 +20,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import (
@@ -421,7 +421,7 @@ def _sort_pools(pools: Sequence[PoolDemand]) -> tuple[PoolDemand, ...]:
 
 def _list_unread_facts(
     demand: VmDemand, vm_object: VmObject, site: site_plans.SitePlan | None
-) -> Iterator[UnreadFact]:
+) -> Iterator[Doubt]:
     """Yield the unread facts about the VMs of a demand, each with its resource and site.
 
     They are those of its documents, and those that the site's profile needs for a pool.

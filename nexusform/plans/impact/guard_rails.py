@@ -20,8 +20,8 @@ from nexusform.diagnostics.phrases import (
     group_by,
     select_word_form,
 )
+from nexusform.doubts.ledger import DoubtLedger
 from nexusform.placements.consequences import ConsequenceSeverity
-from nexusform.placements.unread_ledger import UnreadLedger
 from nexusform.plans.impact.consequence_texts import describe_risks
 from nexusform.plans.impact.consequence_views import list_plan_risks
 from nexusform.plans.impact.object_effects import (
@@ -394,7 +394,7 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         )
 
 
-def _describe_missing_data(ledger: UnreadLedger) -> str:
+def _describe_missing_data(ledger: DoubtLedger) -> str:
     """Return the end of a sentence on the missing data: an unread fact, or the warnings."""
     facts = ledger.describe()
     return f"a fact is not read: {facts}" if facts else "data is missing (see the warnings)"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
-from nexusform.documents.unread_facts import UnreadFact, build_fact_rows, read_fact_rows
+from nexusform.doubts.doubt import Doubt, build_doubt_rows, read_doubt_rows
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
@@ -407,12 +407,12 @@ def add_unread_facts(
     rows = get_list(note, UNREAD_KEY)
     if rows:
         facts = inventory.unread.setdefault(str(attributes["id"]), [])
-        facts += read_fact_rows(rows)
+        facts += read_doubt_rows(rows)
 
 
-def build_unread_note(facts: Iterable[UnreadFact]) -> Mapping[str, Any]:
+def build_unread_note(facts: Iterable[Doubt]) -> Mapping[str, Any]:
     """Build the note of a site with its unread facts, private data in state; empty without any."""
-    rows = build_fact_rows(facts)
+    rows = build_doubt_rows(facts)
     return {UNREAD_KEY: rows} if rows else {}
 
 

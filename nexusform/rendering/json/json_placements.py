@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from nexusform.doubts.ledger import merge_influences
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import build_location_document
 from nexusform.placements.consequence_record import Consequence, build_consequence_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.placements.unread_ledger import merge_influences
 from nexusform.plans.impact.consequence_views import (
     list_assessed_risks,
     list_destroyed_objects,

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from nexusform.diagnostics.levels import UNKNOWN_CHANGES_IDS
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
@@ -356,8 +355,7 @@ def format_age(seconds: float) -> str:
 def _describe_missing_data(plan: Plan) -> str:
     """Return sentences on missing data and unread facts, "" for a plan that read everything."""
     ledger = plan.ledger
-    hides_changes = any(finding.id in UNKNOWN_CHANGES_IDS for finding in plan.diagnostics)
-    is_missing = ledger.lacks_capacity_data or plan.has_unread_objects or hides_changes
+    is_missing = ledger.lacks_capacity_data or ledger.lacks_objects or plan.has_unread_objects
     unread = enclose("Not read: ", ledger.describe(), ".")
     return join_texts((_MISSING_DATA if is_missing else "", unread), " ")
 

@@ -24,6 +24,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.scheduling.racks.vms import Machine, UnschedulableReason
 from nexusform.schemas.value_types import (
     BOOL,
@@ -214,6 +215,16 @@ class ListedSite(Struct, frozen=True):
         """Whether the hardware of a listed machine is unknown."""
         kinds = {difference.kind for difference in self.differences}
         return DifferenceKind.UNKNOWN_HARDWARE in kinds
+
+    def list_doubts(self) -> Iterator[Doubt]:
+        """Yield the doubts about the hosts of VMs and about the capacity of the site."""
+        doubt = Doubt("site", self.site_id, site_id=self.site_id)
+        if self.changes_capacity:
+            reason = "the site is listed with differences"
+            yield replace(doubt, may_change=Influence.CHOICE, reason=reason)
+        if self.lacks_hardware:
+            reason = "the hardware of a listed machine is unknown"
+            yield replace(doubt, may_change=Influence.CAPACITY, reason=reason)
 
 
 LISTED_TITLE: Final = "The site as Azure lists it"

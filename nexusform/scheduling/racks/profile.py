@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.scheduling.racks.rule import CellKey, Filter, RankingKey, Weigh
 from nexusform.scheduling.racks.rules import cells, hints, machine_filters, spread_keys, zones
 from nexusform.scheduling.racks.vms import PlacementConstraints, RackSpread, VmSku
@@ -70,7 +70,7 @@ class SchedulerProfile(Struct, frozen=True, kw_only=True):
     weigh: Weigh | None = None
     subset_size: int = 1
     platform: str = ""
-    find_unread_fact: Callable[[VmSku, PlacementConstraints], UnreadFact | None] = (
+    find_unread_fact: Callable[[VmSku, PlacementConstraints], Doubt | None] = (
         lambda _sku, _constraints: None
     )
 

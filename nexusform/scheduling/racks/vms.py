@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.scheduling.placement_decision import ObjectLocation
 
 CONTROL_PLANE = "control-plane"
@@ -267,7 +267,7 @@ class PlacementConstraints(Struct, frozen=True):
     flavor: str = ""
     platform_zone: str = ""
     platform_host: str = ""
-    unknown_request: UnreadFact | None = None
+    unknown_request: Doubt | None = None
     local_disks: tuple[int, int] = (0, 0)
 
     def remove_platform_requests(self) -> PlacementConstraints:

@@ -29,6 +29,8 @@ from nexusform.diagnostics.diagnostic import (
     select_errors,
 )
 from nexusform.documents.times import is_in_future, parse_time
+from nexusform.doubts.doubt import Doubt
+from nexusform.doubts.finding_doubts import build_finding_doubts
 from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidatingProvider,
@@ -46,7 +48,6 @@ from nexusform.interfaces.state_storage import (
     LockInfo,
     StateBackend,
 )
-from nexusform.placements.unread_ledger import find_incomplete_sites
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
@@ -112,8 +113,8 @@ class PlanOptions(Struct, frozen=True):
     With `allows_older_export`, an inventory may be older than that of the last apply.
     `assumptions` as a user wrote them, or `edits` of a question, make the plan a hypothetical one.
     With both, the assumptions are the texts of the edits. Questions share the plan without edits,
-    `before`. `after_merge` is what a merge does, for the reports. `incomplete_sites` are the sites
-    of which a source read before lacks VMs ("": any site). With `keeps_schedulers`, the sites of
+    `before`. `after_merge` is what a merge does, for the reports. `doubts` are those by findings
+    of a source read before. With `keeps_schedulers`, the sites of
     the result can still place VMs, for checks by programs. With `replayed`, the result has the
     steps of this plan on the objects as read now, and no server validates it.
     """
@@ -140,7 +141,7 @@ class PlanOptions(Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
     before: PlanResult | None = None
     after_merge: str = ""
-    incomplete_sites: frozenset[str] = frozenset()
+    doubts: tuple[Doubt, ...] = ()
     keeps_schedulers: bool = False
     replayed: Plan | None = None
 
@@ -280,7 +281,7 @@ class Run(Struct):
         request = replace(
             request,
             imports={**request.imports, **imported, **options.imports},
-            incomplete_sites=request.incomplete_sites | find_incomplete_sites(warnings),
+            doubts=(*request.doubts, *build_finding_doubts(warnings)),
         )
         if options.replayed is not None or options.assumptions or options.edits:
             return self._plan_under_assumptions(request, options, diagnostics)
@@ -647,7 +648,7 @@ class Run(Struct):
             includes_remedies=options.includes_remedies,
             verifies_certainty=options.verifies_certainty,
             explain=options.explain,
-            incomplete_sites=options.incomplete_sites,
+            doubts=options.doubts,
             systems=self.identities.observed if self.identities is not None else {},
             now=options.now or read_clock(self.project.context.environment),
         )
@@ -676,7 +677,7 @@ def get_plan_options(plan: Plan) -> PlanOptions:
         now=plan.timestamp,
         allows_older_export=plan.basis.allows_older_export,
         after_merge=plan.basis.after_merge,
-        incomplete_sites=find_incomplete_sites(plan.diagnostics),
+        doubts=build_finding_doubts(plan.diagnostics),
     )
 
 

@@ -21,9 +21,9 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.phrases import format_count
+from nexusform.doubts.finding_doubts import hides_capacity
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.placements.unread_ledger import hides_capacity
 from nexusform.planning.conclusion.changes import collect_drifted_objects
 from nexusform.planning.verification.state_consistency import (
     check_consistency,

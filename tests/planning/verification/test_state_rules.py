@@ -10,7 +10,7 @@ import yaml
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 from nexusform.planning.verification.state_rules import check_state_rules
 from nexusform.plans.site_capacity.occupancy import build_unread_note
 from nexusform.resources.address import parse_address
@@ -242,7 +242,7 @@ def test_rule_over_vms_with_unread_facts_is_unknown(is_of_site: bool) -> None:
     """Facts are recorded with a site, and those of data sources with the state."""
     text = RACKS + cluster("a", count=1) + cluster("b", count=1)
     state = build_state(text + build_rule(build_group("a"), build_group("b")))
-    fact = UnreadFact("VM", "a-control-plane-0", "powerState", "vms.json", 14)
+    fact = Doubt("VM", "a-control-plane-0", "powerState", "vms.json", 14)
     if is_of_site:
         where = parse_address("nexus_site.s")
         current = state.instances[where].current

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nexusform.documents.unread_facts import Influence
+from nexusform.doubts.doubt import CONSEQUENCES
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import (
     add_unread_facts,
@@ -57,5 +57,5 @@ def test_unread_fact_with_an_unknown_influence_may_have_any() -> None:
     note = {"unread": [["server", "a", "f", "file", 3.0, "later", ""]]}
     add_unread_facts(inventory, {"id": "lab"}, note)
     facts = inventory.unread["lab"]
-    assert [fact.may_change for fact in facts] == list(Influence)
+    assert [fact.may_change for fact in facts] == list(CONSEQUENCES)
     assert {(fact.subject, fact.line) for fact in facts} == {("server a", 3)}

@@ -13,7 +13,6 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.scalars import escape_names, replace_scalars
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     INCOMPLETE,
     ArmItem,
@@ -26,6 +25,7 @@ from nexusform.domains.azure.importers.arm_resources import (
 from nexusform.domains.azure.importers.az_field_checks import LocatedFact
 from nexusform.domains.azure.importers.az_records import EXPORTED_AT, STANDARD_FILES
 from nexusform.domains.azure.importers.azure_fields import read_azure_schema
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, unify_json_error
 
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
@@ -381,7 +381,7 @@ def _build_unread_types(items: Iterable[ArmItem]) -> Iterator[LocatedFact]:
         if name != type_name and name not in read_azure_schema()["resource_types"]:
             label = item.read_text("name", "")
             origin = item.find_field_origin("type")
-            fact = UnreadFact("resource", label, "type", origin.file, 0, Influence.EXISTENCE)
+            fact = Doubt("resource", label, "type", origin.file, 0, Influence.EXISTENCE)
             yield LocatedFact(fact, origin)
 
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, join_texts
+from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind
-from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
@@ -30,6 +30,7 @@ from nexusform.domains.azure.importers.azure_fields import (
     OTHER_VALUES,
     read_azure_schema,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import Path
 
 UNREAD_FIELD: Final = "not-read-for-placement"
@@ -50,7 +51,7 @@ _SCALARS: Final[Mapping[str, tuple[FieldKind, str]]] = {
 class LocatedFact(Struct, frozen=True):
     """Unread fact of a resource, with its origin."""
 
-    fact: UnreadFact
+    fact: Doubt
     origin: Origin
 
 
@@ -92,7 +93,7 @@ def find_missing_fields(kind: str, items: Iterable[ArmItem]) -> Iterator[Located
         for name in NEEDED_FIELDS[kind]:
             if not item.read_value(name):
                 origin = item.find_origin()
-                fact = UnreadFact(*subject, name, origin.file, 0, reason="it is missing")
+                fact = Doubt(*subject, name, origin.file, 0, reason="it is missing")
                 yield LocatedFact(fact, origin)
 
 
@@ -169,7 +170,7 @@ class _FieldWalk:
 
     def _build_fact(self, name: str, path: Path, influence: Influence, reason: str) -> LocatedFact:
         origin = self.item.find_origin(*path)
-        fact = UnreadFact(*self.subject, name, origin.file, 0, influence, reason=reason)
+        fact = Doubt(*self.subject, name, origin.file, 0, influence, reason=reason)
         return LocatedFact(fact, origin)
 
 
@@ -262,7 +263,7 @@ def _list_parts(kind: str, value: Any) -> Iterator[tuple[str | int, str, Any]]:
             yield name, kind[1:] if fields is None else fields.get(name, ""), part
 
 
-def build_unread_warnings(facts: Iterable[UnreadFact]) -> Iterator[Problem]:
+def build_unread_warnings(facts: Iterable[Doubt]) -> Iterator[Problem]:
     """Build one warning for each field that is not read, at the first resource with it."""
     for group in group_by(facts, lambda fact: (fact.kind, fact.field)).values():
         first = group[0]

@@ -21,7 +21,6 @@ from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_list, group_by, select_word_form
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import extract_name, extract_resource_group
 from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_recorded_nodes import (
@@ -44,6 +43,7 @@ from nexusform.domains.azure.importers.az_records import (
 )
 from nexusform.domains.azure.importers.az_site_listing import UnmanagedAzVm, build_site_listing
 from nexusform.domains.azure.importers.azure_request_bodies import UPGRADE_DEFAULTS, omit_members
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.interfaces.plugins import SiteCapture
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.plans.site_capacity.occupancy import build_unread_note
@@ -773,7 +773,7 @@ def build_site_note(site: AzSite, managed: AbstractSet[Reference] | None = None)
     }
 
 
-def _find_missing_lists(site: AzSite) -> Iterator[UnreadFact]:
+def _find_missing_lists(site: AzSite) -> Iterator[Doubt]:
     """Yield the facts about workloads without a complete list on a site with machines.
 
     A state has no warnings, so later answers from it depend on them.
@@ -791,7 +791,7 @@ def _find_missing_lists(site: AzSite) -> Iterator[UnreadFact]:
     for noun, reason in missing.items():
         # As VMs of unknown size, they take capacity, and the platform places others after them.
         for influence in (Influence.ORDER, Influence.CAPACITY):
-            yield UnreadFact("site", site.name, noun, "", 0, influence, reason=reason)
+            yield Doubt("site", site.name, noun, "", 0, influence, reason=reason)
 
 
 def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:

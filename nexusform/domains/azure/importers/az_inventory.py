@@ -24,7 +24,6 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.documents.times import format_time, parse_time
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
     Origin,
@@ -94,6 +93,7 @@ from nexusform.domains.azure.importers.site_separation import (
     select_site_resources,
     split_by_site,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -172,8 +172,8 @@ class _FieldFacts(Struct, frozen=True):
     `origins` are those of the facts.
     """
 
-    unread_by_site: Mapping[str, tuple[UnreadFact, ...]]
-    origins: Mapping[UnreadFact, Origin]
+    unread_by_site: Mapping[str, tuple[Doubt, ...]]
+    origins: Mapping[Doubt, Origin]
     wrong_kinds: Sequence[tuple[WrongKind, int]]
 
 
@@ -207,7 +207,7 @@ def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResource
     def find_line(origin: Origin) -> int:
         return lines_by_file[origin.file][origin.place]
 
-    origin_of_fact: dict[UnreadFact, Origin] = {}
+    origin_of_fact: dict[Doubt, Origin] = {}
     unread_by_site = {}
     for site, located_facts in located_by_site.items():
         facts = [replace(located.fact, line=find_line(located.origin)) for located in located_facts]
@@ -238,7 +238,7 @@ def _find_missing_disk_sizes(items: AzResources) -> Iterator[LocatedFact]:
         if read_local_disk(vm) is None:
             origin = vm.find_origin()
             for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-                fact = UnreadFact(
+                fact = Doubt(
                     # The machine of the VM itself is known.
                     "OS disk of the VM",
                     str(vm.read_value("name") or ""),
@@ -353,7 +353,7 @@ def _build_inventory(
     items: AzResources,
     machine_sku_by_id: Mapping[str, str] | None,
     exported_at: datetime | None,
-    unread: tuple[UnreadFact, ...],
+    unread: tuple[Doubt, ...],
 ) -> AzInventory:
     """Build the inventory of one site from its resources.
 
@@ -445,13 +445,13 @@ def _build_inventory(
     )
 
 
-def _find_unknown_sizes(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[UnreadFact]:
+def _find_unknown_sizes(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[Doubt]:
     """Yield a fact per node on a machine without vCPUs, memory or disk: it counts as none."""
     for vm in vms:
         is_unknown = 0 in (vm.shape.cpu_cores, vm.shape.memory_gib, vm.shape.disk_gib)
         if isinstance(vm, AzNode) and is_unknown and vm.placement is not None:
             for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-                yield UnreadFact(
+                yield Doubt(
                     "node",
                     vm.name,
                     "vmSkuName",
@@ -462,19 +462,19 @@ def _find_unknown_sizes(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[Un
                 )
 
 
-def _find_ambiguous_machines(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[UnreadFact]:
+def _find_ambiguous_machines(vms: Iterable[AzNode | AzVirtualMachine]) -> Iterator[Doubt]:
     """Yield a fact per cluster with a node that is listed on several machines."""
     for cluster in sorted({vm.cluster for vm in vms if isinstance(vm, AzNode) and vm.is_duplicate}):
         reason = "a node is listed on two machines"
-        yield UnreadFact("cluster", cluster, "nodes.bareMetalMachineId", "", 0, reason=reason)
+        yield Doubt("cluster", cluster, "nodes.bareMetalMachineId", "", 0, reason=reason)
 
 
-def _find_unlisted_pools(clusters: Iterable[AzCluster]) -> Iterator[UnreadFact]:
+def _find_unlisted_pools(clusters: Iterable[AzCluster]) -> Iterator[Doubt]:
     """Yield a fact per agent pool that its list lacks, and nodes show: its count is unknown."""
     for cluster in clusters:
         for name in cluster.unlisted_pools:
             reason = "the list of agent pools lacks it, and nodes are of it"
-            yield UnreadFact(
+            yield Doubt(
                 "agent pool",
                 f"{cluster.name}/{name}",
                 "count",
@@ -747,14 +747,14 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
             )
 
 
-def find_missing_node_facts(clusters: Iterable[AzCluster]) -> Iterator[UnreadFact]:
+def find_missing_node_facts(clusters: Iterable[AzCluster]) -> Iterator[Doubt]:
     """Yield the facts about pools with fewer nodes than their count.
 
     The platform may create the others on any machine.
     """
     for pool in chain.from_iterable(map(find_missing_nodes, clusters)):
         for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-            yield UnreadFact("agent pool", pool.name, "nodes", "", 0, influence, reason=pool.reason)
+            yield Doubt("agent pool", pool.name, "nodes", "", 0, influence, reason=pool.reason)
 
 
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.arm_resources import find_group
+from nexusform.doubts.doubt import Doubt
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
@@ -218,7 +218,7 @@ class AzInventory(Struct, frozen=True):
     update_strategy: Mapping[str, Any] | None = None
     lacks_machines: bool = False
     racks_without_machines: frozenset[str] = frozenset()
-    unread: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
     status: str = ""
     status_message: str = ""
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.phrases import enclose, group_by
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_machines import COMPUTE
 from nexusform.domains.azure.importers.az_records import (
@@ -29,8 +28,9 @@ from nexusform.domains.azure.importers.az_records import (
     AzVirtualMachine,
     AzVmLocation,
 )
+from nexusform.doubts.doubt import Doubt
+from nexusform.doubts.ledger import explain_uncertain_vm
 from nexusform.placements.prediction_scores import PredictionRecord
-from nexusform.placements.unread_ledger import explain_uncertain_vm
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_scheduler
 from nexusform.plans.plan import SeparationVerdict
@@ -321,7 +321,7 @@ def compare_cluster_vms(
     observed: Iterable[PlacedVm],
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
-    unread: Sequence[UnreadFact] = (),
+    unread: Sequence[Doubt] = (),
 ) -> ClusterLocationCheck:
     """Compare the VMs of an object with the observed ones.
 
@@ -463,7 +463,7 @@ def _build_creation_batches(
         yield VmCreationBatch(vms, reason)
 
 
-def _skip_uncertain_batch(batch: VmCreationBatch, unread: Sequence[UnreadFact]) -> VmCreationBatch:
+def _skip_uncertain_batch(batch: VmCreationBatch, unread: Sequence[Doubt]) -> VmCreationBatch:
     """Return a batch, with a reason to skip it if an unread fact may change its machines."""
     if not unread or batch.skip_reason:
         return batch

@@ -49,11 +49,11 @@ from nexusform.domains.azure.workflow.site_import import (
     find_azure_settings,
     is_azure_source,
 )
+from nexusform.doubts.finding_doubts import build_finding_doubts
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
-from nexusform.placements.unread_ledger import find_incomplete_sites
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Plan
@@ -473,7 +473,7 @@ def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredi
         options,
         refresh=False,
         replaces=prediction.recreated_addresses,
-        incomplete_sites=find_incomplete_sites(prediction.diagnostics),
+        doubts=build_finding_doubts(prediction.diagnostics),
     )
     plan = run.plan(options).plan
     inventories = tuple(

@@ -12,6 +12,7 @@ from hashlib import sha256
 from importlib import resources
 from typing import Final
 
+from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.object_schemas import (
     FieldTable,
@@ -20,11 +21,11 @@ from nexusform.documents.object_schemas import (
     build_unread_fact,
     parse_field_table,
 )
-from nexusform.documents.unread_facts import FieldList, UnreadFact
 from nexusform.documents.yaml_documents import YamlDocument, describe_kind
 from nexusform.domains.fleet.importers.fleet_export import HUB_CREATED_KINDS, PART_COUNT
 from nexusform.domains.pods.importers.dump_fields import list_wrong_server_values
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import (
     Path,
     escape_html,
@@ -156,7 +157,7 @@ def _get_list(type_name: str) -> FieldList:
     return FieldList(frozenset(read), without_influence)
 
 
-def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[UnreadFact]:
+def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[Doubt]:
     """List the facts of the fleet's objects that are not read; other objects have none."""
     table = read_fleet_schema()
     schema = ObjectSchema(lambda name: table.types.get(name, {}), _get_list)

@@ -13,11 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
-from nexusform.diagnostics.levels import UNKNOWN_PLACEMENTS_IDS
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import format_time
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
@@ -85,6 +83,8 @@ from nexusform.domains.fleet.types.observed_policies import (
     read_last_policy,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, list_services
+from nexusform.doubts.doubt import Doubt
+from nexusform.doubts.finding_doubts import hides_bindings
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
 from nexusform.kubernetes.dump_script import FLEET_KINDS
@@ -260,9 +260,9 @@ def build_hub_attributes(
     return DataResult({**hub_values, **values}, problems, unread_of_pods=unread)
 
 
-def is_complete(unread: Collection[UnreadFact], problems: Iterable[Problem]) -> bool:
+def is_complete(unread: Collection[Doubt], problems: Iterable[Problem]) -> bool:
     """Return whether everything of a hub that decides on placements was read."""
-    return not unread and all(problem.id not in UNKNOWN_PLACEMENTS_IDS for problem in problems)
+    return not unread and not any(hides_bindings(problem.id) for problem in problems)
 
 
 def _select_user_objects(

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from nexusform.documents.object_schemas import UnreadPart, build_unread_fact
 from nexusform.documents.scalars import parse_integer
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.fleet.importers.fleet_export import ObservedPlacement
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.scheduling.bindings import Policy
@@ -17,6 +16,7 @@ from nexusform.domains.fleet.types.fleet_placements import (
     FLEET_RESOURCE_PLACEMENT,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import get_text, get_value_at_path
 
 PLACEMENT_TYPES: Final = {
@@ -56,7 +56,7 @@ def _parse_policy(placement: ObservedPlacement, body: Mapping[str, Any]) -> Poli
     return configuration.policy
 
 
-def find_policy_facts(placement: ObservedPlacement) -> Iterator[UnreadFact]:
+def find_policy_facts(placement: ObservedPlacement) -> Iterator[Doubt]:
     """Yield a fact about each policy that is not the one that the hub computed a hash of.
 
     An absent policy is valid (PickAll), as are most absent fields of one: only the hash in the
@@ -86,7 +86,7 @@ def find_policy_facts(placement: ObservedPlacement) -> Iterator[UnreadFact]:
         yield _build_fact(manifest, f"it is not the policy of {snapshot.title}, of this generation")
 
 
-def _build_fact(manifest: Manifest, reason: str) -> UnreadFact:
+def _build_fact(manifest: Manifest, reason: str) -> Doubt:
     part = UnreadPart(_POLICY, "spec.policy", reason=reason)
     return build_unread_fact(manifest.body, part, manifest.file, manifest.line)
 

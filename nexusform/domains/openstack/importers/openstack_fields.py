@@ -11,14 +11,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nexusform.documents.field_lists import FieldList, build_field_list
 from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.object_schemas import ObjectSchema, UnreadPart
-from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
 from nexusform.documents.yaml_documents import describe_kind
 from nexusform.domains.openstack.importers.nova_objects import (
     parse_json_column,
     unwrap_versioned_object,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 
 _LABEL: Final = "a label"
@@ -278,7 +279,7 @@ def list_unread_facts(
     rows: Sequence[tuple[Mapping[str, Any], Mapping[str, str]]],
     *,
     is_list: bool,
-) -> list[UnreadFact]:
+) -> list[Doubt]:
     """List the facts of the rows of a file that are not read.
 
     A row has its values by column, and the column as written by column. A file that is no list is
@@ -291,7 +292,7 @@ def list_unread_facts(
     kind, field_list = LISTS[table]
     kinds = _KINDS[table]
     schema = ObjectSchema(lambda _: kinds, lambda _: field_list)
-    located: list[tuple[tuple[str | int, ...], UnreadFact]] = []
+    located: list[tuple[tuple[str | int, ...], Doubt]] = []
     needed_columns = _NEEDED_COLUMNS.get(table, ())
     for index, (values, columns) in enumerate(rows):
         place = (index,) if is_list else ()
@@ -308,13 +309,13 @@ def list_unread_facts(
         )
         for part in (*schema.list_unread_parts(present, ""), *wrong_parts):
             column = str(part.path[0])
-            fact = UnreadFact(
+            fact = Doubt(
                 kind, subject, part.field, f"{name}.json", 0, part.influence, reason=part.reason
             )
             located.append(((*place, columns[column]), fact))
         for names in needed_columns:
             if all(values.get(column) is None for column in names):
-                fact = UnreadFact(kind, subject, names[0], f"{name}.json", 0, reason=MISSING_COLUMN)
+                fact = Doubt(kind, subject, names[0], f"{name}.json", 0, reason=MISSING_COLUMN)
                 located += [(place, replace(fact, may_change=influence)) for influence in _CAPACITY]
     if not located:
         return []

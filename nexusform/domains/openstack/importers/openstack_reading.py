@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.unread_facts import Influence, UnreadFact
+from nexusform.doubts.doubt import Doubt, Influence
 
 _INVALID: Final = "invalid-openstack-file"
 _INCOMPLETE: Final = "incomplete-openstack-inventory"
@@ -24,14 +24,14 @@ class OpenstackReading(Struct):
     server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     other_resource_classes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    unread: list[UnreadFact] = field(default_factory=list)
+    unread: list[Doubt] = field(default_factory=list)
 
 
 class UnknownParts(NamedTuple):
     """Unread facts of one kind, and the names of their subjects for a message."""
 
     names: Sequence[str]
-    facts: Sequence[UnreadFact]
+    facts: Sequence[Doubt]
 
 
 def build_facts(
@@ -40,11 +40,10 @@ def build_facts(
     file: str,
     reason: str,
     influences: Iterable[Influence] = (Influence.PLACEMENT, Influence.CAPACITY),
-) -> list[UnreadFact]:
+) -> list[Doubt]:
     """Return the facts of an unread column of a file, one per influence."""
     return [
-        UnreadFact(*subject, column, f"{file}.json", 0, influence, reason)
-        for influence in influences
+        Doubt(*subject, column, f"{file}.json", 0, influence, reason) for influence in influences
     ]
 
 

@@ -4,7 +4,6 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.unread_facts import Influence
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
     COMPUTE_NODES,
@@ -32,6 +31,7 @@ from nexusform.domains.openstack.importers.openstack_tables import (
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import TRAIT
 from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY
+from nexusform.doubts.doubt import Influence
 
 # Nova's default maximum of rows in an answer (max_limit).
 _PAGE_LIMIT: Final = 1000

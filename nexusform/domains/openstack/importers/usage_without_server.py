@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.openstack.importers.capture_script import INVENTORY
 from nexusform.domains.openstack.importers.openstack_reading import (
     OpenstackReading,
@@ -20,6 +19,7 @@ from nexusform.domains.openstack.importers.openstack_tables import (
     read_count,
 )
 from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU
+from nexusform.doubts.doubt import Doubt, Influence
 
 _CLASSES: Final = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
 
@@ -32,9 +32,9 @@ def add_usage_without_server(reading: OpenstackReading, tables: Tables) -> None:
     """
     hosts_by_name = index_hosts(tables)
     hosts: list[str] = []
-    facts: list[UnreadFact] = []
+    facts: list[Doubt] = []
     excess_hosts: list[str] = []
-    excess_facts: list[UnreadFact] = []
+    excess_facts: list[Doubt] = []
     for hostname, uuid in index_resource_providers(tables).items():
         host = hosts_by_name.get(hostname)
         if host not in reading.hosts:

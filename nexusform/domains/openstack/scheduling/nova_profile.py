@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     CUSTOM,
     TRAIT,
@@ -50,6 +49,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_sku_name,
     split_list,
 )
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.json_data.wrong_values import describe_wrong_value
 from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
@@ -197,7 +197,7 @@ class _NovaRules(NamedTuple):
         """Return the requests of a flavor; those of other SKUs are empty."""
         return self.requests.get(sku.name, FlavorRequest())
 
-    def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
+    def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> Doubt | None:
         """Return a fact needed for the prediction of a VM that is not known, or None.
 
         Such facts are a flavor or image without a known value, the default zone, and those of its
@@ -209,7 +209,7 @@ class _NovaRules(NamedTuple):
             or self._find_unread_part(sku, constraints)
         )
 
-    def _find_unread_zone(self, constraints: PlacementConstraints) -> UnreadFact | None:
+    def _find_unread_zone(self, constraints: PlacementConstraints) -> Doubt | None:
         """Return the fact of the default zone of Nova if it is unknown and decides a host."""
         zones = {host.availability_zone for host in self.hosts.values()}
         if self.default_zone is None and not constraints.platform_zone and len(zones) > 1:
@@ -221,7 +221,7 @@ class _NovaRules(NamedTuple):
             return _build_unread_fact(("setting", DEFAULT_ZONE), "value", reason)
         return None
 
-    def _find_unread_part(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
+    def _find_unread_part(self, sku: VmSku, constraints: PlacementConstraints) -> Doubt | None:
         """Return an unknown fact about the flavor or the image of a VM, or None.
 
         Such facts are an unlisted flavor, a PCI alias, a class of resources, a filter not enabled
@@ -296,7 +296,7 @@ class _NovaRules(NamedTuple):
             return _build_unread_fact(("image", image), "supported instances of hosts", reason)
         return None
 
-    def _find_unpredicted_property(self, sku: VmSku, image: str) -> UnreadFact | None:
+    def _find_unpredicted_property(self, sku: VmSku, image: str) -> Doubt | None:
         """Return the fact of a property of the flavor or image whose effect is not predicted."""
         flavor = self.flavors.get(sku.name, _NO_FLAVOR)
         unpredicted = self.get_request(sku).unpredicted or next(
@@ -422,8 +422,8 @@ def _find_trait_rejection(required: frozenset[str], traits: frozenset[str]) -> s
     return f"trait {missing[0]} is required" if missing else ""
 
 
-def _build_unread_fact(subject: tuple[str, str], field: str, reason: str) -> UnreadFact:
-    return UnreadFact(*subject, field, file="", line=0, reason=reason)
+def _build_unread_fact(subject: tuple[str, str], field: str, reason: str) -> Doubt:
+    return Doubt(*subject, field, file="", line=0, reason=reason)
 
 
 # Fields and statistics of a host in Nova: ComputeCapabilitiesFilter compares extra specs without a

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.openstack.scheduling.hardware_fit import ALIAS_FIELDS, POLICIES
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     MULTIPLIER,
@@ -27,6 +26,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_server_sku,
     list_hosts_with_unread_builds,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_list, get_value_at_path
 from nexusform.resource_types.shared_arguments import (
@@ -260,19 +260,19 @@ def add_to_inventory(
     ]
 
 
-def _list_facts_of_filters(attributes: Mapping[str, Any], address: str) -> Iterator[UnreadFact]:
+def _list_facts_of_filters(attributes: Mapping[str, Any], address: str) -> Iterator[Doubt]:
     """List the facts of filters without a prediction."""
     for name in get_list(attributes, "enabled_filters"):
         if name in UNPREDICTED_FILTERS:
             for influence in (Influence.PLACEMENT, Influence.CAPACITY):
-                yield UnreadFact("filter", name, "effect", address, 0, influence)
+                yield Doubt("filter", name, "effect", address, 0, influence)
 
 
-def _list_facts_of_builds(hosts: Iterable[NovaHost], address: str) -> Iterator[UnreadFact]:
+def _list_facts_of_builds(hosts: Iterable[NovaHost], address: str) -> Iterator[Doubt]:
     """List the facts of hosts that Nova may avoid because of failed builds."""
     for host in hosts:
         reason = f"{host.failed_builds:,} builds failed on it" if host.failed_builds else ""
-        yield UnreadFact("host", host.name, "failed_builds", address, 0, reason=reason)
+        yield Doubt("host", host.name, "failed_builds", address, 0, reason=reason)
 
 
 def _warn_of_unread_builds(hosts: Sequence[NovaHost]) -> Iterator[Problem]:
@@ -298,14 +298,12 @@ def _warn_of_unread_builds(hosts: Sequence[NovaHost]) -> Iterator[Problem]:
         yield Problem(("inventory",), "uncertain-placement", detail, Severity.WARNING)
 
 
-def _list_facts_of_stray_servers(
-    servers: Iterable[NovaServer], address: str
-) -> Iterator[UnreadFact]:
+def _list_facts_of_stray_servers(servers: Iterable[NovaServer], address: str) -> Iterator[Doubt]:
     """List the facts of servers on hosts that the inventory lacks."""
     for server in servers:
         for influence in (Influence.PLACEMENT, Influence.CAPACITY):
             reason = f'the inventory has no host "{server.host}"'
-            yield UnreadFact("server", server.name, "host", address, 0, influence, reason)
+            yield Doubt("server", server.name, "host", address, 0, influence, reason)
 
 
 def _warn_of_stray_servers(servers: Sequence[NovaServer]) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
+from nexusform.documents.field_lists import FieldList, build_field_list
 from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.object_schemas import (
     ALWAYS_WRITTEN,
@@ -18,7 +19,6 @@ from nexusform.documents.object_schemas import (
     UnreadPart,
     build_unread_fact,
 )
-from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
 from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.pods.importers.kubernetes_schemas import (
     explain_unknown_value,
@@ -27,6 +27,7 @@ from nexusform.domains.pods.importers.kubernetes_schemas import (
     list_kind_names,
     list_unread_parts,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_value_at_path
 
 _ON_NODE: Final = "the containers, on the node of their pod"
@@ -124,7 +125,7 @@ def list_unread_facts(
     content: bytes,
     objects: Iterable[tuple[Path, Mapping[str, Any]]],
     version: tuple[int, ...],
-) -> list[UnreadFact]:
+) -> list[Doubt]:
     """List the facts of objects of a file that are not read; each object has its path.
 
     In a file of several documents, the path begins with the number of the document. `version` is

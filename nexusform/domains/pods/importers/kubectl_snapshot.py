@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import enclose
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.documents.yaml_documents import INVALID_JSON, build_problem, parse_yaml
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
@@ -56,6 +55,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodSpec,
 )
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import (
     Path,
     format_path,
@@ -311,7 +311,7 @@ class KubectlOutput(Struct):
     duplicates: list[str] = field(default_factory=list)
     unlisted: str = ""
     unread_kinds: list[str] = field(default_factory=list)
-    unread: list[UnreadFact] = field(default_factory=list)
+    unread: list[Doubt] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
 
     def list_unlisted_kinds(self) -> list[str]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
 from nexusform.diagnostics.phrases import join_texts
+from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.object_schemas import (
     CONTAINERS,
@@ -23,7 +24,6 @@ from nexusform.documents.object_schemas import (
     UnreadPart,
     parse_field_table,
 )
-from nexusform.documents.unread_facts import FieldList
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import (
     CHECKS,

@@ -35,8 +35,8 @@ from nexusform.domains.program_checks.workflow.stack_requests import (
     read_stacks,
     run_driver,
 )
+from nexusform.doubts.ledger import PlacedPool
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placements.unread_ledger import PlacedPool
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.unread_facts import Influence
 from nexusform.documents.yaml_documents import Node, parse_whole_number
 from nexusform.domains.vnf.importers.hot_defaults import BOOT_INDEX
 from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, UnresolvedValue
 from nexusform.domains.vnf.importers.vnf_records import INVALID_DOCUMENT
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
+from nexusform.doubts.doubt import Influence
 
 _DEVICES: Final = "block_device_mapping_v2"
 _OLD_DEVICES: Final = "block_device_mapping"

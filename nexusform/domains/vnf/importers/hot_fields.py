@@ -12,7 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from nexusform.documents.unread_facts import FieldList, Influence, build_field_list
+from nexusform.documents.field_lists import FieldList, build_field_list
+from nexusform.doubts.doubt import Influence
 
 TEMPLATE: Final = build_field_list(
     "heat_template_version parameters resources conditions "

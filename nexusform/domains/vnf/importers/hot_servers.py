@@ -7,7 +7,6 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.field_validation import FieldKind
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.documents.yaml_documents import (
     DocumentFindings,
     Node,
@@ -46,6 +45,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     is_valid_vdu_name,
 )
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, convert_to_gib
 
@@ -581,7 +581,7 @@ def add_server_vdu(
 
 def _build_unknown_request(
     node: Node, vdu_name: str, value: Any, notes: DocumentFindings
-) -> UnreadFact | None:
+) -> Doubt | None:
     """Return the fact of a requested flavor or image without a known name, or None."""
     match value:
         case None | str():
@@ -592,9 +592,7 @@ def _build_unknown_request(
             reason = f"the stack creates it as the resource {value.name}"
         case _:
             reason = f"it is {describe_kind(value)}, not a text"
-    return UnreadFact(
-        "server", vdu_name, node.name, notes.file, node.line, reason=reason, pool=vdu_name
-    )
+    return Doubt("server", vdu_name, node.name, notes.file, node.line, reason=reason, pool=vdu_name)
 
 
 def _explain_unresolved(value: UnresolvedValue) -> str:

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.documents.unread_facts import Influence
 from nexusform.documents.yaml_documents import (
     DocumentFindings,
     Node,
@@ -68,6 +67,7 @@ from nexusform.domains.vnf.importers.vnf_text import (
     find_first_field,
     parse_documents,
 )
+from nexusform.doubts.doubt import Influence
 
 BASE_HOT: Final = "base_hot"
 # Groups that repeat a resource.

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from nexusform.documents.field_lists import FieldList, build_field_list
 from nexusform.documents.field_tables import FieldTables, UnreadSubject
-from nexusform.documents.unread_facts import FieldList, Influence, build_field_list
 from nexusform.documents.yaml_documents import Node
 from nexusform.domains.vnf.importers.tosca_topology import Topology
+from nexusform.doubts.doubt import Influence
 
 _LABELS: Final = "a label"
 _GUEST: Final = "the guest, inside of its VM"

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
-from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.documents.yaml_documents import DocumentFindings, TextPosition, build_problem
 from nexusform.domains.vnf.importers.hot_servers import NOVA
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, parse_hot
@@ -35,6 +34,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_vdu_counts,
     count_vms,
 )
+from nexusform.doubts.doubt import Doubt, Influence
 from nexusform.json_data.plain_data import get_mapping
 
 VNFD = "vnfd"
@@ -48,7 +48,7 @@ class ParsedVnf(Struct, frozen=True):
 
     vnf: Vnf
     findings: tuple[Problem, ...]
-    unread: tuple[UnreadFact, ...] = ()
+    unread: tuple[Doubt, ...] = ()
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
@@ -118,7 +118,7 @@ def _add_user_data(descriptor: Vnf, parameters: Mapping[str, object]) -> dict[st
     return {**parameters, _USER_DATA: {**requested, "VDU": vdus}}
 
 
-def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[UnreadFact, ...]:
+def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[Doubt, ...]:
     """Return the unread facts of all documents that may change a VM.
 
     A fact of a VDU that the VNF does not have is one of the whole VNF. The order of servers changes

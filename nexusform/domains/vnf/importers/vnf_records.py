@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.doubts.doubt import Doubt
 
 MACHINE: Final = "machine"
 RACK: Final = "rack"
@@ -86,8 +86,8 @@ class Vdu(Struct, frozen=True):
     host: str = ""
     boots_from_volume: bool = False
     missing_template: str = ""
-    unknown_flavor: UnreadFact | None = None
-    unknown_image: UnreadFact | None = None
+    unknown_flavor: Doubt | None = None
+    unknown_image: Doubt | None = None
     awaited: tuple[str, ...] = ()
     local_disks: tuple[int, int] = (0, 0)
     capability: str = ""

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import enclose, format_list, select_word_form
-from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.vnf.importers.vnf_records import (
     SITE,
     PlacementRule,
@@ -45,6 +44,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     read_package_and_request,
     resolve_vdu_sku,
 )
+from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.json_data.secret_paths import SECRET_FIELDS
@@ -433,7 +433,7 @@ def compute_demand(
 
 def _find_unknown_request(
     vdu: Vdu, block: Mapping[str, Any], *, has_flavor: bool, is_flavor: bool
-) -> UnreadFact | None:
+) -> Doubt | None:
     """Return the fact of a flavor or image without a known value that the block does not set.
 
     `has_flavor`: the site has the flavor of the VDU; `is_flavor`: it is its SKU.
@@ -448,7 +448,7 @@ def _find_unknown_request(
                 else f'the site has no flavor "{vdu.flavor}": capture flavors.json with the '
                 "flavors of all projects (--all)"
             )
-            return UnreadFact(
+            return Doubt(
                 "server",
                 vdu.name,
                 "flavor",

@@ -38,8 +38,8 @@ from nexusform.domains.whatif.workflow.state_warnings import (
     list_unfinished_step_warnings,
     list_unread_warnings,
 )
+from nexusform.doubts.finding_doubts import hides_capacity
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.placements.unread_ledger import hides_capacity
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest

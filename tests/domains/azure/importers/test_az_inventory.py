@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_duration, parse_time
-from nexusform.documents.unread_facts import Influence
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_capture_commands import NOT_CAPTURED, VMS_NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
@@ -22,6 +21,7 @@ from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_in
 from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_machine_roles
 from nexusform.domains.azure.importers.az_records import AzInventory
 from nexusform.domains.azure.importers.azure_fields import read_azure_schema
+from nexusform.doubts.doubt import Influence
 from nexusform.resource_types.machine_facts import describe_unschedulable_reasons
 from tests.kill_points import scale_count
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nexusform.diagnostics.diagnostic import build_warning
-from nexusform.documents.unread_facts import Influence, UnreadFact
-from nexusform.placements.unread_ledger import (
-    PlacedPool,
-    UnreadLedger,
-    build_ledger,
-    find_incomplete_sites,
-)
+from nexusform.doubts.doubt import Doubt, Influence
+from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.ledger import DoubtLedger, PlacedPool, build_ledger
 
 
 @pytest.mark.parametrize(
@@ -32,21 +28,21 @@ from nexusform.placements.unread_ledger import (
 def test_subjects_of_one_kind_are_counted_by_their_noun(
     kind: str, names: list[str], subjects: str
 ) -> None:
-    facts = tuple(UnreadFact(kind, name, "properties", "hot.yaml", 3) for name in names)
-    text = UnreadLedger(facts).describe()
+    facts = tuple(Doubt(kind, name, "properties", "hot.yaml", 3) for name in names)
+    text = DoubtLedger(facts).describe()
     assert text.startswith(f"properties of {subjects} (hot.yaml:3); ")
 
 
 def test_templates_of_several_resources_are_counted() -> None:
     facts = tuple(
-        UnreadFact("template", "", "heat_template_version", "base_hot", 1, address=address)
+        Doubt("template", "", "heat_template_version", "base_hot", 1, address=address)
         for address in ("tacker_vnf.a", "tacker_vnf.b")
     )
-    assert UnreadLedger(facts).describe().startswith("heat_template_version of 2 templates (")
+    assert DoubtLedger(facts).describe().startswith("heat_template_version of 2 templates (")
 
 
-def build_fact(field: str, address: str, influence: Influence = Influence.PLACEMENT) -> UnreadFact:
-    return UnreadFact("server", "s", field, "hot.yaml", 3, influence, address=address)
+def build_fact(field: str, address: str, influence: Influence = Influence.PLACEMENT) -> Doubt:
+    return Doubt("server", "s", field, "hot.yaml", 3, influence, address=address)
 
 
 @pytest.mark.parametrize(
@@ -63,15 +59,15 @@ def build_fact(field: str, address: str, influence: Influence = Influence.PLACEM
 def test_first_fact_of_the_object_or_of_all_explains_a_pool(
     facts: list[tuple[str, str]], field: str
 ) -> None:
-    ledger = UnreadLedger(tuple(build_fact(*fact) for fact in facts))
-    fact = ledger.find_fact_of_pool(PlacedPool("lab", "v.one", "p", is_decided=True))
+    ledger = DoubtLedger(tuple(build_fact(*fact) for fact in facts))
+    fact = ledger.find_doubt_of_pool(PlacedPool("lab", "v.one", "p", is_decided=True))
     assert (fact.field if fact is not None else "") == field
 
 
 @pytest.mark.parametrize(("site_id", "is_certain"), [("", False), ("lab", False), ("other", True)])
 def test_missing_vms_concern_the_named_site_or_all(site_id: str, is_certain: bool) -> None:
     findings = [build_warning("vms-not-captured", site_id=site_id), build_warning("no-changes")]
-    ledger = build_ledger((), (), find_incomplete_sites(findings))
+    ledger = build_ledger((), (), build_finding_doubts(findings))
     assert ledger.lacks_capacity_data
     assert ledger.has_unknown_capacity
     pool = PlacedPool("lab", "v.one", "p", is_decided=False)
@@ -81,9 +77,10 @@ def test_missing_vms_concern_the_named_site_or_all(site_id: str, is_certain: boo
 
 @pytest.mark.parametrize(("site_id", "is_known"), [("", False), ("lab", False), ("other", True)])
 def test_ledger_of_a_site_leaves_out_other_sites(site_id: str, is_known: bool) -> None:
-    fact = UnreadFact("rack", "r", "new", "racks.json", 1, Influence.CAPACITY, site_id=site_id)
+    fact = Doubt("rack", "r", "new", "racks.json", 1, Influence.CAPACITY, site_id=site_id)
     by_fact = build_ledger((fact,), ())
-    by_finding = build_ledger((), (), frozenset({site_id}))
+    finding = build_warning("vms-not-captured", site_id=site_id)
+    by_finding = build_ledger((), (), build_finding_doubts([finding]))
     for ledger in (by_fact, by_finding):
         assert ledger.has_unknown_capacity
         assert ledger.select_sites({"lab"}).has_unknown_capacity != is_known
@@ -91,6 +88,6 @@ def test_ledger_of_a_site_leaves_out_other_sites(site_id: str, is_known: bool) -
 
 
 def test_unknown_hardware_is_that_of_its_site() -> None:
-    ledger = UnreadLedger(sites_without_hardware=frozenset({"lab"}))
+    ledger = DoubtLedger((Doubt("site", "lab", may_change=Influence.CAPACITY, site_id="lab"),))
     assert ledger.select_sites({"lab", "other"}).has_unknown_capacity
     assert not ledger.select_sites({"other"}).has_unknown_capacity

@@ -1,0 +1,79 @@
+"""Table of the findings that are doubts: what a finding may change about its subject.
+
+A finding that says what a source lacks, or what a real system rejects or ignores, is a doubt.
+Domains of other distributions declare theirs (`DiagnosticTraits.may_change`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem
+from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.doubts.doubt import Doubt, Influence
+
+# A source lacks VMs: their capacity counts as free, and platforms place other VMs elsewhere.
+_VMS_MISSING: Final = (Influence.CAPACITY, Influence.CHOICE)
+# A source lacks objects of a hub or of clusters: changes of them are not detected.
+_OBJECTS_MISSING: Final = (Influence.CHANGES,)
+# The missing objects also decide on placements.
+_PLACEMENTS_UNKNOWN: Final = (Influence.CHANGES, Influence.BINDINGS)
+_MISSING_VMS_CAUSE: Final = "a source lacks VMs (see the warnings)"
+_FINDINGS: Final[Mapping[tuple[Influence, ...], str]] = {
+    _VMS_MISSING: (
+        "vms-without-machine site-not-captured state-not-refreshed vms-not-captured "
+        # A VM on a machine that the export lacks: it may lack others, too.
+        "unknown-machine "
+        # A part of another tool's plan has no prediction.
+        "resource-not-predicted "
+        "incomplete-list incomplete-openstack-inventory"
+    ),
+    # Content of clusters, by which no placement is decided.
+    _OBJECTS_MISSING: "missing-snapshot",
+    _PLACEMENTS_UNKNOWN: (
+        "not-captured repeated-binding unread-fleet-objects unknown-member-health "
+        "unknown-heartbeat-age"
+    ),
+}
+_INFLUENCES_BY_ID: Final[Mapping[str, tuple[Influence, ...]]] = {
+    **{name: influences for influences, names in _FINDINGS.items() for name in names.split()},
+    **{
+        name: tuple(map(Influence, traits.may_change))
+        for name, traits in collect_diagnostic_traits().items()
+        if traits.may_change
+    },
+}
+
+
+def get_influences(finding_id: str) -> tuple[Influence, ...]:
+    """Return what a finding with this id may change, () for one without a doubt."""
+    return _INFLUENCES_BY_ID.get(finding_id, ())
+
+
+def hides_capacity(finding_id: str) -> bool:
+    """Return whether a finding is about missing data that counts as free capacity."""
+    return Influence.CAPACITY in get_influences(finding_id)
+
+
+def hides_bindings(finding_id: str) -> bool:
+    """Return whether a finding is about missing data that decides on placements of a fleet."""
+    return Influence.BINDINGS in get_influences(finding_id)
+
+
+def build_finding_doubts(findings: Iterable[Diagnostic | Problem]) -> tuple[Doubt, ...]:
+    """Build the doubts of findings: one per thing that a finding may change, each once."""
+    return tuple(
+        dict.fromkeys(
+            Doubt(
+                "site",
+                finding.site_id,
+                may_change=influence,
+                reason=_MISSING_VMS_CAUSE,
+                site_id=finding.site_id,
+                finding=finding.id,
+            )
+            for finding in findings
+            for influence in get_influences(finding.id)
+        )
+    )
