@@ -9,6 +9,8 @@ from msgspec import Struct
 from nexusform.json_data.plain_data import get_mapping
 
 TAGS: Final = "tags"
+# Pools of a cluster by name in lower case, read for its deletion and its upgrade.
+POOLS: Final = "agentPools"
 # Of a member in the body of a resource: ("properties", "count"), ("tags", "owner").
 MemberPath: TypeAlias = tuple[str, ...]
 _TYPES: Final = {
@@ -70,11 +72,17 @@ class StartValues(Struct, frozen=True):
 
     `accepted` are the accepted values of each member, () if the plan did not read it. `own_actions`
     are actions of the same plan on the machine, such as "power_off": their runs do not count as
-    actions of others.
+    actions of others. `own_pools` are pools of the cluster that other steps of the plan compare.
     """
 
     accepted: Mapping[MemberPath, tuple[Any, ...]] = {}
     own_actions: frozenset[str] = frozenset()
+    own_pools: frozenset[str] = frozenset()
+
+    @property
+    def has_pools(self) -> bool:
+        """Whether the pools of a cluster are compared, too."""
+        return bool(self.own_pools) or any(path[0] == POOLS for path in self.accepted)
 
 
 NO_START: Final = StartValues()

@@ -28,6 +28,7 @@ from nexusform.domains.azure.providers.start_values import (
     build_record_key,
     build_repeated_creation_start,
     build_update_start,
+    build_upgrade_start,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
@@ -74,11 +75,22 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 
     Raises ProviderProblem for a change that Azure does not support.
     """
-    return [_add_start_values(change, request) for change in _build_changes(request, context)]
+    changes = _build_changes(request, context)
+    own_pools = {
+        change.target.names[-1].casefold()
+        for change in changes
+        if change.verb is not ArmOperation.UPDATE
+    }
+    return [_add_start_values(change, request, own_pools) for change in changes]
 
 
-def _add_start_values(change: ArmChange, request: ChangeRequest) -> ArmChange:
-    """Return a change with the values that it starts from."""
+def _add_start_values(
+    change: ArmChange, request: ChangeRequest, own_pools: Collection[str]
+) -> ArmChange:
+    """Return a change with the values that it starts from.
+
+    `own_pools` are the pools that the step creates or deletes, in lower case.
+    """
     target = change.target
     records = request.start_values
     prior = find_prior_arguments(change, request)
@@ -86,7 +98,13 @@ def _add_start_values(change: ArmChange, request: ChangeRequest) -> ArmChange:
         return replace(change, start=build_deletion_start(target, prior, records))
     if change.verb is ArmOperation.UPDATE:
         record = get_mapping(records, build_record_key(target.kind, target.names))
-        return replace(change, start=build_update_start(change, prior, record))
+        start = build_update_start(change, prior, record)
+        if _VERSION in get_mapping(change.expected):
+            values = request.final_attributes or request.planned_attributes
+            pools = build_upgrade_start(prior, values, records, own_pools)
+            accepted = {**start.accepted, **pools.accepted}
+            start = replace(start, accepted=accepted, own_pools=pools.own_pools)
+        return replace(change, start=start)
     # Any other creation is only sent if the object does not exist.
     if change.is_retry:
         return replace(change, start=build_repeated_creation_start(change))

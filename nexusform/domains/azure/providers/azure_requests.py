@@ -18,6 +18,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import has_requested
 from nexusform.domains.azure.providers.arm_changes import (
     ACTION_VERBS,
     MAX_SECONDS,
+    POOLS,
     ArmChange,
     ArmOperation,
     ArmTarget,
@@ -28,7 +29,6 @@ from nexusform.domains.azure.providers.creation_tags import (
     has_other_creation_tag,
 )
 from nexusform.domains.azure.providers.start_values import (
-    POOL_COUNTS,
     find_later_difference,
     find_result_difference,
     find_start_difference,
@@ -362,32 +362,31 @@ class ArmClient:
     ) -> None:
         """Raise ProviderProblem if a resource has other values than the plan started from.
 
-        `observed` is its current body, None if absent. A cluster is deleted with its pools, so they
-        are compared, too.
+        `observed` is its current body, None if absent. A cluster is deleted and upgraded with its
+        pools, so they are compared, too.
         """
         if observed is None:
             # An absent resource has no values to overwrite.
             return
-        is_cluster = change.target.kind == "kubernetes_clusters"
-        if change.verb is ArmOperation.DELETE and is_cluster:
-            observed = {**observed, POOL_COUNTS: self._read_pool_counts(change.target)}
+        is_deleted_cluster = (
+            change.verb is ArmOperation.DELETE and change.target.kind == "kubernetes_clusters"
+        )
+        if is_deleted_cluster or change.start.has_pools:
+            observed = {**observed, POOLS: self._read_pools(change.target)}
         difference = find_start_difference(
             change, observed, was_sent=was_sent, is_sensitive=step.is_sensitive
         )
         if difference:
             raise ProviderProblem(difference)
 
-    def _read_pool_counts(self, cluster: ArmTarget) -> dict[str, Any]:
-        """Read the node counts of a cluster's pools, by name in lower case.
+    def _read_pools(self, cluster: ArmTarget) -> dict[str, Any]:
+        """Read the pools of a cluster, by name in lower case.
 
         Raises AzureError.
         """
         pools = self._client.agent_pools.list_by_kubernetes_cluster(cluster.group, *cluster.names)
-        counts = {}
-        for pool in pools:
-            body = pool.as_dict()
-            counts[str(body.get("name")).casefold()] = get_mapping(body, "properties").get("count")
-        return counts
+        bodies = [pool.as_dict() for pool in pools]
+        return {str(body.get("name")).casefold(): body for body in bodies}
 
     def _wait_until_visible(
         self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool

@@ -90,6 +90,7 @@ from nexusform.domains.azure.providers.start_values import (
     find_activity,
     format_last_change,
     list_unshown_values,
+    mark_own_step,
 )
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -330,7 +331,8 @@ class AzureSiteProvider(ObservedSites):
     def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
         """Return what was read of the resources of each change.
 
-        A cluster includes its pools, because its deletion removes them. Raises ProviderProblem.
+        A cluster includes its pools, because its deletion removes them, and its upgrade re-creates
+        their nodes. Raises ProviderProblem.
         """
         index = self._load_index()
         bodies = {
@@ -342,6 +344,7 @@ class AzureSiteProvider(ObservedSites):
         for request in requests:
             for machine_id, action in self._list_machine_actions(request):
                 actions_by_machine.setdefault(machine_id, []).append(action)
+        changed_pools = [request for request in requests if request.key.type == POOL]
         results: list[Mapping[str, Any]] = []
         for request in requests:
             records: dict[str, Any] = {}
@@ -354,6 +357,8 @@ class AzureSiteProvider(ObservedSites):
                     body = bodies[normalize_id(arm_id)]
                     record = build_start_record(body, PATCH_PROPERTIES[kind])
                     records[build_record_key(kind, extract_names_from_id(arm_id))] = record
+            if key.type == CLUSTER:
+                records |= _mark_changed_pools(key.id, records, changed_pools)
             for machine_id, _ in self._list_machine_actions(request):
                 arm_id = index.hint_targets.get(machine_id, "")
                 if normalize_id(arm_id) in index.machines:
@@ -872,6 +877,22 @@ class _ArmIndex(Struct, frozen=True):
                 self.common_fields[site.name] = omit_empty(
                     {name: body.get(name) for name in _COMMON_FIELDS}
                 )
+
+
+def _mark_changed_pools(
+    cluster_id: str, records: Mapping[str, Any], requests: Sequence[ChangeRequest]
+) -> dict[str, Any]:
+    """Return the records of the pools of a cluster that have a step of their own, among requests.
+
+    The pool of a step may be new.
+    """
+    marked = {}
+    for request in requests:
+        owner_id, _, name = request.key.id.rpartition("/")
+        if owner_id == cluster_id:
+            key = build_record_key(POOLS, (cluster_id.rpartition("/")[2], name))
+            marked[key] = mark_own_step(records.get(key, {}))
+    return marked
 
 
 def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from nexusform.diagnostics.phrases import format_count
 from nexusform.documents.times import parse_time
 from nexusform.domains.azure.importers.azure_request_bodies import (
+    UPGRADE_DEFAULTS,
     build_cluster_properties,
     build_pool_properties,
     build_vm_properties,
@@ -21,6 +22,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     select_members,
 )
 from nexusform.domains.azure.providers.arm_changes import (
+    POOLS,
     TAGS,
     ArmChange,
     ArmOperation,
@@ -40,10 +42,17 @@ _PLANE: Final = "controlPlaneNodeConfiguration"
 _UPGRADE: Final = "upgradeSettings"
 _POWER: Final = (_PROPERTIES, "powerState")
 _CORDON: Final = (_PROPERTIES, "cordonStatus")
-# Counts of the pools of a cluster by name, read for its deletion.
-POOL_COUNTS: Final = "agentPools"
+# Key in the record of a pool that another step of the plan creates, changes or deletes.
+_HAS_OWN_STEP: Final = "has_own_step"
 # Computed from `actionStates` of a machine.
 _NEWEST_ACTION: Final = ("newestAction",)
+# Members of a pool that decide what an upgrade of its cluster does, and their values if absent.
+_UPGRADE_MEMBERS: Final[Mapping[MemberPath, Any]] = {
+    _COUNT: None,
+    (_PROPERTIES, _UPGRADE, "maxSurge"): UPGRADE_DEFAULTS["max_surge"],
+    (_PROPERTIES, _UPGRADE, "maxUnavailable"): UPGRADE_DEFAULTS["max_unavailable"],
+    (_PROPERTIES, _UPGRADE, "drainTimeout"): UPGRADE_DEFAULTS["drain_timeout"],
+}
 # Properties recorded besides those that a PATCH may have. They identify what a deletion removes.
 _IDENTIFYING_PROPERTIES: Final = frozenset({"count", "cpuCores", "memorySizeGB", "vmSkuName"})
 _VM_SKU: Final = (_PROPERTIES, "vmSkuName")
@@ -94,6 +103,11 @@ def build_start_record(body: Values, patch_properties: Collection[str]) -> dict[
         TAGS: dict(get_mapping(body, TAGS)),
         _SYSTEM_DATA: select_members(get_mapping(body, _SYSTEM_DATA), ("createdAt",)),
     }
+
+
+def mark_own_step(record: Values) -> dict[str, Any]:
+    """Return the record of a pool with a step of its own, which compares the pool."""
+    return {**record, _HAS_OWN_STEP: True}
 
 
 def build_machine_record(body: Values, own_actions: Collection[str]) -> dict[str, Any]:
@@ -182,13 +196,63 @@ def build_deletion_start(
         accepted[_CREATION] = (created_at,)
     if target.kind == "kubernetes_clusters":
         accepted[_PROPERTIES, _PLANE, "count"] = (get_part(properties, (_PLANE, "count")),)
-        for key, record in records.items():
-            kind, _, path = key.partition("/")
-            if kind == "agent_pools":
-                accepted[POOL_COUNTS, path.rpartition("/")[2]] = (read_member(record, _COUNT),)
+        for name, record in _list_pool_records(records):
+            for path in (_COUNT, _CREATION, _VM_SKU):
+                _add_recorded_value(accepted, (POOLS, name), path, record)
         for name, pool in get_mapping(prior, "agent_pool").items():
-            accepted[POOL_COUNTS, name.casefold()] = (pool["count"],)
+            accepted[POOLS, name.casefold(), *_COUNT] = (pool["count"],)
     return StartValues(accepted)
+
+
+def build_upgrade_start(
+    prior: Values, planned: Values, records: Mapping[str, Values], own_pools: Collection[str]
+) -> StartValues:
+    """Build the start values of an upgrade besides those of its request: the pools of the cluster.
+
+    `prior` and `planned` are the arguments of the cluster before and after the step. The step
+    creates or deletes `own_pools`, and changes others to their planned values. Names of pools are
+    in lower case.
+    """
+    accepted: dict[MemberPath, tuple[Any, ...]] = {}
+    pools_with_steps = set()
+    for name, record in _list_pool_records(records):
+        if record.get(_HAS_OWN_STEP):
+            pools_with_steps.add(name)
+            continue
+        if name not in own_pools:
+            for identity in (_CREATION, _VM_SKU):
+                _add_recorded_value(accepted, (POOLS, name), identity, record)
+        for path, default in _UPGRADE_MEMBERS.items():
+            value = read_member(record, path)
+            accepted[POOLS, name, *path] = (default if value is None else value,)
+    for values in (prior, planned):
+        for name, arguments in get_mapping(values, "agent_pool").items():
+            pool = {_PROPERTIES: build_pool_properties(arguments)}
+            for path, default in _UPGRADE_MEMBERS.items():
+                value = read_member(pool, path)
+                key = (POOLS, name.casefold(), *path)
+                accepted[key] = (*accepted.get(key, ()), default if value is None else value)
+    return StartValues(accepted, own_pools=frozenset(pools_with_steps))
+
+
+def _list_pool_records(records: Mapping[str, Values]) -> Iterator[tuple[str, Values]]:
+    """Yield name and record of each pool of a cluster in the records of its step."""
+    for key, record in records.items():
+        kind, _, path = key.partition("/")
+        if kind == "agent_pools":
+            yield path.rpartition("/")[2], record
+
+
+def _add_recorded_value(
+    accepted: dict[MemberPath, tuple[Any, ...]],
+    prefix: MemberPath,
+    path: MemberPath,
+    record: Values,
+) -> None:
+    """Accept the recorded value of a member, if the plan read one."""
+    value = read_member(record, path)
+    if value is not None:
+        accepted[*prefix, *path] = (value,)
 
 
 def build_repeated_creation_start(change: ArmChange) -> StartValues:
@@ -310,10 +374,11 @@ def find_start_difference(
     """
     targets = dict(list_targets(change))
     accepted_values = dict(change.start.accepted)
-    if change.verb is ArmOperation.DELETE:
-        # Pools that the plan did not see would be removed, too.
-        for name in get_mapping(observed, POOL_COUNTS):
-            accepted_values.setdefault((POOL_COUNTS, name), (None,))
+    pools = get_mapping(observed, POOLS)
+    known_pools = {path[1] for path in accepted_values if path[0] == POOLS} | change.start.own_pools
+    # Pools that the plan did not see would be removed or upgraded, too.
+    for name in pools.keys() - known_pools:
+        accepted_values[POOLS, name, *_COUNT] = (None,)
     for path, accepted in accepted_values.items():
         if path == _NEWEST_ACTION:
             value = _find_newest_action(observed, change.start.own_actions)
@@ -322,7 +387,9 @@ def find_start_difference(
             value = read_member(observed, path)
             # A replacement that was sent exchanges the machine.
             is_started_by_step = was_sent and path == _SERIAL_NUMBER
-        is_pool_removed = path[0] == POOL_COUNTS and value is None
+            if path[0] == POOLS and value is None:
+                value = _UPGRADE_MEMBERS.get(path[2:])
+        is_pool_removed = path[0] == POOLS and path[1] not in pools
         if is_started_by_step or is_pool_removed:
             continue
         if path in targets and _is_same_value(path, value, targets[path]):
@@ -435,7 +502,7 @@ def _is_same_value(path: MemberPath, first: Any, second: Any) -> bool:
     """Return True if two values of a member mean the same; empty and absent ones do."""
     if not first and not second:
         return True
-    if path == _CREATION:
+    if path[-2:] == _CREATION:
         times = parse_time(str(first)), parse_time(str(second))
         return times[0] == times[1] if None not in times else first == second
     return has_requested_values(first, second)
@@ -455,7 +522,7 @@ def _get_noun(path: MemberPath) -> str:
 def _format_value(path: MemberPath, value: Any) -> str:
     if value is None:
         return "none"
-    if path == _CREATION:
+    if path[-2:] == _CREATION:
         return f"the one of {value}"
     return json.dumps(value, ensure_ascii=False) if path[0] == TAGS else str(value)
 
@@ -468,8 +535,8 @@ def _describe_difference(
     `origin` is the expected value, such as "the plan started from 4"; "" to show no values.
     """
     # Of a pool of the object.
-    if path[0] == POOL_COUNTS:
-        return _describe_difference(f"{title}/{path[1]}", _COUNT, value, origin, {})
+    if path[0] == POOLS:
+        return _describe_difference(f"{title}/{path[1]}", path[2:], value, origin, {})
     noun = _get_noun(path)
     if not origin:
         fact = f"{title} has another {noun} in Azure than the plan started from"

@@ -199,6 +199,35 @@ def test_upgrade_keeps_the_pace_of_the_plan(
     check_nothing_is_sent(nexusform, server.site, sentence)
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (set_upgrade("maxUnavailable", "100%"), "c/web has max_unavailable 100% in Azure"),
+        (grow_pool, "c/web has 5 nodes in Azure; the plan started from 2."),
+        (add_pool, "c/extra has 2 nodes in Azure; the plan started from none."),
+        (create_again(POOL_ID), "c/web was created again in Azure at 2026-11-30"),
+    ],
+)
+def test_upgrade_starts_from_the_pools_of_the_plan(
+    change: Callable[[Site], None], sentence: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    """The pools change after the replay, and before the request of the cluster."""
+    write_cluster("v1.30")
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    changed: list[str] = []
+
+    def change_once(path: str) -> None:
+        if path.lower() == CLUSTER_ID.lower() and not changed:
+            changed.append(path)
+            change(server.site)
+            server.site.etags += 1
+            server.site.resources[CLUSTER_ID.lower()]["etag"] = f"e{server.site.etags}"
+
+    server.site.before_change = change_once
+    check_nothing_is_sent(nexusform, server.site, sentence)
+    assert changed
+
+
 def scale_pool_out() -> None:
     write_cluster()
     text = Path("change_override.nf.hcl").read_text()
