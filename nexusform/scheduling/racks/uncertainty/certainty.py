@@ -103,7 +103,8 @@ class PoolCertainty(Struct, frozen=True):
 class SamplingResult(Struct, frozen=True):
     """Result of repetitions.
 
-    `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request.
+    `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request. Its
+    cells may be missing.
     `fits[run]` tells whether every VM was placed. On `uncertain_machines` the unknown cells of VMs
     decide if one of the VMs fits. `machine_classes` are those of `tied_classes` by name of a
     machine, in site order, {} after too few runs. `alternatives` are other locations of VMs with
@@ -266,8 +267,7 @@ def repeat_with_samples(
     tied_machines: dict[PoolId, set[int]] | None = {} if runs >= MIN_RUNS_FOR_TIES else None
     # Other operations place no VM by the rule, or release one.
     is_plain = len(operations) == len(demands) and is_independent_of_names(base, demands.values())
-    # Outcomes of tables have no cells.
-    has_tables = is_plain and not keep_outcomes and _has_short_sessions(demands)
+    has_tables = is_plain and _has_short_sessions(demands)
     plain_samples = _build_plain_samples(base, demands.values()) if has_tables else None
     for seed in range(first, first + runs):
         if plain_samples is None:
@@ -275,10 +275,10 @@ def repeat_with_samples(
                 base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines
             )
             placements = [outcome[token] for token in demands]
-            if keep_outcomes:
-                outcomes.append(outcome)
         else:
             placements = plain_samples.run(seed)
+        if keep_outcomes:
+            outcomes.append(dict(zip(demands, placements, strict=True)))
         fits.append(None not in placements)
         sample_matches.add_run(placements)
         unknown_cells.add_run(placements)
