@@ -29,11 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.uncertainty import certainty
-from nexusform.scheduling.racks.uncertainty.certainty import (
-    PlaceOperation,
-    SamplingResult,
-    repeat_with_samples,
-)
+from nexusform.scheduling.racks.uncertainty.certainty import SamplingResult, repeat_with_samples
+from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation
 from nexusform.scheduling.racks.vms import (
     Demand,
     Machine,

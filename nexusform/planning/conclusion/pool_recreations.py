@@ -11,7 +11,8 @@ from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
-from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import run_operations
+from nexusform.scheduling.racks.uncertainty.operations import Token
 from nexusform.scheduling.racks.vms import Placement
 
 _Pool: TypeAlias = tuple[VmObject, PoolDemand]

@@ -19,11 +19,8 @@ from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.resources.address import Address
 from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.uncertainty.certainty import (
-    Operation,
-    ReleaseOperation,
-    run_operations,
-)
+from nexusform.scheduling.racks.uncertainty.certainty import run_operations
+from nexusform.scheduling.racks.uncertainty.operations import Operation, ReleaseOperation
 from nexusform.scheduling.racks.vms import Placement
 
 # Site and machine.

@@ -11,7 +11,8 @@ from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortag
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.numa_sampling import NumaSampling
-from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import run_operations
+from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation
 from nexusform.scheduling.racks.uncertainty.splits import (
     PACKED,
     RULE_DESCRIPTIONS,

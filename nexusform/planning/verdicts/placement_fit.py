@@ -46,10 +46,10 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.uncertainty.arrivals import REMOVALS
 from nexusform.scheduling.racks.uncertainty.certainty import (
     PoolCertainty,
-    Token,
     compute_default_runs,
     repeat_with_samples,
 )
+from nexusform.scheduling.racks.uncertainty.operations import Token
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, NoFitReason, Placement
 
 MAXIMUM_NAMED = 5

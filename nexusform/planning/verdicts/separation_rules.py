@@ -32,7 +32,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.uncertainty.certainty import Token
+from nexusform.scheduling.racks.uncertainty.operations import Token
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement
 
 SEPARATION_VIOLATED: Final = "separation"

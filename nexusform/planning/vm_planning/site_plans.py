@@ -32,7 +32,7 @@ from nexusform.scheduling.listing.site_listing import (
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.arrivals import Arrival, BuildingVms
-from nexusform.scheduling.racks.uncertainty.certainty import (
+from nexusform.scheduling.racks.uncertainty.operations import (
     OccupyOperation,
     Operation,
     PlaceOperation,

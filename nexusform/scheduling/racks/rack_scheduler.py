@@ -10,18 +10,12 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.candidate_rankings import CandidateQueues
-from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
+from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter
 from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
-from nexusform.scheduling.racks.site import (
-    CELLS_BITS,
-    CELLS_MASK,
-    MACHINE_MASK,
-    SiteTables,
-    rank_cells,
-)
+from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     Demand,
@@ -252,14 +246,8 @@ class RackScheduler:
         self._choose_missing_splits()
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
             return ()
-        number = self._ledger.capacities[self._site.machine_index[machine]]
-        cells = rank_cells(Share.compute(sku), self._site.capacity_table.free_capacities[number])
-        if len(cells) < sku.numa_cells:
-            capacity = self._site.capacity_table.capacities[number]
-            cells = sorted(
-                range(len(capacity.memory)), key=lambda cell: (-capacity.memory[cell], cell)
-            )
-        return tuple(sorted(cells[: sku.numa_cells]))
+        capacity = self._ledger.capacities[self._site.machine_index[machine]]
+        return self._site.select_cells(sku, capacity)
 
     def count_free_slots(
         self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None

@@ -280,6 +280,17 @@ class SiteTables(NumberedSite):
         # By free capacity (its number) and the shares of the VMs in unknown cells.
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
+    def select_cells(self, sku: VmSku, capacity: int) -> tuple[int, ...]:
+        """Return the NUMA cells, ascending, assigned to a VM on a machine of this free capacity.
+
+        For a VM too large for it, they are the least used cells (at most as many as there are).
+        """
+        cells = rank_cells(Share.compute(sku), self.capacity_table.free_capacities[capacity])
+        if len(cells) < sku.numa_cells:
+            memory = self.capacity_table.capacities[capacity].memory
+            cells = sorted(range(len(memory)), key=lambda cell: (-memory[cell], cell))
+        return tuple(sorted(cells[: sku.numa_cells]))
+
     def get_shape(self, sku: VmSku) -> VmShape:
         """Return the shape of a SKU: its figures for placement, and its number.
 

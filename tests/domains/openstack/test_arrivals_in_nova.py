@@ -26,11 +26,11 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.arrivals import Arrival, GroupMembership, Stage
 from nexusform.scheduling.racks.uncertainty.certainty import (
-    PlaceOperation,
     SamplingResult,
     repeat_with_samples,
     run_operations,
 )
+from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation
 from nexusform.scheduling.racks.vms import (
     Demand,
     HintScope,

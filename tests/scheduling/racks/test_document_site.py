@@ -9,7 +9,8 @@ from collections import Counter
 from functools import cache
 
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
+from nexusform.scheduling.racks.uncertainty.certainty import repeat_with_samples
+from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation
 from nexusform.scheduling.racks.vms import (
     Demand,
     Machine,

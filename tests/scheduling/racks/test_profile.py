@@ -29,11 +29,8 @@ from nexusform.scheduling.racks.rule import (
     RejectionCheck,
 )
 from nexusform.scheduling.racks.site import SiteTables
-from nexusform.scheduling.racks.uncertainty.certainty import (
-    PlaceOperation,
-    repeat_with_samples,
-    run_operations,
-)
+from nexusform.scheduling.racks.uncertainty.certainty import repeat_with_samples, run_operations
+from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
     Demand,

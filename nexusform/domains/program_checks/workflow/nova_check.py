@@ -43,7 +43,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.scheduling.racks.uncertainty.arrivals import Stage
-from nexusform.scheduling.racks.uncertainty.certainty import (
+from nexusform.scheduling.racks.uncertainty.operations import (
     OccupyOperation,
     PlaceOperation,
     ReleaseOperation,

@@ -4,9 +4,9 @@
 PUBLIC = {
     "arrivals": "Arrival BuildingVms GroupMembership REMOVALS Stage",
     "certainty": (
-        "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples "
-        "run_operations OccupyOperation Token PlaceOperation ReleaseOperation"
+        "compute_default_runs MIN_RUNS MAX_RUNS PoolCertainty repeat_with_samples run_operations"
     ),
+    "operations": "OccupyOperation Operation PlaceOperation ReleaseOperation Token",
     "splits": (
         "count_blocked_vms format_split_choice PACKED LargestSplit RULE_DESCRIPTIONS "
         "CellSplits SPREAD SplitChoice"

@@ -8,7 +8,7 @@ with the plan's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,49 +32,20 @@ from nexusform.scheduling.racks.uncertainty.machine_classes import (
     MachineClasses,
     is_independent_of_names,
 )
-from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
+from nexusform.scheduling.racks.uncertainty.operations import (
+    OccupyOperation,
+    Operation,
+    PlaceOperation,
+    ReleaseOperation,
+    Token,
+)
+from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.plain_samples import PlainSamples
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
-Token = Hashable
 PoolId = tuple[str, str]
-
-
-class PlaceOperation(Struct, frozen=True):
-    """Placement of a VM.
-
-    `token` identifies it in later operations and in the result. `arrival` is its arrival at a
-    platform that may place other VMs of the plan before it; None if the plan decides the order.
-    """
-
-    token: Token
-    demand: Demand
-    arrival: Arrival | None = None
-
-
-class ReleaseOperation(Struct, frozen=True):
-    """Removal of an existing VM."""
-
-    handle: int
-
-
-class OccupyOperation(Struct, frozen=True):
-    """Placement of a VM on a machine not chosen by the plan (a pinned one).
-
-    With `uses_rule_cells` it takes the cells assigned by the rule there, otherwise those of
-    `placement`. It has no certainty of its own.
-    """
-
-    token: Token
-    vm: VmName
-    sku: VmSku
-    placement: Placement
-    uses_rule_cells: bool = False
-
-
-Operation = PlaceOperation | ReleaseOperation | OccupyOperation
 
 
 class PoolCertainty(Struct, frozen=True):
@@ -265,10 +236,9 @@ def repeat_with_samples(
     fits: list[bool] = []
     # Fewer runs report no ties, so none are collected.
     tied_machines: dict[PoolId, set[int]] | None = {} if runs >= MIN_RUNS_FOR_TIES else None
-    # Other operations place no VM by the rule, or release one.
-    is_plain = len(operations) == len(demands) and is_independent_of_names(base, demands.values())
-    has_tables = is_plain and _has_short_sessions(demands)
-    plain_samples = _build_plain_samples(base, demands.values()) if has_tables else None
+    has_no_names = is_independent_of_names(base, demands.values())
+    has_tables = has_no_names and _can_use_tables(operations) and _has_short_sessions(operations)
+    plain_samples = _build_plain_samples(base, operations) if has_tables else None
     for seed in range(first, first + runs):
         if plain_samples is None:
             outcome = run_operations(
@@ -291,6 +261,8 @@ def repeat_with_samples(
     pools = sample_matches.compute_pool_certainties(matches, runs)
     class_by_machine: Mapping[str, int] = {}
     if tied_machines is not None:
+        # Other operations place no VM by the rule, or release one.
+        is_plain = has_no_names and len(operations) == len(demands)
         machine_classes = MachineClasses(base, demands.values() if is_plain else None)
         class_by_machine = machine_classes.class_by_machine
         pools_with_ties: list[PoolCertainty] = []
@@ -319,20 +291,50 @@ def repeat_with_samples(
     )
 
 
-def _has_short_sessions(demands: Mapping[Token, Demand]) -> bool:
+def _can_use_tables(operations: Sequence[Operation]) -> bool:
+    """Return whether tables know all that the operations of a plan depend on.
+
+    They know no cells of VMs in unknown ones, and release no VM that the plan placed.
+    """
+    tokens = {
+        operation.token for operation in operations if not isinstance(operation, ReleaseOperation)
+    }
+    for operation in operations:
+        if isinstance(operation, PlaceOperation):
+            is_known = operation.arrival is None
+        elif isinstance(operation, OccupyOperation):
+            is_known = operation.uses_rule_cells or bool(operation.placement.cells)
+        else:
+            is_known = operation.handle not in tokens
+        if not is_known:
+            return False
+    return True
+
+
+def _has_short_sessions(operations: Sequence[Operation]) -> bool:
     """Return whether shared tables are faster than a session for each row of equal VMs."""
-    rows = groupby(
-        demands.values(),
-        lambda demand: (demand.vm.owner, demand.vm.pool, demand.sku, demand.constraints),
-    )
-    return len(demands) <= MAX_PLAIN_SESSION_SIZE * sum(1 for _ in rows)
+    vms = 0
+    sessions = 0
+    for key, row in groupby(operations, _get_session_key):
+        if key is not None:
+            vms += sum(1 for _ in row)
+            sessions += 1
+    return vms <= MAX_PLAIN_SESSION_SIZE * sessions
 
 
-def _build_plain_samples(base: RackScheduler, demands: Iterable[Demand]) -> PlainSamples:
-    """Return tables for all samples of VMs placed one after the other."""
+def _get_session_key(operation: Operation) -> Hashable:
+    """Return what the VMs of a session have in common; None for another operation."""
+    if not isinstance(operation, PlaceOperation):
+        return None
+    demand = operation.demand
+    return demand.vm.owner, demand.vm.pool, demand.sku, demand.constraints
+
+
+def _build_plain_samples(base: RackScheduler, operations: Sequence[Operation]) -> PlainSamples:
+    """Return tables for all samples of the operations of a plan."""
     from nexusform.scheduling.racks.uncertainty.plain_samples import PlainSamples
 
-    return PlainSamples(base, demands)
+    return PlainSamples(base, operations)
 
 
 class _UnknownCells:

@@ -1,5 +1,7 @@
 """Samples of plain placements, with tables that all samples of a plan share.
 
+The operations of a plan place VMs by the rule, remove existing ones, or put them on given machines.
+
 Opening the session of a pool costs more than the placement of its only VM. Here the machines of a
 rack are in bitsets of equal memory use, free capacity and use by extra-large VMs, and the racks in
 bitsets of equal rank, so that a tie costs no list of machines or racks. The decisions are those of
@@ -8,8 +10,7 @@ session.py, for the keys of the Nexus profile: tests compare both on random site
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,7 +21,22 @@ from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.layout import NO_VMS, OwnerVmCounts
 from nexusform.scheduling.racks.rule import RankedItemKind
 from nexusform.scheduling.racks.rules import tie_break
-from nexusform.scheduling.racks.site import CapacitySteps
+from nexusform.scheduling.racks.site import CapacitySteps, VmShape
+from nexusform.scheduling.racks.uncertainty.bit_tables import (
+    Bitsets,
+    OwnerCounters,
+    VmCounters,
+    VmTables,
+    build_bits,
+    count_on_machine,
+    iterate_by_count,
+    select_bit,
+)
+from nexusform.scheduling.racks.uncertainty.operations import (
+    OccupyOperation,
+    Operation,
+    PlaceOperation,
+)
 from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, RackSpread
 
 if TYPE_CHECKING:
@@ -33,15 +49,7 @@ _MEMORY_SHIFT: Final = 32
 _CAPACITY_MASK: Final = (1 << _MEMORY_SHIFT) - 1
 # A VM without a machine; the last entry of the placements by machine is None.
 _NOWHERE: Final = -1
-# The numbers of the set bits of each byte.
-_BITS_BY_BYTE: Final = tuple(
-    tuple(number for number in range(8) if byte >> number & 1) for byte in range(256)
-)
-# A bitset of more is halved before its bytes are counted.
-_FEW_BITS: Final = 32
 _PoolId: TypeAlias = tuple[str, str]
-# The rack and machine of a placed VM, the bit of the machine, and whether the VM is extra-large.
-_PlacedVm: TypeAlias = tuple[int, int, int, bool]
 
 
 class _Row(Struct, frozen=True):
@@ -63,136 +71,29 @@ class _Row(Struct, frozen=True):
     closed_racks: int
 
 
-class _Bitsets:
-    """Bitsets of a rack's machines with, or without, extra-large VMs, or of all racks.
+class _Change(Struct, frozen=True):
+    """A VM that leaves its machine (`count` -1), or runs on a given one (+1).
 
-    `bits` are by level, and `levels` are ascending.
+    `owner` and `pool` are numbers of this module. `cells` is None for those assigned by the rule.
     """
 
-    __slots__ = ("bits", "levels")
-
-    def __init__(self, bits: dict[int, int], levels: list[int]) -> None:
-        self.bits = bits
-        self.levels = levels
-
-    def copy(self) -> _Bitsets:
-        """Return an independent copy."""
-        return _Bitsets(self.bits.copy(), self.levels.copy())
-
-    def add(self, bit: int, level: int) -> None:
-        """Add a machine or rack."""
-        bits = self.bits.get(level)
-        if bits is None:
-            insort(self.levels, level)
-            self.bits[level] = bit
-        else:
-            self.bits[level] = bits | bit
-
-    def move(self, bit: int, level: int, target: _Bitsets, new_level: int) -> None:
-        """Move a machine or rack to a level of bitsets, mostly of these."""
-        bits = self.bits[level] ^ bit
-        if bits:
-            self.bits[level] = bits
-        else:
-            del self.bits[level]
-            del self.levels[bisect_left(self.levels, level)]
-        target.add(bit, new_level)
-
-
-class _Tables:
-    """VMs of a cluster or pool: per rack, and extra-large ones per machine.
-
-    `machine_bits[rack][n]` are the machines of a rack with more than n of these VMs. `rack_bits`
-    are the racks of VMs that existed before the sample.
-    """
-
-    __slots__ = ("extra_large", "machine_bits", "rack_bits", "racks")
-
-    def __init__(
-        self, racks: dict[int, int], extra_large: dict[int, int], machine_bits: dict[int, list[int]]
-    ) -> None:
-        self.racks = racks
-        self.extra_large = extra_large
-        self.machine_bits = machine_bits
-        self.rack_bits = _build_bits(racks)
-
-    def copy(self) -> _Tables:
-        """Return an independent copy."""
-        machine_bits = {rack: bits.copy() for rack, bits in self.machine_bits.items()}
-        return _Tables(self.racks.copy(), self.extra_large.copy(), machine_bits)
-
-    def count(self, vm: _PlacedVm) -> None:
-        """Count one more VM."""
-        rack, machine, bit, is_extra_large = vm
-        self.racks[rack] = self.racks.get(rack, 0) + 1
-        _count_on_machine(self.machine_bits.setdefault(rack, []), bit)
-        if is_extra_large:
-            self.extra_large[machine] = self.extra_large.get(machine, 0) + 1
-
-
-def _count_on_machine(machine_bits: list[int], bit: int) -> None:
-    """Count one more VM on a machine, whose bit is given, in the table of its rack."""
-    for number, machines in enumerate(machine_bits):
-        if not machines & bit:
-            machine_bits[number] = machines | bit
-            return
-    machine_bits.append(bit)
-
-
-def _iterate_by_count(machine_bits: Sequence[int]) -> Iterator[int]:
-    """Yield the machines of a rack without VMs of a table, then those with one, two and so on."""
-    more = -1
-    for bits in machine_bits:
-        yield more & ~bits
-        more = bits
-    yield more
-
-
-class _Counts:
-    """VMs of a cluster or pool in a sample; `rack_bits` are their racks.
-
-    A cluster with fewer VMs than racks needs no tables: no VM shares a rack with another one. So
-    placed VMs are counted when the tables are read.
-    """
-
-    __slots__ = ("_is_copied", "_tables", "placed_vms", "rack_bits")
-
-    def __init__(self, tables: _Tables) -> None:
-        """Start with the tables of the existing VMs, which all samples share."""
-        self._tables = tables
-        self._is_copied = False
-        self.rack_bits = tables.rack_bits
-        # Those that are not counted yet.
-        self.placed_vms: list[_PlacedVm] = []
-
-    def count_tables(self) -> _Tables:
-        """Return the tables with all VMs placed so far."""
-        if self.placed_vms:
-            if not self._is_copied:
-                self._tables = self._tables.copy()
-                self._is_copied = True
-            for vm in self.placed_vms:
-                self._tables.count(vm)
-            self.placed_vms.clear()
-        return self._tables
-
-
-class _OwnerCounts(_Counts):
-    """VMs of a cluster in a sample, and those of its pools from their first VM on."""
-
-    __slots__ = ("pools",)
-
-    def __init__(self, tables: _Tables) -> None:
-        """Start with the tables of the existing VMs."""
-        super().__init__(tables)
-        self.pools: dict[int, _Counts] = {}
+    count: int
+    owner: int
+    pool: int
+    shape: VmShape
+    rack: int
+    machine: int
+    cells: tuple[int, ...] | None
 
 
 class PlainSamples:
-    """Samples of VMs that are placed one after the other, independent of names."""
+    """Samples of the operations of a plan, one after the other, independent of names."""
 
-    def __init__(self, base: RackScheduler, demands: Iterable[Demand]) -> None:
-        """Build the tables of the situation before the first VM."""
+    def __init__(self, base: RackScheduler, operations: Iterable[Operation]) -> None:
+        """Build the tables of the situation before the first operation.
+
+        Released VMs exist in it.
+        """
         ledger = base.copy_ledger()
         site = ledger.site
         self.ledger = ledger
@@ -206,7 +107,7 @@ class PlainSamples:
         owners: dict[str, int] = {}
         pools: dict[_PoolId, int] = {}
         self._closed_racks: dict[PlacementConstraints, int] = {}
-        self.rows = [self._build_row(demand, owners, pools) for demand in demands]
+        self.rows = [self._build_row(operation, owners, pools) for operation in operations]
         # By number of a cluster: that of its last VM.
         self._last_rows = {row.owner: number for number, row in enumerate(self.rows)}
         self.levels = [
@@ -214,7 +115,7 @@ class PlainSamples:
             for memory, capacity in zip(ledger.memory, ledger.capacities, strict=True)
         ]
         self.sides = [self._build_sides(machines) for machines in site.open_machines_by_rack]
-        self.racks = _Bitsets({}, [])
+        self.racks = Bitsets({}, [])
         self.rack_levels = [
             vms << _VM_SHIFT | memory
             for vms, memory in zip(ledger.rack_vms, ledger.rack_memory, strict=True)
@@ -234,8 +135,38 @@ class PlainSamples:
             None,
         ]
 
-    def _build_row(self, demand: Demand, owners: dict[str, int], pools: dict[_PoolId, int]) -> _Row:
-        """Build the row of a VM, and number its cluster and pool."""
+    def _build_row(
+        self, operation: Operation, owners: dict[str, int], pools: dict[_PoolId, int]
+    ) -> _Row | _Change:
+        """Build the row of an operation, and number its cluster and pool."""
+        if isinstance(operation, PlaceOperation):
+            return self._build_placement(operation.demand, owners, pools)
+        site = self.site
+        if isinstance(operation, OccupyOperation):
+            vm = operation.vm
+            shape = site.get_shape(operation.sku)
+            machine = site.machine_index[operation.placement.machine]
+            cells = None if operation.uses_rule_cells else operation.placement.cells
+        else:
+            record = self.ledger.get_record(operation.handle)
+            vm = self.ledger.get_vm_name(record)
+            shape = site.shapes[record.shape]
+            machine = record.machine
+            cells = site.capacity_table.cells[record.cells]
+        return _Change(
+            1 if isinstance(operation, OccupyOperation) else -1,
+            owners.setdefault(vm.owner, len(owners)),
+            pools.setdefault((vm.owner, vm.pool), len(pools)),
+            shape,
+            site.rack_by_machine[machine],
+            machine,
+            cells,
+        )
+
+    def _build_placement(
+        self, demand: Demand, owners: dict[str, int], pools: dict[_PoolId, int]
+    ) -> _Row:
+        """Build the row of a VM to place, and number its cluster and pool."""
         vm = demand.vm
         shape = self.site.get_shape(demand.sku)
         return _Row(
@@ -266,31 +197,37 @@ class PlainSamples:
         if passes is None:
             return 0
         racks = range(len(self.site.rack_name))
-        return _build_bits(rack for rack in racks if not passes(rack))
+        return build_bits(rack for rack in racks if not passes(rack))
 
-    def _build_sides(self, machines: Sequence[int]) -> tuple[_Bitsets, _Bitsets]:
+    def _build_sides(self, machines: Sequence[int]) -> tuple[Bitsets, Bitsets]:
         """Build the bitsets of the machines of a rack, without and with extra-large VMs."""
-        sides = (_Bitsets({}, []), _Bitsets({}, []))
+        sides = (Bitsets({}, []), Bitsets({}, []))
         for machine in machines:
             has_extra_large = self.ledger.extra_large[machine] > 0
             sides[has_extra_large].add(self.bits[machine], self.levels[machine])
         return sides
 
-    def _build_tables(self, existing: OwnerVmCounts) -> _Tables:
+    def _build_tables(self, existing: OwnerVmCounts) -> VmTables:
         """Build the tables of the existing VMs of a cluster or pool."""
         machine_bits: dict[int, list[int]] = {}
         for machine, vms in existing.machines.items():
             rack_bits = machine_bits.setdefault(self.site.rack_by_machine[machine], [])
             for _ in range(vms):
-                _count_on_machine(rack_bits, self.bits[machine])
-        return _Tables(dict(existing.racks), dict(existing.extra_large), machine_bits)
+                count_on_machine(rack_bits, self.bits[machine])
+        return VmTables(dict(existing.racks), dict(existing.extra_large), machine_bits)
 
     def run(self, seed: int) -> list[Placement | None]:
-        """Return the placements of all VMs in a sample, without cells; None if one does not fit."""
+        """Return the placements of VMs to place in a sample, without cells.
+
+        They are in the order of the operations, None if a VM does not fit.
+        """
         sample = _Sample(self, seed)
         placements: list[Placement | None] = []
         for number, row in enumerate(self.rows):
-            placements.append(self._placements[sample.place(row)])
+            if isinstance(row, _Row):
+                placements.append(self._placements[sample.place(row)])
+            else:
+                sample.change(row)
             if number == self._last_rows[row.owner]:
                 sample.forget_owner(row.owner)
         return placements
@@ -298,42 +235,6 @@ class PlainSamples:
     def get_tied_machines(self, pool: _PoolId) -> int:
         """Return the machines tied for a pool in any sample so far, as bits, rack by rack."""
         return self.ties[self._pool_numbers[pool]]
-
-
-def _build_bits(items: Iterable[int]) -> int:
-    """Return the bitset of some numbers."""
-    bits = 0
-    for item in items:
-        bits |= 1 << item
-    return bits
-
-
-def _select_bit(bits: int, number: int) -> int:
-    """Select a set bit by a drawn number, and return its position among all bits."""
-    count = bits.bit_count()
-    if count == 1:
-        return bits.bit_length() - 1
-    # The number of set bits below the selected one.
-    skipped = number % count
-    first = 0
-    width = bits.bit_length()
-    while width > _FEW_BITS:
-        half = width >> 1
-        lower_bits = bits & (1 << half) - 1
-        count = lower_bits.bit_count()
-        if skipped < count:
-            bits = lower_bits
-            width = half
-        else:
-            skipped -= count
-            bits >>= half
-            first += half
-            width -= half
-    while skipped >= (count := len(_BITS_BY_BYTE[bits & 255])):
-        skipped -= count
-        bits >>= 8
-        first += 8
-    return first + _BITS_BY_BYTE[bits & 255][skipped]
 
 
 class _Sample:
@@ -349,33 +250,68 @@ class _Sample:
         self._racks = samples.racks.copy()
         self._sides = [(plain.copy(), shared.copy()) for plain, shared in samples.sides]
         # From the first VM of a cluster on.
-        self._owners: dict[int, _OwnerCounts] = {}
+        self._owners: dict[int, OwnerCounters] = {}
         # By SKU: racks without a machine for one more VM, as bits.
         self._full_racks: dict[int, int] = {}
 
     def place(self, row: _Row) -> int:
         """Place a VM, and return its machine; _NOWHERE if it does not fit."""
-        owner = self._owners.get(row.owner)
-        if owner is None:
-            owner = self._owners[row.owner] = _OwnerCounts(self._samples.owners[row.owner])
-        pool = owner.pools.get(row.pool)
-        if pool is None:
-            pool = owner.pools[row.pool] = _Counts(self._samples.pools[row.pool])
+        owner, pool = self._get_counts(row)
         closed_racks = row.closed_racks | self._full_racks.get(row.shape, 0)
         rack_number, machine_number = tie_break.draw_sample_numbers(
             blake2b(self._seed + row.text, digest_size=tie_break.DIGEST_BYTES)
         )
         while racks := self._find_tied_racks(closed_racks, owner, pool):
-            rack = _select_bit(racks, rack_number)
+            rack = select_bit(racks, rack_number)
             if machines := self._find_tied_machines(row, rack, owner, pool):
                 self._samples.ties[row.pool] |= machines << self._samples.first_bits[rack]
-                position = _select_bit(machines, machine_number)
+                position = select_bit(machines, machine_number)
                 machine = self._samples.site.machines_by_rack[rack][position]
                 self._count(row, rack, machine, owner, pool)
                 return machine
             closed_racks |= 1 << rack
             self._full_racks[row.shape] = self._full_racks.get(row.shape, 0) | 1 << rack
         return _NOWHERE
+
+    def change(self, change: _Change) -> None:
+        """Remove a VM, or add one on its given machine."""
+        owner, pool = self._get_counts(change)
+        shape = change.shape
+        rack = change.rack
+        machine = change.machine
+        site = self._samples.site
+        capacity = self._levels[machine] & _CAPACITY_MASK
+        cells = change.cells
+        if cells is None:
+            cells = site.select_cells(shape.sku, capacity)
+        new_capacity = site.capacity_table.apply_share(capacity, shape.share, cells, -change.count)
+        memory = change.count * shape.memory
+        self._move(
+            rack,
+            machine,
+            (memory << _MEMORY_SHIFT) + new_capacity - capacity,
+            (change.count << _VM_SHIFT) + memory,
+            change.count if shape.is_extra_large else 0,
+        )
+        vm = (rack, machine, self._samples.bits[machine], shape.is_extra_large)
+        for counts in (owner, pool):
+            if change.count > 0:
+                counts.add(vm)
+            else:
+                counts.remove(vm)
+        if change.count < 0:
+            for full_shape in self._full_racks:
+                self._full_racks[full_shape] &= ~(1 << rack)
+
+    def _get_counts(self, row: _Row | _Change) -> tuple[OwnerCounters, VmCounters]:
+        """Return the counts of the cluster and of the pool of a VM."""
+        owner = self._owners.get(row.owner)
+        if owner is None:
+            owner = self._owners[row.owner] = OwnerCounters(self._samples.owners[row.owner])
+        pool = owner.pools.get(row.pool)
+        if pool is None:
+            pool = owner.pools[row.pool] = VmCounters(self._samples.pools[row.pool])
+        return owner, pool
 
     def forget_owner(self, owner: int) -> None:
         """Forget the counts of a cluster after its last VM.
@@ -384,7 +320,7 @@ class _Sample:
         """
         del self._owners[owner]
 
-    def _find_tied_racks(self, closed_racks: int, owner: _Counts, pool: _Counts) -> int:
+    def _find_tied_racks(self, closed_racks: int, owner: VmCounters, pool: VmCounters) -> int:
         """Return the racks with the lowest keys, as bits."""
         counts = owner if self._samples.has_cluster_spread else pool
         open_racks = ~(closed_racks | counts.rack_bits)
@@ -395,7 +331,9 @@ class _Sample:
                 return racks
         return self._find_lowest_counted_racks(closed_racks, owner, pool)
 
-    def _find_lowest_counted_racks(self, closed_racks: int, owner: _Counts, pool: _Counts) -> int:
+    def _find_lowest_counted_racks(
+        self, closed_racks: int, owner: VmCounters, pool: VmCounters
+    ) -> int:
         """Return the racks with the lowest keys among those with VMs of the pool or cluster."""
         pool_racks = pool.count_tables().racks
         owner_racks = owner.count_tables().racks if self._samples.has_cluster_spread else None
@@ -414,7 +352,7 @@ class _Sample:
                 tied |= 1 << rack
         return tied
 
-    def _find_tied_machines(self, row: _Row, rack: int, owner: _Counts, pool: _Counts) -> int:
+    def _find_tied_machines(self, row: _Row, rack: int, owner: VmCounters, pool: VmCounters) -> int:
         """Return the machines of a rack with the lowest keys, as bits.
 
         Machines with fewer VMs of the cluster have lower keys, then those with fewer of the pool.
@@ -423,8 +361,8 @@ class _Sample:
             return self._find_lowest_machines(row, rack, -1)
         owner_tables = owner.count_tables()
         pool_tables = pool.count_tables()
-        for machines_of_owner in _iterate_by_count(owner_tables.machine_bits[rack]):
-            for machines_of_pool in _iterate_by_count(pool_tables.machine_bits.get(rack, ())):
+        for machines_of_owner in iterate_by_count(owner_tables.machine_bits[rack]):
+            for machines_of_pool in iterate_by_count(pool_tables.machine_bits.get(rack, ())):
                 allowed = machines_of_owner & machines_of_pool
                 if not allowed:
                     continue
@@ -433,7 +371,7 @@ class _Sample:
         return 0
 
     def _find_lowest_machines(
-        self, row: _Row, rack: int, allowed: int, owner: _Tables | None = None
+        self, row: _Row, rack: int, allowed: int, owner: VmTables | None = None
     ) -> int:
         """Return the allowed machines of a rack with the lowest memory use and capacity for a VM.
 
@@ -454,7 +392,7 @@ class _Sample:
             return shared_machines
         return machines | shared_machines if shared_memory == memory else machines
 
-    def _find_machines_without_others(self, rack: int, owner: _Tables) -> int:
+    def _find_machines_without_others(self, rack: int, owner: VmTables) -> int:
         """Return the machines of a rack whose extra-large VMs are all of a cluster, as bits."""
         found = 0
         bits = owner.machine_bits[rack][0]
@@ -466,34 +404,39 @@ class _Sample:
                 found |= bit
         return found
 
-    def _count(self, row: _Row, rack: int, machine: int, owner: _Counts, pool: _Counts) -> None:
+    def _count(
+        self, row: _Row, rack: int, machine: int, owner: VmCounters, pool: VmCounters
+    ) -> None:
         """Count a VM on its machine and rack."""
-        sides = self._sides[rack]
-        side = target = sides[self._extra_large[machine] > 0]
-        if row.is_extra_large:
-            target = sides[True]
-            self._extra_large[machine] += 1
-        bit = self._samples.bits[machine]
-        level = self._levels[machine]
-        capacity = level & _CAPACITY_MASK
+        capacity = self._levels[machine] & _CAPACITY_MASK
         step = row.capacities[capacity]
         assert step is not None
-        new_level = level + row.machine_step + step.capacity - capacity
+        machine_step = row.machine_step + step.capacity - capacity
+        self._move(rack, machine, machine_step, row.rack_step, int(row.is_extra_large))
+        vm = (rack, machine, self._samples.bits[machine], row.is_extra_large)
+        owner.add(vm)
+        pool.add(vm)
+
+    def _move(
+        self, rack: int, machine: int, machine_step: int, rack_step: int, extra_large: int
+    ) -> None:
+        """Move a machine and its rack to new levels, and count extra-large VMs."""
+        sides = self._sides[rack]
+        side = sides[self._extra_large[machine] > 0]
+        self._extra_large[machine] += extra_large
+        target = sides[self._extra_large[machine] > 0]
+        level = self._levels[machine]
+        new_level = level + machine_step
         self._levels[machine] = new_level
-        side.move(bit, level, target, new_level)
-        rack_bit = 1 << rack
+        if self._samples.site.is_open[machine]:
+            side.move(self._samples.bits[machine], level, target, new_level)
         rack_level = self._rack_levels[rack]
-        new_rack_level = rack_level + row.rack_step
+        new_rack_level = rack_level + rack_step
         self._rack_levels[rack] = new_rack_level
-        self._racks.move(rack_bit, rack_level, self._racks, new_rack_level)
-        vm = (rack, machine, bit, row.is_extra_large)
-        owner.placed_vms.append(vm)
-        owner.rack_bits |= rack_bit
-        pool.placed_vms.append(vm)
-        pool.rack_bits |= rack_bit
+        self._racks.move(1 << rack, rack_level, self._racks, new_rack_level)
 
 
-def _find_lowest_bits(machines: _Bitsets, row: _Row, allowed: int) -> tuple[int, int]:
+def _find_lowest_bits(machines: Bitsets, row: _Row, allowed: int) -> tuple[int, int]:
     """Return the lowest memory use of allowed machines with capacity for a VM, and these machines.
 
     Both bitsets are of one rack. Without such a machine, the machines are 0.

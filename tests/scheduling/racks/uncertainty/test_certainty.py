@@ -10,12 +10,14 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty import certainty
 from nexusform.scheduling.racks.uncertainty.certainty import (
-    OccupyOperation,
-    PlaceOperation,
-    ReleaseOperation,
     compute_default_runs,
     repeat_with_samples,
     run_operations,
+)
+from nexusform.scheduling.racks.uncertainty.operations import (
+    OccupyOperation,
+    PlaceOperation,
+    ReleaseOperation,
 )
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES

@@ -9,14 +9,13 @@ from nexusform.scheduling.racks.profile import NEXUS
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty import certainty
 from nexusform.scheduling.racks.uncertainty.certainty import (
-    PlaceOperation,
     PoolCertainty,
-    ReleaseOperation,
     SamplingResult,
     repeat_with_samples,
     run_operations,
 )
 from nexusform.scheduling.racks.uncertainty.machine_classes import is_independent_of_names
+from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation, ReleaseOperation
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.kill_points import scale_count

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty import certainty, plain_samples
-from nexusform.scheduling.racks.uncertainty.certainty import (
+from nexusform.scheduling.racks.uncertainty.certainty import SamplingResult, repeat_with_samples
+from nexusform.scheduling.racks.uncertainty.machine_classes import is_independent_of_names
+from nexusform.scheduling.racks.uncertainty.operations import (
+    OccupyOperation,
+    Operation,
     PlaceOperation,
     ReleaseOperation,
-    SamplingResult,
-    repeat_with_samples,
 )
-from nexusform.scheduling.racks.uncertainty.machine_classes import is_independent_of_names
-from nexusform.scheduling.racks.vms import Demand, VmName
+from nexusform.scheduling.racks.vms import Demand, Placement, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.kill_points import scale_count
 from tests.scheduling.racks.samples import build_rack, draw_site
@@ -26,8 +27,13 @@ RUNS = certainty.MIN_RUNS_FOR_TIES
 SKUS = CATALOGUES["2026-03"].vm_skus
 
 
-def draw_operations(seed: int) -> tuple[RackScheduler, list[PlaceOperation]]:
-    """Return a site with VMs, some of them released again, and VMs to place there."""
+def draw_operations(
+    seed: int, *, has_changes: bool = False
+) -> tuple[RackScheduler, list[Operation]]:
+    """Return a site with VMs, some of them released again, and VMs to place there.
+
+    With changes, other VMs leave in between, or run on given machines, also full or closed ones.
+    """
     draw = Random(seed)
     site = draw_site(seed)
     demands = [
@@ -36,22 +42,40 @@ def draw_operations(seed: int) -> tuple[RackScheduler, list[PlaceOperation]]:
     ]
     base = RackScheduler(site.machines, site.spread, 8)
     existing_count = draw.randint(0, len(demands) // 2)
+    handles: list[int] = []
     for demand in demands[:existing_count]:
         placed = base.place(demand)
         if isinstance(placed, tuple) and draw.random() < 0.3:
             base.release(placed[0])
-    operations = [
-        PlaceOperation(number, demand) for number, demand in enumerate(demands[existing_count:])
-    ]
+        elif isinstance(placed, tuple):
+            handles.append(placed[0])
+    operations: list[Operation] = []
+    for number, demand in enumerate(demands[existing_count:]):
+        if has_changes and handles and draw.random() < 0.3:
+            operations.append(ReleaseOperation(handles.pop(draw.randrange(len(handles)))))
+        if has_changes and draw.random() < 0.2:
+            machine = draw.choice(site.machines)
+            placement = Placement(machine.name, machine.rack, machine.availability_zone, (0,))
+            operations.append(
+                OccupyOperation(
+                    f"occupied-{number}",
+                    replace(demand.vm, number=f"occupied-{number}"),
+                    demand.sku,
+                    placement,
+                    uses_rule_cells=draw.random() < 0.5,
+                )
+            )
+        else:
+            operations.append(PlaceOperation(number, demand))
     return base, operations
 
 
 def sample(
-    monkeypatch: pytest.MonkeyPatch, seed: int, largest_session: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, largest_session: int, *, has_changes: bool = False
 ) -> tuple[SamplingResult, list[int]]:
-    """Return the result of samples with tables for pools up to this size, and the progress."""
+    """Return the result of samples with tables for sessions up to this length, and the progress."""
     monkeypatch.setattr(certainty, "MAX_PLAIN_SESSION_SIZE", largest_session)
-    base, operations = draw_operations(seed)
+    base, operations = draw_operations(seed, has_changes=has_changes)
     progress: list[int] = []
     first = seed % 3
     result = repeat_with_samples(base, operations, RUNS, first=first, on_progress=progress.append)
@@ -61,8 +85,20 @@ def sample(
 @pytest.mark.parametrize("seed", range(SITES))
 def test_results_are_those_of_sessions(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     base, operations = draw_operations(seed)
-    assert is_independent_of_names(base, [operation.demand for operation in operations])
+    assert is_independent_of_names(
+        base,
+        [operation.demand for operation in operations if isinstance(operation, PlaceOperation)],
+    )
     assert sample(monkeypatch, seed, 1000) == sample(monkeypatch, seed, 0)
+
+
+@pytest.mark.parametrize("seed", range(SITES))
+def test_released_and_given_vms_have_the_results_of_sessions(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    assert sample(monkeypatch, seed, 1000, has_changes=True) == sample(
+        monkeypatch, seed, 0, has_changes=True
+    )
 
 
 def test_random_sites_have_ties_and_vms_without_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,11 +123,11 @@ def test_many_small_clusters_have_the_results_of_sessions(monkeypatch: pytest.Mo
     assert results[0] == results[1]
 
 
-def test_tables_are_used_for_small_pools_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions rank the machines once per pool, which takes most of the time for small ones."""
+def test_tables_are_used_for_short_sessions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session ranks the machines first, which takes most of the time for few VMs."""
     calls: list[int] = []
     monkeypatch.setattr(
-        plain_samples, "PlainSamples", lambda _base, demands: calls.append(len(demands))
+        plain_samples, "PlainSamples", lambda _base, operations: calls.append(len(operations))
     )
     for cluster_count, pool_size in ((90, 1), (10, 9), (1, 90), (20, 1)):
         operations = [
@@ -106,7 +142,7 @@ def test_tables_are_used_for_small_pools_only(monkeypatch: pytest.MonkeyPatch) -
     assert calls == [90, 90, 20]
 
 
-def test_released_vms_need_sessions() -> None:
+def test_released_vms_leave_their_capacity() -> None:
     base = RackScheduler(build_rack("r1", 1))
     size = SKUS["NC_P46_224_v1"]
     handles = [
