@@ -45,20 +45,8 @@ def advise(arguments: AdviseArguments) -> int:
 
 
 def _build_answer(advice: LintAdvice) -> Answer:
-    """Return the answer of the `advise` command.
+    """Return the answer of the `advise` command."""
+    from nexusform.rendering.answers.advice_findings import build_advice_report
 
-    The answer has its report, its JSON document and its text renderer.
-    """
-    from nexusform.rendering.answers.advice_findings import build_advice_report, render_advice
-    from nexusform.rendering.json.json_diagnostics import build_diagnostic_documents
-
-    def render_text(colour: bool, width: int) -> str:
-        return render_advice(advice.findings, advice.sources, colour=colour, width=width)
-
-    return Answer(
-        question="advise",
-        origin=advice.origin,
-        report=build_advice_report(advice.findings, advice.origin),
-        document={"findings": build_diagnostic_documents(advice.findings, advice.sources)},
-        text=render_text,
-    )
+    report = build_advice_report(advice.findings, advice.sources, advice.origin)
+    return Answer("advise", advice.origin, report)

@@ -1,7 +1,6 @@
 """`nexusform explain` (alias `why`): explanation of a placement."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import click
 from msgspec import Struct
@@ -27,7 +26,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_e
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.files.external_files import PLAN_FILE
 from nexusform.placement_kinds.registry import format_location_text
-from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.object_explanation import Explanations, VmExplanation
 from nexusform.workflow.object_explanation import explain_object as find_explanations
@@ -80,44 +78,28 @@ def explain(arguments: ExplainArguments) -> int:
 
 
 def _list_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:
-    """Yield the answers about objects of a domain, pools, and VMs, removed ones last.
-
-    Their data has the times of the inventories.
-    """
-    from nexusform.rendering.json.json_placements import build_inventory_documents
-
-    times = omit_empty({"inventories": build_inventory_documents(answer.inventories)})
-    for item in _list_plain_answers(answer, arguments):
-        yield replace(item, document={**(item.document or {}), **times})
-
-
-def _list_plain_answers(answer: Explanations, arguments: ExplainArguments) -> Iterator[Answer]:
-    """Yield the answers without the times of inventories in their data."""
+    """Yield the answers about objects of a domain, pools, and VMs, removed ones last."""
     facts = (f"Inventory: {answer.inventory}.",) if answer.inventory else ()
 
-    def add_age(report: Report) -> Report:
+    def build_answer(report: Report) -> Answer:
         # Before the other facts: the last one may introduce the sections.
-        return replace(report, facts=(*facts, *report.facts))
+        aged_report = replace(report, facts=(*facts, *report.facts))
+        return Answer("explain", arguments.address, aged_report)
 
-    for report, document in answer.domain_answer.answers:
-        yield Answer("", "", add_age(report), document)
+    yield from map(build_answer, answer.domain_answer.reports)
     # Only VMs need them.
     if not (answer.pools or answer.reasons or answer.removals):
         return
     from nexusform.rendering.answers.explanation_text import (
-        build_pools_document,
         build_pools_report,
-        build_removal_document,
         build_removal_report,
     )
 
     if answer.pools:
-        report = build_pools_report(arguments.address, answer.pools)
-        yield Answer("", "", add_age(report), build_pools_document(arguments.address, answer.pools))
+        yield build_answer(build_pools_report(arguments.address, answer.pools))
     for vm in answer.reasons:
-        yield _build_vm_answer(vm, add_age, is_long=arguments.every)
-    for row in answer.removals:
-        yield Answer("", "", add_age(build_removal_report(row)), build_removal_document(row))
+        yield _build_vm_answer(vm, build_answer, is_long=arguments.every)
+    yield from map(build_answer, map(build_removal_report, answer.removals))
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
@@ -153,27 +135,26 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
 
 
 def _build_vm_answer(
-    vm: VmExplanation, add_age: Callable[[Report], Report], *, is_long: bool
+    vm: VmExplanation, build_answer: Callable[[Report], Answer], *, is_long: bool
 ) -> Answer:
     """Build the answer about a VM; only documents and an `is_long` text list every machine."""
-    long_report = add_age(_build_vm_report(vm, is_long=True, is_folded=not is_long))
-    text_report = (
-        long_report if is_long else add_age(_build_vm_report(vm, is_long=False, is_folded=True))
-    )
+    long_answer = build_answer(_build_vm_report(vm, is_long=True, is_folded=not is_long))
+    if is_long:
+        return long_answer
+    text_answer = build_answer(_build_vm_report(vm, is_long=False, is_folded=True))
 
     def render_text(colour: bool, width: int) -> str:
-        from nexusform.rendering.text.report_text import render_report_text
+        return text_answer.render_text(colour=colour, width=width)
 
-        return render_report_text(text_report, colour=colour, width=width)
-
-    return Answer("", "", long_report, _build_vm_document(vm), render_text)
+    return replace(long_answer, text=render_text)
 
 
 def _build_vm_report(vm: VmExplanation, *, is_long: bool, is_folded: bool) -> Report:
     """Build the report about a VM; a long one has ranked and rejected machines."""
     from nexusform.rendering.answers.explanation_text import (
+        build_alternatives_section,
         build_explanation_report,
-        describe_alternatives,
+        build_location_section,
         format_vm_certainty,
     )
 
@@ -188,10 +169,14 @@ def _build_vm_report(vm: VmExplanation, *, is_long: bool, is_folded: bool) -> Re
         facts.append(certainty)
     if vm.uncertainty:
         facts.append(f"This choice is uncertain: {vm.uncertainty}.")
-    alternatives = describe_alternatives(vm.alternatives, explanation.demand, vm.pool_size)
+    elsewhere = build_alternatives_section(
+        vm.alternatives, explanation.demand, vm.pool_size, is_long=is_long
+    )
     remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(vm.remedies, 1)]
-    sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
-    sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
+    fixes = Section("Suggested fixes (tested)", tuple(remedies), name="suggested_fixes")
+    sections = [section for section in (elsewhere, fixes) if section.has_content]
+    if is_long:
+        sections.append(build_location_section(vm.current_placement, explanation.placement))
     report = build_explanation_report(
         vm.object, explanation, facts, sections, is_long=is_long, is_folded=is_folded
     )
@@ -229,33 +214,3 @@ def _describe_current_placement(vm: VmExplanation) -> list[str]:
         machine_clause = _describe_machine(trigger, vm.previous_machine, "was")
         last_move = f"trigger {trigger}{machine_clause} at serial {serial}; "
     return [f"{vm.object} runs on {location} ({provenance}{last_move}state serial {vm.serial})."]
-
-
-def _build_vm_document(vm: VmExplanation) -> dict[str, Any]:
-    """Build the decision about a VM as JSON data.
-
-    It has its current location, its last trigger, alternatives and fixes.
-    """
-    from nexusform.placement_kinds.registry import build_location_document
-    from nexusform.rendering.answers.explanation_text import (
-        build_alternative_document,
-        build_explanation_document,
-    )
-
-    planned_trigger = vm.explained_vm.trigger if vm.current_placement is None else ""
-    # A planned one has no serial.
-    trigger, serial = vm.last_trigger or (planned_trigger, None)
-    return {
-        "address": str(vm.address),
-        "trigger": trigger,
-        "previous_machine": vm.previous_machine or None,
-        "serial": serial,
-        "current": build_location_document(vm.current_placement),
-        "provenance": vm.provenance or None,
-        **build_explanation_document(
-            vm.object, vm.explained_vm.explanation, vm.certainty, vm.samples
-        ),
-        **({"uncertainty": vm.uncertainty} if vm.uncertainty else {}),
-        "elsewhere": list(map(build_alternative_document, vm.alternatives)),
-        "suggested_fixes": list(vm.remedies),
-    }

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from nexusform.cli.main import run_command_line
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
+from tests.domains.whatif.repack_answers import read_repack_answer
 
 SKUS: Final = CATALOGUES[NEWEST].vm_skus
 LARGE: Final = "NC_G48_224_v1"
@@ -112,7 +113,7 @@ def simulate_repack(*words: str) -> tuple[int, dict[str, Any]]:
     """Return exit code and answer of `simulate repack`."""
     code, text = run_command("simulate", "repack", f"-sku={LARGE}", *words, "-format=json")
     try:
-        return code, json.loads(text)
+        return code, read_repack_answer(json.loads(text))
     except ValueError as mistake:
         raise WrongAnswer(f"repack {words}: exit {code}\n{text}") from mistake
 
@@ -234,13 +235,11 @@ def execute_answer(answer: dict[str, Any]) -> int:
             if line.startswith("nexusform "):
                 run_successfully(*shlex.split(line)[1:])
         after = {name: get_location(node) for name, node in read_nodes().items()}
-        steps = {step["object"]: step for step in answer["steps"] if step["window"] == number}
+        steps = {step["vm"]: step for step in answer["steps"] if step["window"] == number}
         moved |= steps.keys()
         for name, step in steps.items():
-            if step["hits"] == step["samples"] and after[name][0] != step["to"]["machine"]:
-                raise WrongAnswer(
-                    f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}"
-                )
+            if step["hits"] == step["samples"] and after[name][0] != step["to"]:
+                raise WrongAnswer(f"window {number}: {name} on {after[name][0]}, not {step['to']}")
         others = {name for name in before if name not in steps and before[name] != after[name]}
         if others or before.keys() != after.keys():
             raise WrongAnswer(f"window {number}: {sorted(others)} moved, too")
@@ -410,34 +409,32 @@ def rehearse(seed: int) -> str:
     _, now = simulate_repack("-want=99", "-moves=1", "-time=1", *flags)
     said = ""
     for more in (2, 1):
-        want = now["fits_now"] + more
+        want = now["fit_now"] + more
         start = time.process_time()
         code, answer = simulate_repack(f"-want={want}", *flags)
         took = time.process_time() - start
-        said += f"+{more}: {answer['status']} {answer['recreations']} of {answer['bound']}"
+        said += f"+{more}: {answer['status']} {answer['re_creations']} of {answer['at_least']}"
         if known and history.racks * history.in_rack <= 8:
             trial = ExhaustiveSearch(history, zones)
             fewest = trial.fewest(want)
             said += f", search {fewest if fewest is not None else f'more than {trial.tried}'}"
             _compare_with_search(answer, fewest, trial.tried)
-        if (code == 2) != (answer["status"] == "impossible" or answer["recreations"] is None):
+        if (code == 2) != (answer["status"] == "impossible" or answer["re_creations"] is None):
             raise WrongAnswer(f"exit {code} of {answer['status']}")
-        if answer["recreations"] is not None:
+        if answer["re_creations"] is not None:
             break
         said += "; "
     head = (
         f"{seed:2} {'known  ' if known else 'unknown'} {history.racks}x{history.in_rack} machines "
         f"{filled:3.0%} {vms:3} VMs, {history.applies:2} applies | {said}"
     )
-    if answer["recreations"] is None:
-        return (
-            f"{head} | blocking {[(b['constraint'], b['recreations']) for b in answer['blocking']]}"
-        )
+    if answer["re_creations"] is None:
+        return f"{head} | blocking {answer['blocking']}"
     sure = all(step["hits"] == step["samples"] for step in answer["steps"])
     windows = execute_answer(answer)
     code, then = simulate_repack(f"-want={want}", *flags)
     if sure and (code, then["status"]) != (0, "nothing_to_do"):
-        raise WrongAnswer(f"afterwards {then['fits_now']} fit, {want} promised")
+        raise WrongAnswer(f"afterwards {then['fit_now']} fit, {want} promised")
     apply_demand(history.clusters, want, zones)
     text = (
         f"{head} | {windows} windows carried out, {want} applied, {took:.1f} "
@@ -452,8 +449,8 @@ def rehearse(seed: int) -> str:
 
 
 def _compare_with_search(answer: dict[str, Any], fewest: int | None, tried: int) -> None:
-    made = answer["recreations"]
-    bound = answer["bound"]
+    made = answer["re_creations"]
+    bound = answer["at_least"]
     if answer["status"] == "impossible" and fewest is not None:
         raise WrongAnswer(f"called impossible, and {fewest} re-creations do")
     if fewest is not None and bound is not None and bound > fewest:

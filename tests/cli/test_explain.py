@@ -8,6 +8,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
+from tests.answer_rows import read_rows
 from tests.domains.pods.importers.cluster_objects import build_node, print_objects
 
 MAIN = """
@@ -73,7 +74,7 @@ def test_explanation_has_the_formats_of_every_answer(build_explain_runner: Any) 
     # Only text omits the ranked machines.
     assert "Racks, best first" in page
     document = json.loads(Path("why.json").read_text())
-    assert document["object"] == "a-p-1"
+    assert (document["question"], document["of"]) == ("explain", A)
     assert document == json.loads(build_explain_runner(A, "a-p-1", "-format=json"))
 
 
@@ -106,14 +107,18 @@ def test_saved_plan_is_explained_by_replay(build_explain_runner: Any) -> None:
 
 
 def test_json_lists_every_machine(build_explain_runner: Any) -> None:
-    found = json.loads(build_explain_runner(A, "a-p-1", "-format=json"))
+    document = json.loads(build_explain_runner(A, "a-p-1", "-format=json"))
+    sections = {section["name"]: section for section in document["sections"]}
+    rows = {name: read_rows(section) for name, section in sections.items() if "tables" in section}
     machines = {"r0-bm01", "r0-bm02", "r1-bm01", "r1-bm02"}
-    assert {way["machine"] for way in found["elsewhere"]} == machines - {found["to"]["machine"]}
-    assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {
-        "r1-bm01": "zones",
-        "r1-bm02": "zones",
-    }
-    assert found["certainty"]["rack"] == 1.0
+    [planned] = rows["location"]
+    assert planned["location"] == "by the rules"
+    assert {row["machine"] for row in rows["elsewhere"]} == machines - {planned["machine"]}
+    assert [(row["rule"], row["machines"]) for row in rows["rejected"]] == [
+        ("zones", "r1-bm01, r1-bm02")
+    ]
+    assert rows["racks"][0]["name"] == planned["rack"]
+    assert any("Same rack in 100 of 100 samples" in fact for fact in document["facts"])
 
 
 def test_explanation_as_markdown(build_explain_runner: Any) -> None:
@@ -140,8 +145,9 @@ def test_unplaced_vm_lists_suggested_fixes(
     offered = "1. count = 4 fits with this SKU"
     assert "Suggested fixes (tested)" in text
     assert offered in text
-    (first, *_) = json.loads(build_explain_runner(A, "a-p-4", "-format=json"))["suggested_fixes"]
-    assert first["counts"][0]["count"] == 4
+    document = json.loads(build_explain_runner(A, "a-p-4", "-format=json"))
+    [fixes] = [part for part in document["sections"] if part["name"] == "suggested_fixes"]
+    assert fixes["lines"][0].startswith(offered)
     assert offered[3:] in build_explain_runner(A, "a-p-4", "-format=markdown").replace("\\", "")
     for command in ("plan", "advise"):
         assert run_command_line([command]) == 1
@@ -159,10 +165,10 @@ def test_cluster_and_pool_are_explained_by_their_spread(build_explain_runner: An
     pool = build_explain_runner(A, "p")
     assert "Triggers: new (2 VMs at serial 1)." in pool
     assert "control-plane" not in pool
-    data = json.loads(build_explain_runner(A, "-format=json"))
-    assert [(p["pool"], p["total_count"], p["objects"]) for p in data["pools"]] == [
-        ("control-plane", 1, ["a-control-plane-0"]),
-        ("p", 2, ["a-p-0", "a-p-1"]),
+    pools, *_ = json.loads(build_explain_runner(A, "-format=json"))["sections"]
+    assert [(row["pool"], row["count"]) for row in read_rows(pools)] == [
+        ("control-plane", 1),
+        ("p", 2),
     ]
     assert "### " in build_explain_runner(A, "-format=markdown")
 
@@ -250,9 +256,9 @@ def test_pod_is_explained_node_by_node(tmp_path: Path, build_explain_runner: Any
     assert "least_allocated: 99" in text.partition("a-p-1")[2]
     assert "untolerated taint" in text
     pending = json.loads(build_explain_runner(manifest, "redis-2", "-format=json"))
-    assert (pending["node"], pending["kind"]) == (None, "pod")
-    assert len(pending["nodes"]) == 3
-    assert all(node["rejections"] for node in pending["nodes"])
+    assert (pending["finding"], pending["verdict"]) == (True, "stays Pending")
+    [rejected] = pending["sections"]
+    assert {row["node"] for row in read_rows(rejected)} == {"a-control-plane-0", "a-p-0, a-p-1"}
     assert "stays Pending" in build_explain_runner(manifest, "redis-2", "-format=markdown")
     build_explain_runner(manifest, code=1)
     build_explain_runner(manifest, "redis-9", code=1)
@@ -322,8 +328,8 @@ def test_removed_vm_is_explained(build_explain_runner: Any, *, saved: bool) -> N
     assert "may be removed, because the pool's count was lowered; Azure chooses the VMs" in text
     assert "It runs on r0 / r0-bm0" in text
     document = json.loads(build_explain_runner(*of_plan, "-format=json", A, "a-p-1"))
-    assert (document["action"], document["trigger"]) == ("remove", "scale_in")
-    assert document["current"]["rack"] == "r0"
+    assert "(scale_in)" in document["verdict"]
+    assert document["facts"][0].startswith("It runs on r0 / ")
 
 
 def test_vm_of_removed_cluster_is_explained(build_explain_runner: Any) -> None:
@@ -357,7 +363,8 @@ def test_times_of_inventories_are_in_text_and_data(
     # Before the first apply, too: the plan reads the file.
     for words in ((A, "a-p-0"), (A,)):
         assert "Inventory: " in build_explain_runner(*words)
-        assert json.loads(build_explain_runner("-format=json", *words))["inventories"] == times
+        facts = json.loads(build_explain_runner("-format=json", *words))["facts"]
+        assert facts[0].startswith("Inventory: ")
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     capsys.readouterr()
     assert run_command_line(["show", "-json", "p.nfplan"]) == 0

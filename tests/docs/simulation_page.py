@@ -8,6 +8,17 @@ from typing import Any
 from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
+from nexusform.domains.whatif.questions.repack_context import (
+    Constraint,
+    RepackRequest,
+    build_repack_context,
+)
+from nexusform.domains.whatif.questions.repack_planning import (
+    BlockingConstraint,
+    RepackResult,
+    RepackStatus,
+)
+from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeOptions,
     UpgradeStrategy,
@@ -18,10 +29,13 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     build_kubernetes_upgrade_report,
     build_upgrade_path_report,
 )
+from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import build_runtime_upgrade_report
 from nexusform.domains.whatif.rendering.site_capacity_report import build_capacity_report
 from nexusform.rendering.json.report_document import build_report_document
 from nexusform.rendering.report.report_tree import Report
+from nexusform.scheduling.racks.vms import Interval
+from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.domains.whatif.questions.failures import build_start, simulate_rack_failure
 from tests.planning.harness import cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
@@ -36,7 +50,9 @@ All answers have these members: `question`, `of` (the input), `hypothetical`, `f
 A table has `rows`, one object each by column. A column of numbers has numbers, `{"min": N, "max": N}` if only bounds are known, or
 null. A row has `finding`, too. A section without content is left out. Racks and zones that are columns are not listed here.
 
-`simulate placement` has the section `clusters`, `simulate rebalance` has `evictions`. `simulate repack` has members of its own.
+`simulate placement` has the section `clusters`, `simulate rebalance` has `evictions`. `explain` and `advise` have the same members:
+`explain` has `rules`, `location`, `elsewhere`, `racks`, `machines` and `rejected` of a VM, `pools`, or `clusters` and `nodes` of a
+fleet; `advise` has `findings`, each as in `validate -json`.
 
 ```sh
 jq '.sections[] | select(.name == "losses") | .tables[] | select(.caption == "Each VM") | .rows[]' answer.json
@@ -84,4 +100,22 @@ def _build_reports() -> dict[str, Report]:
             simulate_kubernetes_upgrade(start, site, site.clusters[0]), "state"
         ),
         "kubernetes-upgrade -to": build_upgrade_path_report(path, "state"),
+        "repack": build_repack_report(_build_repack_result(site), "state"),
     }
+
+
+def _build_repack_result(site: SiteSnapshot) -> RepackResult:
+    """Build a result with one window, one pod and one constraint, without a solver."""
+    request = RepackRequest(sku=site.skus["NC_P46_224_v1"], want=1)
+    source = build_repack_context(site, request).all_movable_vms[0]
+    pod = MovedPod("a", "w", "w-0", "n", "m", "m", is_certain=True)
+    window = RepackWindow((RepackStep(source, source.vm.placement, 1, 1),), (), (pod,))
+    return RepackResult(
+        request,
+        site,
+        RepackStatus.OPTIMAL,
+        Interval(0, 0),
+        bound=1,
+        windows=(window,),
+        blocking=(BlockingConstraint(Constraint.MOVES, "without -moves", 1),),
+    )

@@ -6,7 +6,7 @@ It has the changes needed for other locations.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -22,10 +22,9 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.registry import build_location_document, format_location_text
+from nexusform.placement_kinds.registry import format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.plans.plan import InventoryRead, PlacementChange, PlacementTable
-from nexusform.rendering.json.json_placements import build_rejection_document, build_table_document
 from nexusform.rendering.report.placement_rows import build_table_row
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.resources.address import Address
@@ -182,64 +181,6 @@ def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> s
     return f"{text}as many VMs of its pool on the rack in {rack_count}."
 
 
-def _build_ranked_document(candidate: RankedCandidate) -> dict[str, Any]:
-    """Build the JSON object of a ranked candidate."""
-    return {
-        "name": candidate.name,
-        "keys": [
-            {"rule": key.rule, "value": key.value, "text": key.text} for key in candidate.keys
-        ],
-        "tie_break": candidate.digest or None,
-    }
-
-
-def _build_decision_document(explanation: DecisionExplanation) -> dict[str, Any]:
-    """Build the JSON object of a decision explanation."""
-    return {
-        "vm_sku_name": explanation.demand.sku.name,
-        "availability_zones": None
-        if explanation.demand.zones is None
-        else sorted(explanation.demand.zones),
-        "to": None
-        if explanation.placement is None
-        else build_location_document(explanation.placement),
-        "seed": explanation.seed,
-        "machines_in_all": explanation.total_machines,
-        "filters": [
-            {
-                "rule": count.rule,
-                "machines": count.machines,
-                "minimum": count.interval.minimum,
-                "maximum": count.interval.maximum,
-            }
-            for count in explanation.filters
-        ],
-        "racks": [_build_ranked_document(rack) for rack in explanation.racks],
-        "machines": [_build_ranked_document(machine) for machine in explanation.machines],
-        "fitting_cells": list(explanation.fitting_cells),
-        "rejected": [build_rejection_document(rejection) for rejection in explanation.rejections],
-    }
-
-
-def build_explanation_document(
-    name: str,
-    explanation: DecisionExplanation,
-    certainty: PlacementCertainty | None = None,
-    samples: int = 0,
-) -> dict[str, Any]:
-    """Build the explanation of a VM as JSON.
-
-    Ranked racks and machines, rejections, and shares over `samples` runs.
-    """
-    return {
-        "object": name,
-        # Its fields as JSON.
-        **_build_decision_document(explanation),
-        "certainty": None if certainty is None else certainty.get_shares_by_name(),
-        "samples": samples,
-    }
-
-
 _MAX_RANKED = 8
 
 
@@ -258,15 +199,16 @@ def build_explanation_report(
     every report lists the rejected machines. With `is_folded`, this list is collapsed.
     """
     steps = [
-        Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))),
+        Section(
+            "Rules, in order", notes=tuple(_describe_decision_steps(explanation)), name="rules"
+        ),
         *sections,
     ]
     placement = explanation.placement
     if is_long and placement is not None:
-        steps.append(_build_ranking_table("Racks, best first", explanation.racks))
-        steps.append(
-            _build_ranking_table(f"Machines of {placement.rack}, best first", explanation.machines)
-        )
+        steps.append(_build_ranking_section("racks", "Racks, best first", explanation.racks))
+        title = f"Machines of {placement.rack}, best first"
+        steps.append(_build_ranking_section("machines", title, explanation.machines))
     if explanation.rejections and (is_long or placement is None):
         by_reason = _group_machines(explanation.rejections)
         rows = tuple(
@@ -274,7 +216,7 @@ def build_explanation_report(
         )
         table = Table(("rule", "reason", "machines"), rows)
         rejected_title = f"{format_count(len(explanation.rejections), 'machine')} rejected"
-        steps.append(Section(rejected_title, table=table, is_folded=is_folded))
+        steps.append(Section(rejected_title, table=table, is_folded=is_folded, name="rejected"))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
     verdict = "fits nowhere" if placement is None else format_location_text(placement)
     return Report(
@@ -292,20 +234,7 @@ def build_removal_report(row: PlacementChange) -> Report:
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
 
-def build_removal_document(row: PlacementChange) -> dict[str, Any]:
-    """Build a removal as JSON data."""
-    return {
-        "address": str(row.address),
-        "object": row.object,
-        "action": row.action.value,
-        "trigger": row.trigger,
-        "reason": row.reason,
-        "current": None if row.source is None else build_location_document(row.source),
-        "provenance": row.provenance or None,
-    }
-
-
-def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
+def _build_ranking_section(name: str, title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of ranked candidates, with lines on ties and the number of omitted ones.
 
     The best candidate comes first.
@@ -326,10 +255,12 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
     )
     # The rank is a number.
     table = Table(("rank", "name", "lowest first"), rows, number_columns=frozenset({0}))
-    return Section(title, tuple(lines), table=table)
+    return Section(title, tuple(lines), table=table, name=name)
 
 
 _MAX_NAMES = 4
+_ALTERNATIVE_HEADERS: Final = ("machine", "rack", "zone", "needs", "without")
+_LOCATION_HEADERS: Final = ("location", "rack", "machine", "zone", "cells")
 _NEED_TEXTS: Mapping[MachineObstacle, str] = {
     MachineObstacle.OPEN: "the machine takes VMs again",
     MachineObstacle.HARDWARE: "another SKU",
@@ -436,29 +367,60 @@ def _describe_needed_change(
     )
 
 
-def build_alternative_document(alternative: MachineAlternative) -> dict[str, Any]:
-    """Build the changes needed for another location as JSON data."""
-    return {
-        "machine": alternative.machine,
-        "rack": alternative.rack,
-        "availability_zone": alternative.zone,
-        "needs": [
-            {"kind": requirement.value, "text": _NEED_TEXTS[requirement]}
-            for requirement in alternative.requirements
-        ],
-        "removed_vms": list(alternative.removed_vms),
-    }
+def build_alternatives_section(
+    alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int, *, is_long: bool
+) -> Section:
+    """Build the section on other machines for a VM; a long one has a row per machine."""
+    rows = [
+        Row(
+            (
+                item.machine,
+                item.rack,
+                item.zone,
+                join_texts(_NEED_TEXTS[need] for need in item.requirements),
+                ", ".join(item.removed_vms),
+            )
+        )
+        for item in alternatives
+    ]
+    title = "Each machine"
+    table = Table(_ALTERNATIVE_HEADERS, tuple(rows), caption=title, fold_title=title)
+    return Section(
+        "To place it elsewhere",
+        tuple(describe_alternatives(alternatives, demand, pool_size)),
+        tables=(table,) if is_long and rows else (),
+        name="elsewhere",
+    )
+
+
+def build_location_section(current: Placement | None, planned: Placement | None) -> Section:
+    """Build a row for the current location of a VM, and one for that chosen by the rules."""
+    locations = {"current": current, "by the rules": planned}
+    rows = [
+        Row(
+            (
+                name,
+                location.rack,
+                location.machine,
+                location.availability_zone,
+                format_cells(location),
+            )
+        )
+        for name, location in locations.items()
+        if location is not None
+    ]
+    return Section("Location", table=Table(_LOCATION_HEADERS, tuple(rows)), name="location")
 
 
 class DomainAnswer(Struct, frozen=True):
-    """Reports with their JSON data, and diagnostics.
+    """Reports about objects of a domain, and diagnostics.
 
     `notes` are the diagnostics shown below the answer in text. With `allows_errors`, a
     configuration with errors is explained as far as possible. `inventories` are those
     behind the answer.
     """
 
-    answers: tuple[tuple[Report, dict[str, Any]], ...] = ()
+    reports: tuple[Report, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
     allows_errors: bool = False
@@ -509,7 +471,8 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
         pool_sections.append(_build_pool_section(pool, has_several_clusters))
         racks |= pool.table.rack_counts.keys()
     table = Table(headers, tuple(rows), number_columns=frozenset({headers.index("count")}))
-    sections = [Section("How its pools spread (expected / actual)", table=table), *pool_sections]
+    title = "How its pools spread (expected / actual)"
+    sections = [Section(title, table=table, name="pools"), *pool_sections]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
     # `24 VMs on 8 racks`, or `20 of 24 VMs on 8 racks` if some have no rack.
@@ -546,29 +509,10 @@ def _build_pool_section(pool: PoolPlacement, has_several_clusters: bool) -> Sect
         lines.append(f"Triggers: {'; '.join(map(_format_placement_cause, pool.origins))}.")
     lines.append(f"Objects: {format_list(pool.objects, 5)}.")
     name = f"{pool.table.cluster}/{pool.table.pool}" if has_several_clusters else pool.table.pool
-    return Section(name, tuple(lines))
+    return Section(name, tuple(lines), name="pool")
 
 
 def _format_placement_cause(cause: VmCountByTrigger) -> str:
     """Format a cause: `scale_out (3 VMs at serial 7)`."""
     time_text = "by this plan" if cause.serial is None else f"at serial {cause.serial}"
     return f"{cause.trigger} ({format_count(cause.count, 'VM')} {time_text})"
-
-
-def _build_pool_document(pool: PoolPlacement) -> dict[str, Any]:
-    """Build the JSON object of a pool placement."""
-    return {
-        "address": str(pool.address),
-        **build_table_document(pool.table),
-        "availability_zones": None if pool.zones is None else list(pool.zones),
-        "origins": [
-            {"trigger": origin.trigger, "serial": origin.serial, "count": origin.count}
-            for origin in pool.origins
-        ],
-        "objects": list(pool.objects),
-    }
-
-
-def build_pools_document(address: str, pools: Sequence[PoolPlacement]) -> dict[str, Any]:
-    """Build the pools of an object as JSON data."""
-    return {"address": address, "kind": "pools", "pools": list(map(_build_pool_document, pools))}

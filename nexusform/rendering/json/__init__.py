@@ -10,10 +10,7 @@ PUBLIC = {
         "TERRAFORM_VERSION build_address_keys build_answer_document build_diagnostic_documents "
         "build_validation_document"
     ),
-    "json_placements": (
-        "build_rejection_document build_listed_site_document "
-        "build_inventory_documents build_summed_decision_document"
-    ),
+    "json_placements": ("build_listed_site_document build_summed_decision_document"),
     "json_stream": (
         "create_apply_end_event create_apply_progress_event create_apply_start_event "
         "create_apply_summary_event create_diagnostic_event create_event Event "

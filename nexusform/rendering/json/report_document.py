@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from nexusform.rendering.json.json_diagnostics import build_finding_document
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.report_tree import (
     Item,
@@ -47,6 +48,10 @@ def build_section_document(section: Section) -> dict[str, Any]:
                 "commands": list(section.commands),
                 "tables": [_build_table(table) for table in section.all_tables],
                 "items": list(map(_build_item, items)),
+                "findings": [
+                    build_finding_document(finding, section.findings.sources)
+                    for finding in section.findings.findings
+                ],
                 "code": section.code.text,
             }
         ),

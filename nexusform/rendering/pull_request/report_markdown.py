@@ -86,7 +86,7 @@ def _render_sentences(lines: Sequence[Text], origin: CodeOrigin) -> list[Markdow
 def _render_section(section: Section) -> Iterable[Markdown]:
     """Yield the Markdown blocks of one section of an answer.
 
-    They are its title, lines, notes, commands and tables. A folded section is inside of
+    They are its title, lines, notes, commands, tables and findings. A folded section is inside of
     `<details>`, with its title as the visible summary.
     """
     # A cross.
@@ -103,6 +103,8 @@ def _render_section(section: Section) -> Iterable[Markdown]:
             yield fill_markdown("{}:", table.caption)
         lines = _render_table(table, UNKNOWN_ORIGIN)
         yield _render_list(table.compact) if table.compact else join_markdown(lines, "\n")
+    for finding in section.findings.findings:
+        yield join_markdown(_render_diagnostic(finding.diagnostic, UNKNOWN_ORIGIN), "\n")
     if section.is_folded:
         yield Markdown("</details>")
 

@@ -30,6 +30,7 @@ from nexusform.rendering.report.report_tree import (
     change_texts,
     get_plain_text,
 )
+from nexusform.rendering.text.diagnostic_text import render_diagnostic
 
 _INDENT = "  "
 _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
@@ -110,6 +111,11 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
     lines += section.commands
+    for finding in section.findings.findings:
+        box = render_diagnostic(
+            finding.diagnostic, section.findings.sources, colour=paint.colour, width=inner_width
+        )
+        lines += box.strip("\n").split("\n")
     for table in section.all_tables:
         visible_table = table
         # Of a long table show only the rows with findings, if any.

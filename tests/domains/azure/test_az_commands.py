@@ -129,8 +129,8 @@ def test_repacking_prints_known_flags(
         run_command_line(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"])
         == 0
     )
-    windows = json.loads(capsys.readouterr().out)["commands"]
-    text = "\n".join(line for window in windows for line in window)
+    sections = json.loads(capsys.readouterr().out)["sections"]
+    text = "\n".join(line for section in sections for line in section.get("commands", ()))
     verbs = {(group, verb): sorted(flags) for group, verb, flags in parse_commands(text)}
     assert verbs == {
         ("baremetalmachine", "cordon"): ["name", "resource-group"],

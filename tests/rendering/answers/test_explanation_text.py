@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from nexusform.rendering.answers.explanation_text import (
-    build_explanation_document,
     build_explanation_report,
     format_vm_certainty,
 )
@@ -96,17 +94,3 @@ def test_rejected_machines_of_the_rack_are_listed_for_any_name() -> None:
     words = " ".join(text.split())
     assert "rejected: green: schedulable: cordoned" in words
     assert "elsewhere: 1 machine rejected" in words
-
-
-def test_document_is_plain_json() -> None:
-    explanation = scheduler().explain(
-        Demand(VmName("d", "d", "p1", 7), LARGE, PlacementConstraints(frozenset({"2", "1"})))
-    )
-    document = json.loads(
-        json.dumps(
-            build_explanation_document("d-p1-7", explanation, PlacementCertainty(0.5, 0.1), 100)
-        )
-    )
-    assert document["availability_zones"] == ["1", "2"]
-    assert document["to"]["rack"] == document["racks"][0]["name"]
-    assert {"candidate", "rule", "reason"} == set(document["rejected"][0])

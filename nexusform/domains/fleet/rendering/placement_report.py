@@ -5,7 +5,7 @@ They have verdicts, scores and overridden objects.
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
 from nexusform.domains.fleet.rendering.manifest_export import render_yaml
@@ -22,7 +22,6 @@ from nexusform.domains.pods.planning.pod_rows import REASONS
 from nexusform.domains.pods.scheduling.cluster_records import PodState
 from nexusform.domains.pods.scheduling.pod_explanation import NodeVerdict
 from nexusform.plans.plan import PlacementAction
-from nexusform.rendering.json.json_placements import build_rejection_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _ACTION_TEXTS = {
@@ -65,7 +64,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
             for cluster_explanation in clusters
         ]
     else:
-        sections.append(Section("Clusters", table=_build_table(explanation)))
+        sections.append(Section("Clusters", table=_build_table(explanation), name="clusters"))
     for verdict in clusters:
         if verdict.preferences:
             lines = [
@@ -73,12 +72,19 @@ def build_placement_report(reason: PlacementReason) -> Report:
                 for number, points in enumerate(verdict.preferences, 1)
             ]
             sections.append(
-                Section(f"Preferences of {verdict.cluster}", tuple(lines), is_folded=True)
+                Section(
+                    f"Preferences of {verdict.cluster}",
+                    tuple(lines),
+                    is_folded=True,
+                    name="preferences",
+                )
             )
     for name, failure in reason.failures.items():
         location = "there" if cluster else f"on {name}"
         text = f"{failure}. The cluster keeps its earlier objects."
-        sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
+        sections.append(
+            Section(f"Overrides fail {location}", (text,), is_finding=True, name="failures")
+        )
     # Else no object is overridden; `objects` is empty in a report on all clusters.
     if not reason.failures:
         sections += _build_override_sections(reason.objects, reason.rendered)
@@ -332,7 +338,7 @@ def _build_verdict_section(
         lines.append("No rule rejects it.")
     if not cluster.is_bound:
         lines += _describe_batch_and_rank(cluster, explanation)
-    return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines))
+    return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines), name="verdicts")
 
 
 def _describe_batch_and_rank(
@@ -397,97 +403,6 @@ def _build_override_sections(
                 )
             )
     return sections
-
-
-def _build_explanation_document(reason: PlacementReason) -> dict[str, Any]:
-    """Build the JSON object of the reasons of a placement."""
-    return {
-        "address": str(reason.address),
-        "policy_snapshot": reason.explanation.snapshot.index,
-        "number_of_clusters": reason.explanation.number,
-        "last_picked": reason.explanation.last_pick,
-        "batches": list(map(list, reason.explanation.batches)),
-        "clusters": [
-            _build_cluster_document(cluster, reason)
-            for cluster in _select_clusters_of_reason(reason)
-        ],
-        "fresh_schedule": {
-            "gained": list(reason.drift.gained_clusters),
-            "lost": list(reason.drift.lost_clusters),
-        },
-        "override_failures": dict(reason.failures),
-        "fulfilled": reason.is_fulfilled,
-        "unscheduled": list(reason.unscheduled),
-    }
-
-
-def _build_binding_document(cluster: ClusterExplanation) -> dict[str, Any]:
-    """Build the JSON object of a cluster explanation."""
-    return {
-        "cluster": cluster.cluster,
-        "state": None if cluster.binding is None else cluster.binding.state.value,
-        "picked": cluster.is_picked,
-        "bound": cluster.is_bound,
-        "batch": cluster.batch,
-    }
-
-
-def _build_score_document(cluster: ClusterExplanation) -> dict[str, Any]:
-    """Build the JSON object of a cluster explanation."""
-    return {
-        "rank": cluster.rank,
-        "topology_spread_score": cluster.topology_spread_score,
-        "affinity_score": cluster.affinity_score,
-        "margin": None
-        if cluster.margin is None
-        else {
-            "topology_spread": cluster.margin.topology_spread,
-            "affinity": cluster.margin.affinity,
-            "obsolete": cluster.margin.obsolete,
-            "decided_by": cluster.margin.deciding_part,
-        },
-        "reported": cluster.reported_reason,
-        "rejected": [build_rejection_document(rejection) for rejection in cluster.rejections],
-        "observed": list(cluster.details),
-        "preferences": [
-            {
-                "weight": preference.weight,
-                "points": preference.points,
-                "share": preference.format_share() or None,
-                "property": preference.property or None,
-                "value": preference.value or None,
-            }
-            for preference in cluster.preferences
-        ],
-    }
-
-
-def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
-    """Return the report of a placement as JSON data.
-
-    If it is about one cluster, add the cluster's objects.
-    """
-    document = _build_explanation_document(reason)
-    if reason.cluster:
-        document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
-        document["overrides_fail"] = reason.failures.get(reason.cluster)
-    return document
-
-
-def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
-    """Return the verdict on one cluster as JSON data.
-
-    The trigger is this plan's, else of the binding in state.
-    """
-    row = reason.rows.get(cluster.cluster)
-    # None: not in state.
-    recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
-    return {
-        **_build_binding_document(cluster),
-        "trigger": (row.trigger if row is not None else "") or recorded_trigger,
-        "serial": serial,
-        **_build_score_document(cluster),
-    }
 
 
 _MAX_NODE_NAMES: Final = 3
@@ -622,7 +537,9 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
     return Section(
-        "Feasible nodes by points", table=Table(heads, tuple(rows), number_columns=number_columns)
+        "Feasible nodes by points",
+        table=Table(heads, tuple(rows), number_columns=number_columns),
+        name="nodes",
     )
 
 
@@ -645,43 +562,5 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
         for reasons, names in groups.items()
         for reason in reasons
     ]
-    return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
-
-
-def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
-    """Return the JSON document of a node's verdict.
-
-    It has the points of the node, and its rejections with their hints.
-    """
-    return {
-        "node": verdict.node,
-        "total": verdict.total,
-        "points": dict(verdict.points),
-        "rejections": [
-            {
-                "rule": rejection.rule,
-                "reason": rejection.reason,
-                "hint": verdict.hints.get(rejection.rule),
-            }
-            for rejection in verdict.rejections
-        ],
-    }
-
-
-def build_pod_document(reason: PodPlacementReason) -> dict[str, Any]:
-    """Build the answer about a pod's node as JSON data."""
-    return {
-        "address": reason.address,
-        "object": reason.outcome.name,
-        "kind": "pod",
-        "workload": reason.outcome.workload,
-        "cluster": reason.cluster,
-        "node": reason.outcome.node or None,
-        "machine": reason.machine or None,
-        "availability_zone": reason.zone or None,
-        "trigger": reason.outcome.trigger,
-        "certain": None if reason.is_current else reason.outcome.is_certain,
-        "reason": reason.outcome.reason,
-        "today": reason.is_current,
-        "nodes": [_build_node_document(node) for node in reason.nodes],
-    }
+    table = Table(("node", "rule", "reason"), tuple(rows))
+    return Section("Rejected nodes", table=table, name="rejected")

@@ -21,9 +21,7 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.placement_report import (
-    build_placement_document,
     build_placement_report,
-    build_pod_document,
     build_pod_report,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
@@ -271,11 +269,9 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
         explained = explain_member(planned, fleet, pattern)
     if explained is not None:
         reasons, errors = explained
-        answers = tuple(
-            (build_placement_report(item), build_placement_document(item)) for item in reasons
-        )
+        reports = tuple(map(build_placement_report, reasons))
         return DomainAnswer(
-            answers, tuple(errors), allows_errors=True, inventories=planned.plan.inventories
+            reports, tuple(errors), allows_errors=True, inventories=planned.plan.inventories
         )
     pods = explain_pods(planned, fleet, pattern, name) or _name_selecting_placements(
         planned, fleet, pattern
@@ -283,6 +279,6 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     if pods is None:
         return None
     pod_answers, errors = pods
-    answers = tuple((build_pod_report(item), build_pod_document(item)) for item in pod_answers)
+    reports = tuple(map(build_pod_report, pod_answers))
     notes = tuple(item for item in errors if item.id == NODES_UNKNOWN)
-    return DomainAnswer(answers, tuple(errors), notes, inventories=planned.plan.inventories)
+    return DomainAnswer(reports, tuple(errors), notes, inventories=planned.plan.inventories)

@@ -84,10 +84,7 @@ def repack(arguments: RepackArguments) -> int:
         from nexusform.domains.whatif.questions.repack_context import RepackRequest
         from nexusform.domains.whatif.questions.repack_planning import plan_repack
         from nexusform.domains.whatif.questions.repack_separation import build_separation_rules
-        from nexusform.domains.whatif.rendering.repack_report import (
-            build_repack_document,
-            build_repack_report,
-        )
+        from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 
         site = find_only_site(snapshot, arguments.site)
         [sku, *further_skus] = find_skus(site.skus, (arguments.sku,))
@@ -110,8 +107,6 @@ def repack(arguments: RepackArguments) -> int:
 
             return [map_playbacks.build_repack_playback(site, result)]
 
-        return Answer(
-            "repack", inputs.origin, report, build_repack_document(result), plays=build_playbacks
-        )
+        return Answer("repack", inputs.origin, report, plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)

@@ -1,28 +1,33 @@
-"""Report of `simulate repack`, as text and as data."""
+"""Report of `simulate repack`."""
 
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, groupby
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions import repack_orders
-from nexusform.domains.whatif.questions.repack_planning import (
-    BlockingConstraint,
-    RepackResult,
-    RepackStatus,
-)
-from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
-from nexusform.placement_kinds.registry import build_location_document
+from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus
+from nexusform.domains.whatif.questions.repack_windows import RepackStep, RepackWindow
 from nexusform.placement_kinds.vm_kind import format_short_location
-from nexusform.rendering.notation.sample_text import build_interval_document
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.scheduling.racks.vms import Interval
 
 _VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
 _RACK: Final = "nexus_rack"
-_MAX_CORDONS: Final = 4
-_MAX_PODS: Final = 40
+_RESULT_HEADERS: Final = (
+    "status",
+    "requested",
+    "fit now",
+    "at most",
+    "re-creations",
+    "at least",
+    "windows",
+    "at least windows",
+    "pod restarts",
+    "pools",
+)
 
 
 def build_repack_report(repack: RepackResult, origin: str) -> Report:
@@ -30,7 +35,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
 
     Windows have commands.
     """
-    sections: list[Section] = []
+    sections = [_build_result_section(repack)]
     if repack.blocking:
         constraint_rows: list[Row] = []
         for constraint in repack.blocking:
@@ -45,16 +50,13 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
             constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
         heads = ("loosened", "fits then", "re-creations")
         table = Table(heads, tuple(constraint_rows), number_columns=frozenset({2}))
-        sections.append(Section("Blocking constraints (each tested alone)", table=table))
+        title = "Blocking constraints (each tested alone)"
+        sections.append(Section(title, table=table, name="blocking"))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
         if window.pods:
             sections.append(_build_pod_section(window, number))
     request = repack.request
-    if repack.windows:
-        free_now = f"{repack.fits_now} of {request.sku.title}"
-        line = f"Before: {free_now}; afterwards at least {request.want:,}, after the uncordon."
-        sections.append(Section("Capacity", (line,)))
     zones = (
         ""
         if request.zones is None
@@ -70,6 +72,30 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
         facts=tuple(_describe_proof(repack)),
         sections=tuple(sections),
     )
+
+
+def _build_result_section(repack: RepackResult) -> Section:
+    """Build the figures of the answer; a proved answer has no more than the minimum."""
+    figures = (
+        repack.request.want,
+        repack.fits_now,
+        repack.maximum,
+        repack.recreations,
+        repack.bound,
+        len(repack.windows),
+        repack.minimum_windows,
+        repack.pod_restarts,
+        repack.pool_count,
+    )
+    cells = ("" if figure is None else _format_figure(figure) for figure in figures)
+    row = Row((repack.status.value, *cells), is_finding=repack.has_findings)
+    numbers = frozenset(range(1, len(_RESULT_HEADERS)))
+    return Section("Result", table=Table(_RESULT_HEADERS, (row,), numbers), name="result")
+
+
+def _format_figure(figure: int | Interval) -> str:
+    """Format a number, or its bounds."""
+    return f"{figure:,}" if isinstance(figure, int) else str(figure)
 
 
 def _build_summary(repack: RepackResult) -> str:
@@ -211,20 +237,17 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
         vm = step.source.vm
         pod_count = f"{step.source.pods:,}"
         locations = format_short_location(vm.placement), format_short_location(step.target)
-        rows.append(Row((vm.name, *locations, f"{step.hits} of {step.runs}", pod_count)))
-    table = Table(
-        ("VM", "from", "to", "hits", "pods"), tuple(rows), number_columns=frozenset({3, 4})
-    )  # right-aligned
+        hits = f"{step.hits} of {step.runs}"
+        rows.append(Row((vm.name, *locations, hits, pod_count, _get_address(repack, step))))
+    headers = ("VM", "from", "to", "hits", "pods", "resource")
+    # Hits are aligned to the right.
+    numbers = frozenset({3, 4})
+    table = Table(headers, tuple(rows), numbers, details=frozenset({5}))
     # These machines are closed to new VMs during the window.
-    lines = (
-        (f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.",)
-        if window.cordons
-        else ()
-    )
+    lines = (f"Cordoned meanwhile: {format_list(window.cordons)}.",) if window.cordons else ()
     title = f"Window {number} of {len(repack.windows)}"
-    return Section(
-        title, lines, commands=tuple(build_window_commands(repack, window, number)), table=table
-    )
+    commands = tuple(build_window_commands(repack, window, number))
+    return Section(title, lines, commands=commands, table=table, name="window")
 
 
 def _build_pod_section(window: RepackWindow, number: int) -> Section:
@@ -233,19 +256,15 @@ def _build_pod_section(window: RepackWindow, number: int) -> Section:
     It has their nodes before, meanwhile, and afterwards.
     """
     rows: list[Row] = []
-    for pod in window.pods[:_MAX_PODS]:
+    for pod in window.pods:
         meanwhile = pod.meanwhile or "none: waits"
         if pod.meanwhile and not pod.is_certain:
             meanwhile = f"{pod.meanwhile} (one outcome)"
-        rows.append(Row((pod.pod, pod.old_node, meanwhile, pod.final_node or "Pending")))
-    hidden_count = len(window.pods) - len(rows)
-    lines = (
-        (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",)
-        if hidden_count
-        else ()
-    )
-    table = Table(("pod", "leaves", "meanwhile on", "then on"), tuple(rows))
-    return Section(f"Pods of window {number}", lines, table=table)
+        final_node = pod.final_node or "Pending"
+        rows.append(Row((pod.pod, pod.old_node, meanwhile, final_node, pod.workload)))
+    headers = ("pod", "leaves", "meanwhile on", "then on", "workload")
+    table = Table(headers, tuple(rows), details=frozenset({4}))
+    return Section(f"Pods of window {number}", table=table, is_folded=True, name="pods")
 
 
 def build_window_commands(repack: RepackResult, window: RepackWindow, number: int) -> Iterable[str]:
@@ -334,99 +353,3 @@ def _build_cordon_commands(
 def _is_rack_address(address: str) -> bool:
     """Return True for the address of a rack: `nexus_rack.a`, also in a module."""
     return _RACK in address.split(".")
-
-
-def _build_figures_document(repack: RepackResult) -> dict[str, Any]:
-    """Build the JSON object of a repack result."""
-    return {
-        "site_id": repack.site.id,
-        "vm_sku_name": repack.request.sku.name,
-        "availability_zones": None
-        if repack.request.zones is None
-        else sorted(repack.request.zones, key=str.encode),
-        "status": repack.status.value,
-        "requested": repack.request.want,
-        "fits_now": repack.fits_now.minimum,
-        "fits_now_bounds": build_interval_document(repack.fits_now),
-        "recreations": repack.recreations,
-        "bound": repack.bound,
-        "maximum": repack.maximum,
-        "pods_restarted": repack.pod_restarts,
-        "pools": repack.pool_count,
-        "windows": len(repack.windows),
-        "windows_bound": repack.minimum_windows,
-    }
-
-
-def _build_step_document(step: RepackStep) -> dict[str, Any]:
-    """Build the JSON object of a repack step."""
-    return {
-        "object": step.source.vm.name,
-        "from": build_location_document(step.source.vm.placement),
-        "to": build_location_document(step.target),
-        "hits": step.hits,
-        "samples": step.runs,
-        "pods": step.source.pods,
-    }
-
-
-def _build_pod_document(pod: MovedPod) -> dict[str, Any]:
-    """Build the JSON object of a moved pod."""
-    return {
-        "cluster_id": pod.cluster_id,
-        "workload": pod.workload,
-        "pod": pod.pod,
-        "from": pod.old_node,
-        "temporary_node": pod.meanwhile or None,
-        "final_node": pod.final_node or None,
-        "certain": pod.is_certain,
-    }
-
-
-def _build_search_document(repack: RepackResult) -> dict[str, Any]:
-    """Build the JSON object of a repack result."""
-    return {
-        "machines_with_unknown_cells": repack.unknown_machines,
-        "recreations_if_cells_were_known": repack.if_known,
-        "is_machine_dependent": repack.is_machine_dependent,
-        "orders_searched": repack.searched_orders,
-        "orders_cut_at": repack.orders_cut_at,
-    }
-
-
-def _build_blocking_document(blocking: BlockingConstraint) -> dict[str, Any]:
-    """Build the JSON object of a blocking constraint."""
-    return {
-        "constraint": blocking.constraint.value,
-        "loosened_by": blocking.loosened_by,
-        "recreations": blocking.recreations,
-        "decided": not blocking.undecided,
-    }
-
-
-def build_repack_document(repack: RepackResult) -> dict[str, Any]:
-    """Build the result as JSON data."""
-    windows = tuple(enumerate(repack.windows, 1))
-    return {
-        **_build_figures_document(repack),
-        "steps": [
-            {"window": number, "address": _get_address(repack, step), **_build_step_document(step)}
-            for number, window in windows
-            for step in window.steps
-        ],
-        "cordons": [
-            {"window": number, "machines": list(window.cordons)}
-            for number, window in windows
-            if window.cordons
-        ],
-        "commands": [
-            list(build_window_commands(repack, window, number)) for number, window in windows
-        ],
-        "blocking": list(map(_build_blocking_document, repack.blocking)),
-        "pods": [
-            {"window": number, **_build_pod_document(pod)}
-            for number, window in windows
-            for pod in window.pods
-        ],
-        **_build_search_document(repack),
-    }

@@ -288,7 +288,8 @@ def test_explain_names_failing_override(nf: Callable[..., Told]) -> None:
             nf(failing, "explain", *words)[1].split()
         )
     document = json.loads(nf(failing, "explain", "-format=json", WEB)[1])
-    assert list(document["override_failures"]) == ["a"]
+    failures = [section for section in document["sections"] if section["name"] == "failures"]
+    assert [section["title"] for section in failures] == ["Overrides fail on a"]
 
 
 def test_explain_names_the_action_of_the_plan_and_later_the_origin_in_state(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 
 pytest.importorskip("highspy")
+from tests.domains.whatif.repack_answers import read_repack_answer
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -58,6 +60,7 @@ resource "nexus_kubernetes_cluster" "a" {
 }
 """
 BROWNFIELD = Path(__file__).parents[4] / "examples" / "brownfield"
+OVERRIDE = re.compile(r'# +machine_override "([^"]+)" ')
 ASK = ["simulate", "repack", "-sku=NC_P46_224_v1"]
 
 
@@ -72,7 +75,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run_repack(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
     code = run_command_line([*ASK, *more, "-format=json"])
-    return code, json.loads(capsys.readouterr().out)
+    return code, read_repack_answer(json.loads(capsys.readouterr().out))
 
 
 def read_machines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -90,36 +93,35 @@ def test_applied_steps_free_the_predicted_capacity(
 ) -> None:
     before = read_machines(capsys)
     code, repack = run_repack(capsys, f"-sku={sku}", f"-want={want}")
-    assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
+    assert (code, repack["status"], repack["re_creations"]) == (0, "optimal", repack["at_least"])
     for window in range(1, repack["windows"] + 1):
         steps = [step for step in repack["steps"] if step["window"] == window]
-        cordons = [one["machines"] for one in repack["cordons"] if one["window"] == window]
-        flags = [f"-replace={step['address']}:{step['object']}" for step in steps]
-        cordoned = json.dumps(cordons[0] if cordons else [])
+        overrides = map(OVERRIDE.match, repack["commands"][window - 1])
+        cordoned = json.dumps([override[1] for override in overrides if override])
+        flags = [f"-replace={step['resource']}:{step['vm']}" for step in steps]
         assert (
             run_command_line(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
         )
         now = read_machines(capsys)
-        assert {step["object"]: now[step["object"]] for step in steps} == {
-            step["object"]: step["to"]["machine"] for step in steps
+        assert {step["vm"]: now[step["vm"]] for step in steps} == {
+            step["vm"]: step["to"] for step in steps
         }
     assert run_command_line(["apply", "-auto-approve"]) == 0
     after = read_machines(capsys)
-    moved = {step["object"] for step in repack["steps"]}
+    moved = {step["vm"] for step in repack["steps"]}
     assert {name for name in before if before[name] != after[name]} == moved
     code, repack = run_repack(capsys, f"-sku={sku}", f"-want={want}")
-    assert (code, repack["status"], repack["fits_now"]) == (0, "nothing_to_do", want)
+    assert (code, repack["status"], repack["fit_now"]) == (0, "nothing_to_do", want)
 
 
 @pytest.mark.usefixtures("lab")
 def test_unsatisfiable_demand_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, repack = run_repack(capsys, "-want=7")
     assert (code, repack["status"], repack["finding"]) == (2, "impossible", True)
-    assert (repack["recreations"], repack["maximum"], repack["fits_now"]) == (None, 6, 5)
+    assert (repack["re_creations"], repack["at_most"], repack["fit_now"]) == (None, 6, 5)
     code, repack = run_repack(capsys, "-want=6", "-moves=1")
-    assert (code, repack["bound"]) == (2, 2)
-    [moves] = [one for one in repack["blocking"] if one["constraint"] == "moves"]
-    assert moves["recreations"] == 2
+    assert (code, repack["at_least"]) == (2, 2)
+    assert repack["blocking"]["without -moves"] == 2
 
 
 @pytest.mark.usefixtures("lab")
@@ -193,21 +195,23 @@ def test_pods_without_hugepages_or_devices_elsewhere_block_their_node(
     asked = ["-sku=NC_E94_448_v1", "-want=1", *STAYING]
     write_pods(lab, ASKED[constraint], 10)
     code, repack = run_repack(capsys, *asked)
-    blocking = {one["constraint"]: one["recreations"] for one in repack["blocking"]}
     assert (code, repack["status"]) == (2, "impossible")
-    assert blocking[constraint] == 2
+    [fewest] = [count for text, count in repack["blocking"].items() if constraint in text]
+    assert fewest == 2
     # With one more node than pods, the pods move one at a time to the free node.
     write_pods(lab, ASKED[constraint], 9)
     code, repack = run_repack(capsys, *asked)
-    assert (code, repack["recreations"], repack["windows"]) == (0, 2, 2)
-    assert len(repack["pods"]) == repack["pods_restarted"]
+    assert (code, repack["re_creations"], repack["windows"]) == (0, 2, 2)
+    assert len(repack["pods"]) == repack["pod_restarts"]
     for window in (1, 2):
-        [gone] = [step["object"] for step in repack["steps"] if step["window"] == window]
+        [gone] = [step["vm"] for step in repack["steps"] if step["window"] == window]
         followed = [pod for pod in repack["pods"] if pod["window"] == window]
         assert all(
-            pod["from"] == gone and pod["temporary_node"] not in (None, gone) for pod in followed
+            pod["leaves"] == gone and pod["meanwhile_on"] not in ("none: waits", gone)
+            for pod in followed
         )
-        assert all(pod["final_node"] == pod["temporary_node"] for pod in followed)
+        # A node of several equal ones has a remark.
+        assert all(pod["then_on"] == pod["meanwhile_on"].split()[0] for pod in followed)
 
 
 def test_separation_rules_hold_for_re_created_nodes(
@@ -240,7 +244,7 @@ def test_separation_rules_hold_for_re_created_nodes(
     code, repack = run_repack(capsys, "-want=6")
     assert (code, repack["status"]) == (0, "optimal")
     places_now = read_machines(capsys)
-    places_then = places_now | {step["object"]: step["to"]["machine"] for step in repack["steps"]}
+    places_then = places_now | {step["vm"]: step["to"] for step in repack["steps"]}
     state = json.loads((lab / "state" / "nexusform.nfstate").read_text())
     nodes = {}
     for resource in state["resources"]:
@@ -250,7 +254,7 @@ def test_separation_rules_hold_for_re_created_nodes(
                     if isinstance(pod, dict) and pod.get("node"):
                         nodes[key] = pod["node"]
     for pod in repack["pods"]:
-        nodes[pod["workload"]] = pod["final_node"]
+        nodes[pod["workload"]] = pod["then_on"]
     upf, web = (next(node for key, node in nodes.items() if name in key) for name in ("upf", "web"))
     assert places_then[upf] != places_then[web]
 
@@ -259,11 +263,12 @@ def test_every_format_is_written(lab: Path) -> None:
     reports = [f"-report={kind}:answer.{kind}" for kind in ("markdown", "html", "json", "text")]
     assert run_command_line([*ASK, "-want=6", *reports]) == 0
     # The choice among equal optima depends on the version of the solver.
-    recreated = [step["object"] for step in json.loads((lab / "answer.json").read_text())["steps"]]
+    answer = read_repack_answer(json.loads((lab / "answer.json").read_text()))
+    recreated = [step["vm"] for step in answer["steps"]]
     text = (lab / "answer.text").read_text()
     assert len(recreated) == 2
     assert all(f"-replace=nexus_kubernetes_cluster.a:{name}" in text for name in recreated)
-    assert "| VM | from | to | hits | pods |" in (lab / "answer.markdown").read_text()
+    assert "| VM | from | to | hits | pods | resource |" in (lab / "answer.markdown").read_text()
     assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
 
 
@@ -271,7 +276,7 @@ def test_solver_output_is_suppressed(lab: Path) -> None:
     """HiGHS 1.16 writes a banner to the standard output of its process."""
     command = [sys.executable, "-m", "nexusform", *ASK, "-want=6", "-format=json"]
     done = subprocess.run(command, cwd=lab, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["recreations"] == 2
+    assert read_repack_answer(json.loads(done.stdout))["re_creations"] == 2
 
 
 @pytest.mark.of_domains("azure")
@@ -283,11 +288,11 @@ def test_site_with_unknown_cells(
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     code, repack = run_repack(capsys, "-want=2")
-    assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
-    assert repack["recreations_if_cells_were_known"] <= repack["recreations"]
+    assert (code, repack["status"], repack["re_creations"]) == (0, "optimal", repack["at_least"])
+    assert any("With known cells" in fact for fact in repack["facts"])
     assert all(step["hits"] == step["samples"] == 100 for step in repack["steps"])
-    emptied = {step["from"]["machine"] for step in repack["steps"]}
-    names = {step["object"] for step in repack["steps"]}
+    emptied = {step["from"] for step in repack["steps"]}
+    names = {step["vm"] for step in repack["steps"]}
     state = json.loads((tmp_path / "state" / "nexusform.nfstate").read_text())
     nodes = [
         (name, node["machine"])
@@ -306,7 +311,7 @@ def test_site_with_unknown_cells(
     assert "azure_export sends nothing" in by_hand
     assert "kubectl --context=" in by_hand
     assert "delete node" in by_hand
-    going = [step["object"] for step in repack["steps"] if step["window"] == 1]
+    going = [step["vm"] for step in repack["steps"] if step["window"] == 1]
     platform = {
         name: node["platform_name"]
         for resource in state["resources"]
