@@ -7,8 +7,7 @@ PUBLIC = {
         "encode_document build_object_documents build_plan_document build_state_document write_json"
     ),
     "json_diagnostics": (
-        "TERRAFORM_VERSION build_address_keys build_answer_document build_diagnostic_documents "
-        "build_validation_document"
+        "TERRAFORM_VERSION build_address_keys build_answer_document build_validation_document"
     ),
     "json_placements": ("build_listed_site_document build_summed_decision_document"),
     "json_stream": (

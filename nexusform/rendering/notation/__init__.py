@@ -6,5 +6,5 @@ PUBLIC = {
     "hcl_text": "render_hcl_value quote_string format_scalar",
     "json_values": "encode_value encode_document escape_texts omit_empty",
     "markup": "build_data_script build_element Markup build_svg_element build_code_element",
-    "sample_text": ("describe_sampled_capacity describe_fit build_interval_document"),
+    "sample_text": "describe_sampled_capacity describe_fit",
 }

@@ -24,9 +24,6 @@ _RESULT_HEADERS: Final = (
     "re-creations",
     "at least",
     "windows",
-    "at least windows",
-    "pod restarts",
-    "pools",
 )
 
 
@@ -83,9 +80,6 @@ def _build_result_section(repack: RepackResult) -> Section:
         repack.recreations,
         repack.bound,
         len(repack.windows),
-        repack.minimum_windows,
-        repack.pod_restarts,
-        repack.pool_count,
     )
     cells = ("" if figure is None else _format_figure(figure) for figure in figures)
     row = Row((repack.status.value, *cells), is_finding=repack.has_findings)
