@@ -22,6 +22,12 @@ GREATER = "Gt"
 LESS = "Lt"
 EQUAL = "Equal"
 NO_SCHEDULE = "NoSchedule"
+_NO_EXECUTE = "NoExecute"
+# Effects that keep pods away, with those that are as strict.
+_STRICT_EFFECTS: Final[Mapping[str, tuple[str, ...]]] = {
+    NO_SCHEDULE: (NO_SCHEDULE, _NO_EXECUTE),
+    _NO_EXECUTE: (_NO_EXECUTE,),
+}
 
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _LABEL_VALUE = re.compile(f"({_NAME_PART.pattern})?", re.ASCII)
@@ -79,6 +85,11 @@ class Taint(Struct, frozen=True):
     key: str
     value: str = ""
     effect: str = NO_SCHEDULE
+
+    @property
+    def title(self) -> str:
+        """`gpu=a100:NoSchedule`, in kubectl's notation."""
+        return f"{self.key}{enclose('=', self.value)}:{self.effect}"
 
 
 class Toleration(Struct, frozen=True):
@@ -174,6 +185,19 @@ def select_untolerated_taint(
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Check whether one of a pod's tolerations matches a taint."""
     return any(is_matching_toleration(toleration, taint) for toleration in tolerations)
+
+
+def select_weaker_taints(before: Iterable[Taint], after: Iterable[Taint]) -> list[Taint]:
+    """Return the taints that end, or whose effect becomes weaker; a preference is no rule."""
+    kept = {(taint.key, taint.value, taint.effect) for taint in after}
+    return [
+        taint
+        for taint in before
+        if taint.effect in _STRICT_EFFECTS
+        and not any(
+            (taint.key, taint.value, effect) in kept for effect in _STRICT_EFFECTS[taint.effect]
+        )
+    ]
 
 
 def validate_selector(selector: LabelSelector) -> tuple[str, ...]:

@@ -368,6 +368,39 @@ def parse_int_or_percent(source: str | int) -> IntegerOrPercent | str:
     return IntegerOrPercent(int(match[1]), bool(match[2]))
 
 
+def find_weaker_amount(
+    name: str,
+    old: IntegerOrPercent | Quantity | None,
+    new: IntegerOrPercent | Quantity | None,
+    *,
+    is_minimum: bool = False,
+) -> str:
+    """Return `max_unavailable 1 to 2` if an amount of a rule becomes weaker, else "".
+
+    A limit becomes weaker when it rises, a minimum when it falls. Another form of an amount counts
+    as weaker, because the total decides.
+    """
+    if old == new or _is_as_strict(old, new, is_minimum=is_minimum):
+        return ""
+    start, end = (amount if amount is not None else "none" for amount in (old, new))
+    return f"{name} {start} to {end}"
+
+
+def _is_as_strict(
+    old: IntegerOrPercent | Quantity | None,
+    new: IntegerOrPercent | Quantity | None,
+    *,
+    is_minimum: bool,
+) -> bool:
+    """Return whether two amounts of one form are comparable, and the new one is as strict."""
+    match old, new:
+        case Quantity(), Quantity():
+            return new >= old if is_minimum else new <= old
+        case IntegerOrPercent(), IntegerOrPercent() if old.is_percent == new.is_percent:
+            return new.value >= old.value if is_minimum else new.value <= old.value
+    return False
+
+
 def compute_amount_of_total(source: str, total: int) -> int:
     """Compute how many of a total a text represents: `2`, or `33%` rounded up; 0 if invalid."""
     amount = parse_int_or_percent(source.strip())

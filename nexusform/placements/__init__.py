@@ -9,7 +9,7 @@ PUBLIC = {
     ),
     "consequences": (
         "ConsequenceSeverity ConsequenceTable DataFate LASTING_LOSS LOSS_WITH_DATA "
-        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES ObjectTitles Outcome combine_fates "
+        "LOSS_WITH_UNKNOWN_DATA NO_CONSEQUENCES ObjectChange ObjectTitles Outcome combine_fates "
         "get_worst_severity"
     ),
     "prediction_scores": (

@@ -56,7 +56,20 @@ LOSS_WITH_DATA: Final = Outcome(ConsequenceSeverity.LASTING, DataFate.LOST)
 LOSS_WITH_UNKNOWN_DATA: Final = Outcome(ConsequenceSeverity.LASTING, DataFate.UNKNOWN)
 
 
-def find_no_weakening(_before: Mapping[str, Any], _after: Mapping[str, Any]) -> str:
+class ObjectChange(Struct, frozen=True):
+    """Change of an object that stays.
+
+    `before` and `after` are its arguments, `note` is its private data before the plan. `remaining`
+    are the arguments of all objects after the plan by type.
+    """
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    note: Mapping[str, Any] = {}
+    remaining: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+
+
+def find_no_weakening(_change: ObjectChange) -> str:
     """Return "": no change of the type weakens a rule."""
     return ""
 
@@ -88,10 +101,11 @@ class ConsequenceTable(Struct, frozen=True, kw_only=True):
     `list_titles` returns the titles of the objects of a resource without a name; how much their end
     hurts is a matter of the objects. `delete`: the object ends. `departure` is the verb of a type
     whose deletion ends no object: `leaves the fleet`. `replace`: it is deleted and created again
-    under its name. `leave`: it stays, unmanaged. `find_weakening(before, after)` returns what a
-    change of its arguments weakens, as the end of a sentence with its name: `changes from deny to
-    warn`; "" for nothing. `find_unfinished(note)` returns from the private data what the end of an
-    object interrupts, a lasting loss: `in mid-run: 1 of 3 clusters is updated`; "" for nothing.
+    under its name. `leave`: it stays, unmanaged. `recreate`: its VMs are re-created, and it stays.
+    `find_weakening(change)` returns what a change of its arguments weakens or stops, as the end of
+    a sentence with its name: `changes from deny to warn`; "" for nothing. `find_unfinished(note)`
+    returns from the private data what the end of an object interrupts, a lasting loss: `in mid-run:
+    1 of 3 clusters is updated`; "" for nothing.
     """
 
     noun: str = ""
@@ -100,7 +114,8 @@ class ConsequenceTable(Struct, frozen=True, kw_only=True):
     delete: Outcome = HARMLESS
     replace: Outcome = HARMLESS
     leave: Outcome = HARMLESS
-    find_weakening: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = find_no_weakening
+    recreate: Outcome = HARMLESS
+    find_weakening: Callable[[ObjectChange], str] = find_no_weakening
     find_unfinished: Callable[[Mapping[str, Any]], str] = find_nothing_unfinished
 
 

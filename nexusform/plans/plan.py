@@ -393,6 +393,7 @@ class ContentEffect(StrEnum):
     STAYS = "stays"
     OVERRIDDEN = "overridden"
     LOSES_DATA = "loses_data"
+    WEAKENED = "weakened"
 
 
 class ContentChange(Struct, frozen=True):
@@ -403,7 +404,8 @@ class ContentChange(Struct, frozen=True):
     unknown. `has_rows` means that its pods have placement rows, too. Their pool is `workload`, the
     cluster and the workload: `a/web/Deployment/api`; their site is `site_id`. `severity` and `data`
     are those of the object's end, by its kind and by what uses it. `extent` is what ends with it:
-    `everything in it`; of lost data, what happens to the node. `remaining` pods of a smaller
+    `everything in it`; of lost data, what happens to the node; of a weakened limit, its
+    change. `remaining` pods of a smaller
     workload stay. An overridden value has the key of its override, the JSON pointer in the object
     ("": the object itself), and the value before and after (None: absent).
     """

@@ -28,6 +28,7 @@ from nexusform.resource_types.nks_pools import (
     build_pool_demand,
     check_pool_name,
     check_upgrade_settings,
+    find_lost_taints,
     list_existing_vms,
     list_unplaced_nodes,
 )
@@ -172,5 +173,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     consequences=ConsequenceTable(
         delete=LOSS_WITH_UNKNOWN_DATA,
         replace=Outcome(ConsequenceSeverity.TEMPORARY, DataFate.UNKNOWN),
+        find_weakening=lambda change: find_lost_taints(change.before, change.after),
     ),
 )

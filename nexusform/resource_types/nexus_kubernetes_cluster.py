@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.interfaces.plugins import (
     PlanningKind,
     ResourceContext,
@@ -14,7 +15,7 @@ from nexusform.interfaces.plugins import (
     VmHandlers,
 )
 from nexusform.json_data.plain_data import Path, get_mapping
-from nexusform.placements.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
+from nexusform.placements.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable, ObjectChange
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (
@@ -34,6 +35,7 @@ from nexusform.resource_types.nks_pools import (
     check_pool_name,
     check_upgrade_settings,
     compute_capacity,
+    find_lost_taints,
     list_existing_vms,
     list_unplaced_nodes,
 )
@@ -242,6 +244,17 @@ def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return get_mapping(attributes, "agent_pool")
 
 
+def _find_weaker_pools(change: ObjectChange) -> str:
+    """Return `loses taint dedicated=upf:NoSchedule, so other pods may come to pool p`; or ""."""
+    pools = _get_pools(change.after)
+    endings = [
+        enclose("", find_lost_taints(pool, pools[name]), f" to pool {name}")
+        for name, pool in _get_pools(change.before).items()
+        if name in pools
+    ]
+    return join_texts(endings, "; ")
+
+
 def find_unsuitable_skus(
     attributes: Mapping[str, Any], numa_cells: Mapping[str, int]
 ) -> list[Problem]:
@@ -318,5 +331,9 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     present=build_displayed_value,
     kind=PlanningKind.CLUSTER,
     # Volumes of the platform may outlive their cluster.
-    consequences=ConsequenceTable(delete=LOSS_WITH_UNKNOWN_DATA, replace=LOSS_WITH_UNKNOWN_DATA),
+    consequences=ConsequenceTable(
+        delete=LOSS_WITH_UNKNOWN_DATA,
+        replace=LOSS_WITH_UNKNOWN_DATA,
+        find_weakening=_find_weaker_pools,
+    ),
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
-from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable, ObjectChange
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_id_builder,
@@ -83,9 +83,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _find_weakening(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _find_weakening(change: ObjectChange) -> str:
     """Return `changes from deny to warn`, or "" if the rule is as strict as before."""
-    is_weaker = (before.get("enforcement"), after.get("enforcement")) == ("deny", "warn")
+    is_weaker = tuple(values.get("enforcement") for values in (change.before, change.after)) == (
+        "deny",
+        "warn",
+    )
     return "changes from deny to warn" if is_weaker else ""
 
 

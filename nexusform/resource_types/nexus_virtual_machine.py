@@ -249,5 +249,7 @@ NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
         build_computed_attributes,
         list_unplaced_vms=list_unplaced_vms,
     ),
-    consequences=ConsequenceTable(noun="VM", delete=LOSS_WITH_DATA, replace=LOSS_WITH_DATA),
+    consequences=ConsequenceTable(
+        noun="VM", delete=LOSS_WITH_DATA, replace=LOSS_WITH_DATA, recreate=LOSS_WITH_DATA
+    ),
 )

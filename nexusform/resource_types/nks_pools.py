@@ -7,9 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.interfaces.plugins import ResourceContext, UnplacedVms
-from nexusform.json_data.plain_data import Path, get_mapping, get_text
-from nexusform.kubernetes.matching import Taint, validate_dns_subdomain
+from nexusform.json_data.plain_data import (
+    Path,
+    get_mapping,
+    get_text,
+    has_unknown_part,
+    list_mappings,
+)
+from nexusform.kubernetes.matching import Taint, select_weaker_taints, validate_dns_subdomain
 from nexusform.kubernetes.quantity import QuantityFormat, build_cpu_quantity, build_quantity
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
@@ -395,11 +402,27 @@ def build_node_properties(
     if is_control_plane:
         return NodeProperties(labels, (CONTROL_PLANE_TAINT,), kubelet)
     labels |= dict.fromkeys(cluster.get("hardware_label_keys") or (), vm.placement.machine)
-    taints = tuple(
-        Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
-        for taint in pool.get("taint") or ()
+    return NodeProperties(labels, _read_taints(pool), kubelet)
+
+
+def _read_taints(pool: Mapping[str, Any]) -> tuple[Taint, ...]:
+    return tuple(
+        Taint(*(get_text(taint, name) for name in ("key", "value", "effect")))
+        for taint in list_mappings(pool, "taint")
     )
-    return NodeProperties(labels, taints, kubelet)
+
+
+def find_lost_taints(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return `loses taint dedicated=upf:NoSchedule, so other pods may come`; "" for none.
+
+    `before` and `after` are the arguments of a pool. Nothing is lost while its taints are unknown.
+    """
+    if has_unknown_part(after.get("taint")):
+        return ""
+    lost = select_weaker_taints(_read_taints(before), _read_taints(after))
+    return enclose(
+        "loses taint ", format_list(taint.title for taint in lost), ", so other pods may come"
+    )
 
 
 def build_node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> KubeletConfiguration:

@@ -32,6 +32,7 @@ from nexusform.placements.consequences import (
     ConsequenceSeverity,
     ConsequenceTable,
     DataFate,
+    ObjectChange,
     ObjectTitles,
     Outcome,
     combine_fates,
@@ -52,6 +53,7 @@ from nexusform.plans.plan import (
     PlacementChange,
     Plan,
 )
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind, get_owner_kind
 from nexusform.resources.address import Address
 
 Types: TypeAlias = Mapping[str, ResourceType]
@@ -155,6 +157,8 @@ class _ObjectNames:
         self._types = types
         # A pod has the id of no site.
         vms = [row for row in plan.placements if row.kind == VM]
+        # A new one may have another cluster.
+        self._vms = {row.address: row for row in vms if row.source is not None}
         format_cluster = build_cluster_formatter(vms)
         self._clusters = {(row.site_id, row.cluster): format_cluster(row) for row in vms}
         self._changes = {change.address: change for change in plan.changes if not change.deposed}
@@ -173,7 +177,7 @@ class _ObjectNames:
         table = _find_table(self._types.get(change.address.type))
         return table.list_titles(change.before or change.after or {})
 
-    def format_change(self, change: Change, rows: Sequence[PlacementChange] = ()) -> str:
+    def format_change(self, change: Change) -> str:
         """Return the name of a changed object with its noun: `rack r1`; of a pool `a/p`."""
         noun = _find_table(self._types.get(change.address.type)).noun
         values = change.before or change.after or {}
@@ -182,8 +186,8 @@ class _ObjectNames:
             return f"{_summarize_titles(objects.titles)}{enclose(' on ', objects.place)}"
         name = get_text(values, "name")
         namespace = get_text(values, "namespace")
-        if rows and rows[0].kind == VM and not noun:
-            row = rows[0]
+        row = self._vms.get(change.address)
+        if row is not None and not noun:
             # A cluster created outside of nexusform has the name of its block only in the state.
             name = self.format_cluster(row.site_id, row.cluster)
             # A pool with an address of its own.
@@ -227,9 +231,9 @@ def _find_ended_resources(
         rows = [] if change.deposed else rows_by_address.get(change.address, [])
         changes_of_content = () if change.deposed else content.get(change.address, ())
         removed = [] if change.deposed else lost.by_object.get(change.address, [])
-        name = names.format_change(change, rows)
+        name = names.format_change(change)
         # Racks of several sites may share a name.
-        if subjects[names.format_change(change)] > 1:
+        if subjects[name] > 1:
             name = str(change.address)
         title_count = 0 if name == str(change.address) else len(names.list_titles(change).titles)
         # Its block or instance key changes without a moved block.
@@ -250,30 +254,52 @@ def _find_ended_resources(
 
 
 def _find_recreated_vms(plan: Plan, types: Types, names: _ObjectNames) -> Iterator[Consequence]:
-    """Yield the consequence of each VM outside clusters that is re-created: it loses its data."""
+    """Yield the consequence of each VM or VNF that stays, and whose VMs are re-created."""
     ended = {change.address for change in plan.changes if change.action in _ENDINGS}
-    for row in plan.placements:
-        is_recreated = compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
-        if row.kind != VM or row.address in ended or not is_recreated:
+    recreated = [
+        row
+        for row in plan.placements
+        if row.kind == VM
+        and row.address not in ended
+        and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+    ]
+    for address, rows in group_by(recreated, lambda row: row.address).items():
+        outcome = _find_table(types.get(address.type)).recreate
+        if outcome.data is None:
             continue
-        table = _find_table(types.get(row.address.type))
-        if table.replace.data is not DataFate.LOST:
-            continue
-        name = names.format_address(row.address)
-        location = "" if compute_effect(row) is Effect.RECREATED else " on another machine"
+        name = names.format_address(address)
+        vms = format_count(len(rows), "VM")
+        verb = select_word_form(len(rows), "is re-created", "are re-created")
+        # A VM that its platform replaces is a new one.
+        is_vm = get_owner_kind(address.type) is VmOwnerKind.VM
+        location = "" if compute_effect(rows[0]) is Effect.RECREATED else " on another machine"
+        sentence = f"{name} is re-created{location}" if is_vm else f"{name}: {vms} {verb}"
         yield Consequence(
-            kind=ConsequenceKind.REPLACED,
-            risk="replaced-object",
-            severity=table.replace.severity,
+            kind=ConsequenceKind.REPLACED if is_vm else ConsequenceKind.RESTARTS,
+            risk="replaced-object" if is_vm else "local-data-lost",
+            severity=outcome.severity,
             subject=name,
-            address=str(row.address),
-            title=f"{name} (data lost)",
-            text=f"{name} is re-created{location}; its data is lost",
-            runs={VM: 1},
-            data=table.replace.data,
-            before=1,
-            after=1,
+            address=str(address),
+            title=f"{name} ({_OWN_DATA[outcome.data]})" if is_vm else "",
+            text=f"{sentence}; {_LOCAL_DATA[outcome.data]}",
+            runs={VM: len(rows)},
+            data=outcome.data,
+            before=len(rows),
+            after=len(rows),
         )
+
+
+# Of a VM, and of the VMs of a group.
+_OWN_DATA: Final = {
+    DataFate.LOST: "data lost",
+    DataFate.UNKNOWN: "data may be lost",
+    DataFate.KEPT: "data kept",
+}
+_LOCAL_DATA: Final = {
+    DataFate.LOST: "its data is lost",
+    DataFate.UNKNOWN: "data of local disks may be lost",
+    DataFate.KEPT: "its data is kept",
+}
 
 
 class _ObjectName(NamedTuple):
@@ -369,16 +395,17 @@ def _build_resource_consequence(
     extent = enclose("on ", location) or enclose("(", vms_and_pods, ")")
     own_data = "(data lost)" if loses_own_data else ""
     removed_counts = unlisted + Counter(row.kind for row in removed)
+    title = join_texts(
+        (join_texts((name, extent, own_data, unfinished), " "), describe_lost_data(content)), "; "
+    )
     return Consequence(
         kind=ending.kind,
         risk=ending.risk,
         severity=outcome.severity,
         subject=name,
         address=str(change.address),
-        title=join_texts(
-            (join_texts((name, extent, own_data, unfinished), " "), describe_lost_data(content)),
-            "; ",
-        ),
+        # Others ended what ran on a damaged object, or its creation failed.
+        title="" if is_empty and is_replaced and change.tainted_before else title,
         text=text,
         runs=counts,
         where=clusters,
@@ -510,6 +537,8 @@ def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
     for change in plan.content_changes:
         if change.effect is ContentEffect.LOSES_DATA:
             yield _build_data_loss(change)
+        if change.effect is ContentEffect.WEAKENED:
+            yield _build_weakening(change)
         if change.effect not in _CONTENT_VERBS:
             continue
         risk, verb = _CONTENT_VERBS[change.effect]
@@ -556,6 +585,20 @@ def _build_data_loss(change: ContentChange) -> Consequence:
         text=f"{change.object} on {change.cluster} loses its data: {change.extent}",
         where=(change.cluster,),
         data=change.data,
+        before=1,
+    )
+
+
+def _build_weakening(change: ContentChange) -> Consequence:
+    """Build the consequence of an object that limits pods less than before."""
+    return Consequence(
+        kind=ConsequenceKind.LOSES_RULE,
+        risk="rule-weakened",
+        severity=change.severity,
+        subject=change.object,
+        address=str(change.address),
+        text=f"{change.object} on {change.cluster} {change.extent}",
+        where=(change.cluster,),
         before=1,
     )
 
@@ -658,13 +701,17 @@ def _list_racks(rows: Iterable[PlacementChange]) -> tuple[str, ...]:
 
 def _find_weakened_objects(plan: Plan, types: Types, names: _ObjectNames) -> Iterator[Consequence]:
     """Yield the consequence of each object whose change weakens a rule that it sets."""
+    remaining: dict[str, list[Mapping[str, Any]]] = {}
     for change in plan.changes:
-        resource_type = types.get(change.address.type)
-        if resource_type is None or change.before is None or change.after is None:
+        if change.after is not None and not change.deposed:
+            remaining.setdefault(change.address.type, []).append(change.after)
+    for change in plan.changes:
+        if change.before is None or change.after is None or change.action is Action.NO_OP:
             continue
-        if change.action is Action.NO_OP:
-            continue
-        ending = resource_type.consequences.find_weakening(change.before, change.after)
+        table = _find_table(types.get(change.address.type))
+        ending = table.find_weakening(
+            ObjectChange(change.before, change.after, change.note, remaining)
+        )
         if ending:
             name = names.format_change(change)
             yield Consequence(

@@ -7,7 +7,7 @@ the Works of removed objects, and members delete the objects.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from nexusform.domains.pods.importers.object_outcomes import (
     compute_end,
     compute_scale_in,
     describe_extent,
+    describe_weaker_limits,
     list_local_volumes,
     needs_pods_to_hurt,
 )
@@ -60,7 +61,8 @@ class _ObjectEffect(NamedTuple):
     """Effect on one object, and its affected pods.
 
     `is_workload` means that it runs pods, even if their number is unknown. `remaining` pods of a
-    smaller workload stay. An object that `returns` is created again after its end.
+    smaller workload stay. An object that `returns` is created again after its end. `extent` is how
+    a limit becomes weaker.
     """
 
     manifest: Manifest
@@ -69,6 +71,7 @@ class _ObjectEffect(NamedTuple):
     pods: int
     returns: bool = False
     remaining: int = 0
+    extent: str = ""
 
 
 class _Takers(Struct, frozen=True):
@@ -184,7 +187,7 @@ def _find_cluster_changes(
                 workload=f"{cluster.name}/{key}",
                 severity=outcome.severity,
                 data=outcome.data,
-                extent=describe_extent(effect.manifest) if ends else "",
+                extent=describe_extent(effect.manifest) if ends else effect.extent,
                 remaining=effect.remaining,
             )
 
@@ -235,7 +238,7 @@ class _ClusterOutcomes:
         manifest = effect.manifest
         if effect.effect in (ContentEffect.SCALED_IN, ContentEffect.STOPPED):
             return compute_scale_in(manifest, self._get_storage(), remaining=effect.remaining)
-        if effect.effect not in (ContentEffect.REMOVED, ContentEffect.LEFT):
+        if effect.effect not in _ENDS_OR_WEAKENINGS:
             return Outcome()
         outcome = compute_end(
             manifest,
@@ -268,6 +271,9 @@ class _ClusterOutcomes:
             }
             self._needed = NeededObjects(tuple(remaining.values()))
         return self._needed
+
+
+_ENDS_OR_WEAKENINGS: Final = (ContentEffect.REMOVED, ContentEffect.LEFT, ContentEffect.WEAKENED)
 
 
 class _ContentComparison:
@@ -308,6 +314,11 @@ def _compare_contents(content: ClusterContent, takers: _Takers) -> Iterator[_Obj
             continue
         if content.is_recreated:
             yield _ObjectEffect(manifest, content.ending, is_workload=False, pods=0, returns=True)
+        weakening = describe_weaker_limits(manifest, new_manifest)
+        if weakening:
+            yield _ObjectEffect(
+                manifest, ContentEffect.WEAKENED, is_workload=False, pods=0, extent=weakening
+            )
         new_workload = workloads_after.get(manifest.workload_key)
         if workload is not None and new_workload is not None:
             is_recreated = (

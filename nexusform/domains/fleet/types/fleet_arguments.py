@@ -292,28 +292,6 @@ def read_integer_or_percentage(value: Any, default: Default) -> IntegerOrPercent
     return amount if isinstance(amount, IntegerOrPercent) else default
 
 
-def find_weaker_amount(
-    name: str,
-    old: IntegerOrPercent | None,
-    new: IntegerOrPercent | None,
-    *,
-    is_minimum: bool = False,
-) -> str:
-    """Return `max_unavailable 1 to 2` if an amount of a rule becomes weaker, else "".
-
-    A limit becomes weaker when it rises, a minimum when it falls. Another form of an amount counts
-    as weaker, because the number of clusters decides.
-    """
-    if old == new:
-        return ""
-    if old is not None and new is not None and old.is_percent == new.is_percent:
-        is_weaker = new.value < old.value if is_minimum else new.value > old.value
-        if not is_weaker:
-            return ""
-    start, end = (amount if amount is not None else "none" for amount in (old, new))
-    return f"{name} {start} to {end}"
-
-
 def check_integers_or_percentages(
     values: Values | None, names: Iterable[str], path: Path
 ) -> list[Problem]:

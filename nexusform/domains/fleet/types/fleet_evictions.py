@@ -19,13 +19,13 @@ from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudge
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_disruption_budget
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
-    find_weaker_amount,
     read_integer_or_percentage,
     read_text,
 )
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
-from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
+from nexusform.kubernetes.quantity import find_weaker_amount
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable, ObjectChange
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 _EVICTION_SPEC: Final = BlockSchema(
@@ -95,11 +95,11 @@ def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
 _BUDGET_KIND: Final = FleetKind("ClusterResourcePlacementDisruptionBudget", _BUDGET_SPEC)
 
 
-def _find_weaker_budget(before: Values, after: Values) -> str:
+def _find_weaker_budget(change: ObjectChange) -> str:
     """Return `changes from max_unavailable 1 to 2`, or "" for an equal or stricter budget."""
     old, new = (
         read_budget(values, _BUDGET_KIND.read_arguments(values)).budget
-        for values in (before, after)
+        for values in (change.before, change.after)
     )
     changes = (
         find_weaker_amount("max_unavailable", old.max_unavailable, new.max_unavailable),

@@ -1,7 +1,7 @@
 """fleet_member_cluster: a member of the fleet, with configured figures or those of its nodes."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -17,14 +17,22 @@ from nexusform.domains.fleet.types.fleet_arguments import (
     build_problems,
     convert_text_map,
     get_or_default,
+    read_policy,
     read_taints,
     read_text,
     remove_unknown_part_problems,
 )
-from nexusform.domains.fleet.types.fleet_kinds import CONFLICT, Values, remove_unknown_values
+from nexusform.domains.fleet.types.fleet_kinds import (
+    CONFLICT,
+    FleetKind,
+    Values,
+    remove_unknown_values,
+)
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER,
     FORCE_CONFLICTS,
+    PLACEMENT_ARGUMENTS,
+    PLACEMENT_BLOCKS,
     make_block,
     make_block_list,
     make_choice,
@@ -35,7 +43,8 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.placements.consequences import ConsequenceTable
+from nexusform.kubernetes.matching import select_weaker_taints
+from nexusform.placements.consequences import ConsequenceTable, ObjectChange
 from nexusform.resource_types.shared_arguments import (
     GUID_HINT,
     GUID_PATTERN,
@@ -54,6 +63,12 @@ _AZURE: Final = {
     "resource_group": "fleet.azure.com/resource-group",
     "subscription_id": "fleet.azure.com/subscription-id",
     "cluster_name": "fleet.azure.com/cluster-name",
+}
+_PLACEMENT_SPEC: Final = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
+# Types of placements, with the readers of their arguments.
+_PLACEMENTS: Final = {
+    "fleet_cluster_resource_placement": FleetKind("ClusterResourcePlacement", _PLACEMENT_SPEC),
+    "fleet_resource_placement": FleetKind("ResourcePlacement", _PLACEMENT_SPEC, is_namespaced=True),
 }
 _SUBSCRIPTION_LABEL: Final = _AZURE["subscription_id"]
 _AZURE_MEMBER_LABEL: Final = "fleet.azure.com/member-name"
@@ -234,14 +249,31 @@ def _check_subscription_label(labels: Mapping[str, Any]) -> list[Problem]:
     return [build_error(("labels", _SUBSCRIPTION_LABEL), detail)]
 
 
-def _find_lost_taints(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return `loses taint KEY`, or "" if each taint stays or is not known."""
-    configured = get_list(after, "taint")
+def _find_lost_taints(change: ObjectChange) -> str:
+    """Return `loses taint KEY`, or "" if no taint ends that reserves the member.
+
+    A placement that tolerates its key makes a taint a reservation. The end of any other taint lets
+    placements return after maintenance, as uncordon does for a node.
+    """
+    configured = get_list(change.after, "taint")
     if remove_unknown_values({"taint": configured}) != {"taint": configured}:
         return ""
-    remaining = read_taints(configured)
-    lost = [taint for taint in read_taints(get_list(before, "taint")) if taint not in remaining]
-    return enclose("loses taint ", format_list(taint.key for taint in lost))
+    before = read_taints(get_list(change.before, "taint"))
+    lost = select_weaker_taints(before, read_taints(configured))
+    if not lost:
+        return ""
+    tolerated = set(_list_tolerated_keys(change.remaining))
+    return enclose("loses taint ", format_list(t.key for t in lost if t.key in tolerated))
+
+
+def _list_tolerated_keys(remaining: Mapping[str, Sequence[Values]]) -> Iterator[str]:
+    """Yield the keys of the tolerations of all placements."""
+    for resource_type, placement in _PLACEMENTS.items():
+        for values in remaining.get(resource_type, ()):
+            arguments = placement.read_arguments(remove_unknown_values(values))
+            policy = read_policy(get_mapping(arguments, "policy"))
+            if policy is not None:
+                yield from (toleration.key for toleration in policy.tolerations)
 
 
 FLEET_MEMBER_CLUSTER: Final = FleetObjectType(

@@ -27,7 +27,6 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
 )
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
-    find_weaker_amount,
     read_placement,
 )
 from nexusform.domains.fleet.types.fleet_kinds import (
@@ -48,7 +47,8 @@ from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
-from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
+from nexusform.kubernetes.quantity import find_weaker_amount
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable, ObjectChange
 from nexusform.schemas.block_schema import BlockSchema
 
 _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
@@ -105,11 +105,11 @@ def build_placement_type(
     )
 
 
-def _find_weaker_rollout(fleet: FleetKind, before: Values, after: Values) -> str:
+def _find_weaker_rollout(fleet: FleetKind, change: ObjectChange) -> str:
     """Return `changes its rollout from max_unavailable 1 to 3`, or "" for no weaker limit."""
     old, new = (
         read_placement(values, fleet.read_arguments(values)).rolling_update
-        for values in (before, after)
+        for values in (change.before, change.after)
     )
     periods = [update.unavailable_period_seconds for update in (old, new)]
     changes = (

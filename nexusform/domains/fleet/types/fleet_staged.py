@@ -37,7 +37,6 @@ from nexusform.domains.fleet.scheduling.staged_update import (
 )
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
-    find_weaker_amount,
     get_or_default,
     read_integer_or_percentage,
     read_label_selector,
@@ -55,8 +54,8 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.plain_data import get_list, list_texts
-from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
-from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable
+from nexusform.kubernetes.quantity import IntegerOrPercent, find_weaker_amount, parse_duration
+from nexusform.placements.consequences import LASTING_LOSS, ConsequenceTable, ObjectChange
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 
@@ -125,6 +124,17 @@ def _find_unfinished_run(note: Mapping[str, Any]) -> str:
     return f"in mid-run: {done:,} of {format_count(len(clusters), 'cluster')} {verb} updated"
 
 
+def _find_stopped_run(fleet: FleetKind, change: ObjectChange) -> str:
+    """Return `stops in mid-run: 1 of 3 clusters is updated`, "" if no run stops."""
+    old, new = (
+        _read_run(values, fleet.read_arguments(values)).state
+        for values in (change.before, change.after)
+    )
+    if (old, new) != (RunState.RUN, RunState.STOP):
+        return ""
+    return enclose("stops ", _find_unfinished_run(change.note))
+
+
 def build_run_type(
     name: str, kind: str, *, strategy: str, is_namespaced: bool = False
 ) -> FleetObjectType:
@@ -132,9 +142,10 @@ def build_run_type(
     placement = (
         "resource placement of its namespace" if is_namespaced else "cluster resource placement"
     )
+    fleet = FleetKind(kind, _build_run_spec(strategy), is_namespaced)
     return build_fleet_type(
         name,
-        FleetKind(kind, _build_run_spec(strategy), is_namespaced),
+        fleet,
         (
             f"Rolls out a {placement} with the strategy External, stage by stage, on creation or "
             "change."
@@ -142,7 +153,11 @@ def build_run_type(
         read=_read_run,
         findings=_check_run,
         values={"approvals": _APPROVALS},
-        consequences=ConsequenceTable(noun="staged run", find_unfinished=_find_unfinished_run),
+        consequences=ConsequenceTable(
+            noun="staged run",
+            find_unfinished=_find_unfinished_run,
+            find_weakening=partial(_find_stopped_run, fleet),
+        ),
     )
 
 
@@ -312,9 +327,12 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 
-def _find_weaker_stages(fleet: FleetKind, before: Values, after: Values) -> str:
+def _find_weaker_stages(fleet: FleetKind, change: ObjectChange) -> str:
     """Return `loses the approval after stage one`, or "" if no stage loses or weakens a rule."""
-    old, new = (_read_strategy(values, fleet.read_arguments(values)) for values in (before, after))
+    old, new = (
+        _read_strategy(values, fleet.read_arguments(values))
+        for values in (change.before, change.after)
+    )
     new_stages = {stage.name: stage for stage in new.stages}
     lost: list[str] = []
     changes: list[str] = []

@@ -20,6 +20,6 @@ PUBLIC = {
     "kubernetes_workloads": "collect_workloads",
     "object_outcomes": (
         "NeededObjects StorageObjects compute_end compute_scale_in describe_extent "
-        "list_local_volumes needs_pods_to_hurt"
+        "describe_weaker_limits list_local_volumes needs_pods_to_hurt"
     ),
 }

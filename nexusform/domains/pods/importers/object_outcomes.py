@@ -5,24 +5,36 @@ Delete by default) and StatefulSets (their persistentVolumeClaimRetentionPolicy 
 default).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.pods.importers.kubernetes_volumes import is_local_volume
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Workload
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list_mappings
 from nexusform.kubernetes.matching import IN
+from nexusform.kubernetes.quantity import (
+    IntegerOrPercent,
+    Quantity,
+    find_weaker_amount,
+    parse_int_or_percent,
+    read_quantity,
+)
 from nexusform.placements.consequences import ConsequenceSeverity, DataFate, Outcome, combine_fates
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _DELETE: Final = "Delete"
 _RETAIN: Final = "Retain"
+_MIN_AVAILABLE: Final = "minAvailable"
+_BUDGET_AMOUNTS: Final = (_MIN_AVAILABLE, "maxUnavailable")
+# Weaker limits in a text.
+_MAX_LIMITS: Final = 3
 
 
 class EndCondition(StrEnum):
@@ -45,12 +57,75 @@ class DataOwner(StrEnum):
     DATA_VOLUME_TEMPLATES = "data volume templates"
 
 
+class Limit(Struct, frozen=True):
+    """Amount that an object sets for pods: a maximum, or a minimum."""
+
+    amount: IntegerOrPercent | Quantity
+    is_minimum: bool = False
+
+
+Limits: TypeAlias = Mapping[str, Limit]
+
+
+def _list_no_limits(_manifest: Manifest) -> Limits:
+    return {}
+
+
+def _list_budget_limits(budget: Manifest) -> Limits:
+    amounts = {
+        name: parse_int_or_percent(get_mapping(budget.body, "spec")[name])
+        for name in _BUDGET_AMOUNTS
+        if get_mapping(budget.body, "spec").get(name) is not None
+    }
+    return {
+        name: Limit(amount, is_minimum=name == _MIN_AVAILABLE)
+        for name, amount in amounts.items()
+        if isinstance(amount, IntegerOrPercent)
+    }
+
+
+def _list_quota_limits(quota: Manifest) -> Limits:
+    return _read_limits("", get_mapping(quota.body, "spec", "hard"))
+
+
+def _list_range_limits(limit_range: Manifest) -> Limits:
+    limits: dict[str, Limit] = {}
+    for item in list_mappings(limit_range.body, "spec", "limits"):
+        kind = get_text(item, "type")
+        for bound in ("max", "min", "maxLimitRequestRatio"):
+            limits |= _read_limits(
+                f"{kind} {bound} ", get_mapping(item, bound), is_minimum=bound == "min"
+            )
+    return limits
+
+
+def _list_priority(priority_class: Manifest) -> Limits:
+    value = priority_class.body.get("value")
+    if not isinstance(value, int):
+        return {}
+    return {"value": Limit(IntegerOrPercent(value), is_minimum=True)}
+
+
+def _read_limits(prefix: str, amounts: Mapping[str, Any], *, is_minimum: bool = False) -> Limits:
+    quantities = {name: read_quantity(amount) for name, amount in amounts.items()}
+    return {
+        f"{prefix}{name}": Limit(quantity, is_minimum)
+        for name, quantity in quantities.items()
+        if quantity is not None
+    }
+
+
 class KindOutcome(Struct, frozen=True):
-    """Row of the table of kinds. `extent` says what an object takes along."""
+    """Row of the table of kinds. `extent` says what an object takes along.
+
+    `list_limits` returns the amounts that it sets for pods; the object is weakened if one of them
+    becomes weaker.
+    """
 
     condition: EndCondition
     data: DataOwner | None = None
     extent: str = ""
+    list_limits: Callable[[Manifest], Limits] = _list_no_limits
 
 
 _RULE: Final = KindOutcome(EndCondition.ALWAYS)
@@ -80,15 +155,19 @@ KIND_OUTCOMES: Final[Mapping[tuple[str, str], KindOutcome]] = {
     ("batch", "CronJob"): _RULE,
     ("kubevirt.io", "VirtualMachine"): _VIRTUAL_MACHINE,
     ("kubevirt.io", "VirtualMachineInstance"): _VIRTUAL_MACHINE,
-    ("policy", "PodDisruptionBudget"): _RULE,
-    ("", "ResourceQuota"): _RULE,
-    ("", "LimitRange"): _RULE,
+    ("policy", "PodDisruptionBudget"): KindOutcome(
+        EndCondition.ALWAYS, list_limits=_list_budget_limits
+    ),
+    ("", "ResourceQuota"): KindOutcome(EndCondition.ALWAYS, list_limits=_list_quota_limits),
+    ("", "LimitRange"): KindOutcome(EndCondition.ALWAYS, list_limits=_list_range_limits),
     ("networking.k8s.io", "NetworkPolicy"): _RULE,
     ("", "Secret"): _NEEDED,
     ("", "ConfigMap"): _NEEDED,
     ("", "Service"): _NEEDED,
     ("", "ServiceAccount"): _NEEDED,
-    ("scheduling.k8s.io", "PriorityClass"): _NEEDED,
+    ("scheduling.k8s.io", "PriorityClass"): KindOutcome(
+        EndCondition.NEED, list_limits=_list_priority
+    ),
     ("node.k8s.io", "RuntimeClass"): _NEEDED,
     ("storage.k8s.io", "StorageClass"): _NEEDED,
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _NEEDED,
@@ -99,6 +178,24 @@ def describe_extent(manifest: Manifest) -> str:
     """Return what ends with an object: `everything in it`; "" for the object alone."""
     row = KIND_OUTCOMES.get((manifest.group, manifest.kind))
     return row.extent if row is not None else ""
+
+
+def describe_weaker_limits(before: Manifest, after: Manifest) -> str:
+    """Return `changes from minAvailable 2 to 1` for limits that become weaker, else ""."""
+    row = KIND_OUTCOMES.get((before.group, before.kind))
+    if row is None or before is after:
+        return ""
+    limits = row.list_limits(after)
+    changes = [
+        find_weaker_amount(
+            name,
+            limit.amount,
+            limits[name].amount if name in limits else None,
+            is_minimum=limit.is_minimum,
+        )
+        for name, limit in row.list_limits(before).items()
+    ]
+    return enclose("changes from ", format_list(filter(None, changes), _MAX_LIMITS))
 
 
 class NeededObjects:

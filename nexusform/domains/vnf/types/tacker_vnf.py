@@ -46,10 +46,16 @@ from nexusform.domains.vnf.types.vnf_documents import (
 )
 from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
-from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    has_unknown_part,
+    list_mappings,
+)
 from nexusform.json_data.secret_paths import SECRET_FIELDS
-from nexusform.kubernetes.matching import Taint
-from nexusform.placements.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable
+from nexusform.kubernetes.matching import Taint, select_weaker_taints
+from nexusform.placements.consequences import LOSS_WITH_UNKNOWN_DATA, ConsequenceTable, ObjectChange
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet, check_kubelet
@@ -656,13 +662,16 @@ def build_node_properties(
     machine = vm.placement.machine
     zone = vm.placement.availability_zone
     labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
-    # Invalid taints are reported by the checks.
-    taints = [
+    return NodeProperties(labels, _read_taints(attributes), kubelet)
+
+
+def _read_taints(attributes: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """Return the taints of worker nodes; invalid ones are reported by the checks."""
+    return tuple(
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
         for taint in list_mappings(attributes, "taints")
         if taint.keys() >= {"key", "effect"}
-    ]
-    return NodeProperties(labels, tuple(taints), kubelet)
+    )
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
@@ -674,15 +683,18 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
     )
 
 
-def find_lost_rules(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def find_lost_rules(change: ObjectChange) -> str:
     """Return `loses the anti-affinity of server group workers`; "" if no rule is lost.
 
     Of a rule that becomes weaker, a part is lost.
     """
-    if not (has_known_documents(before) and has_known_documents(after)):
+    before, after = change.before, change.after
+    has_documents = has_known_documents(before) and has_known_documents(after)
+    if not has_documents or has_unknown_part(after.get("taints")):
         return ""
     remaining = {(rule.name, rule.is_affinity): rule for rule in read_documents(after).vnf.rules}
-    lost: list[str] = []
+    weaker_taints = select_weaker_taints(_read_taints(before), _read_taints(after))
+    lost = [f"taint {taint.title}" for taint in weaker_taints]
     for rule in read_documents(before).vnf.rules:
         after_rule = remaining.get((rule.name, rule.is_affinity))
         if _is_weaker(rule, after_rule):
@@ -725,6 +737,7 @@ TACKER_VNF: Final = ResourceType(
         noun="VNF",
         delete=LOSS_WITH_UNKNOWN_DATA,
         replace=LOSS_WITH_UNKNOWN_DATA,
+        recreate=LOSS_WITH_UNKNOWN_DATA,
         find_weakening=find_lost_rules,
     ),
 )

@@ -318,6 +318,7 @@ resource "fleet_cluster_staged_update_run" "r" {
 }
 """
 TAINTED = 'taint {\n  key    = "x"\n  effect = "NoSchedule"\n}'
+TOLERATED = 'placement_type = "PickAll"\n toleration {\n key = "x"\n operator = "Exists"\n }'
 BUDGET = """
 resource "fleet_placement_disruption_budget" "p" {
   min_available = "2"
@@ -346,6 +347,18 @@ resource "fleet_resource_override" "o" {
 """
 
 
+DEDICATED = """
+      taint {
+        key    = "dedicated"
+        value  = "upf"
+        effect = "NoSchedule"
+      }"""
+
+
+def build_pool(taint: str) -> str:
+    return RACKS + cluster("a", pools=pool("p", 2, more=taint) + pool("q", 2))
+
+
 def build_staged(strategy: str = STAGES, run: str = RUN) -> str:
     members = build_member("a", {"ring": "4"}) + build_member("b", {"ring": "3"})
     content = build_manifest(NAMESPACE, DEPLOYMENT % 2)
@@ -353,10 +366,16 @@ def build_staged(strategy: str = STAGES, run: str = RUN) -> str:
     return members + content + placement + strategy + run
 
 
-def build_rolling(strategy: str = ROLLING, *, more: str = "", taint: str = "") -> str:
+def build_rolling(
+    strategy: str = ROLLING,
+    *,
+    more: str = "",
+    taint: str = "",
+    policy: str = 'placement_type = "PickAll"',
+) -> str:
     members = build_member("a", more=taint) + build_member("b")
     content = build_manifest(NAMESPACE, DEPLOYMENT % 2)
-    return members + content + build_placement('placement_type = "PickAll"', strategy) + more
+    return members + content + build_placement(policy, strategy) + more
 
 
 @pytest.mark.parametrize(
@@ -370,7 +389,8 @@ def build_rolling(strategy: str = ROLLING, *, more: str = "", taint: str = "") -
          "disruption budget p changes from min_available 2 to 1"),
         (build_rolling(more=BUDGET), build_rolling(), "disruption budget p is deleted"),
         (build_rolling(more=OVERRIDE), build_rolling(), "override web/o is deleted"),
-        (build_rolling(taint=TAINTED), build_rolling(), "member a loses taint x"),
+        (build_rolling(taint=TAINTED, policy=TOLERATED), build_rolling(policy=TOLERATED),
+         "member a loses taint x"),
         (build_staged(run=""), build_staged(STAGES.replace(APPROVAL, ""), run=""),
          "staged strategy s loses the approval after stage one"),
         (build_staged(run=""), build_staged(STAGES.replace(
@@ -379,6 +399,12 @@ def build_rolling(strategy: str = ROLLING, *, more: str = "", taint: str = "") -
         (build_staged(run=""), build_staged("", run=""), "staged strategy s is deleted"),
         (build_staged(), build_staged(run=""),
          "staged run r is deleted in mid-run: 1 of 2 clusters is updated"),
+        (build_staged(), build_staged(run=RUN.replace('"Run"', '"Stop"')),
+         "staged run r stops in mid-run: 1 of 2 clusters is updated"),
+        (build_pool(DEDICATED), build_pool(""),
+         "a loses taint dedicated=upf:NoSchedule, so other pods may come to pool p"),
+        (build_pool(DEDICATED), build_pool(DEDICATED.replace("NoSchedule", "PreferNoSchedule")),
+         "a loses taint dedicated=upf:NoSchedule, so other pods may come to pool p"),
     ],
 )  # fmt: skip
 def test_rule_that_ends_or_becomes_weaker_is_a_lasting_risk(
@@ -389,10 +415,61 @@ def test_rule_that_ends_or_becomes_weaker_is_a_lasting_risk(
     assert not any(item.is_lasting for item in change(before, before).consequences)
 
 
+BUDGET_OBJECT = """apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: shop, namespace: web}
+spec: {%s, selector: {matchLabels: {app: shop}}}
+"""
+RANGE = """apiVersion: v1
+kind: LimitRange
+metadata: {name: sizes, namespace: web}
+spec: {limits: [{type: Container, max: {cpu: %s}}]}
+"""
+PRIORITY = """apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (BUDGET_OBJECT % "minAvailable: 2", BUDGET_OBJECT % "minAvailable: 1",
+         "PodDisruptionBudget web/shop on a changes from minAvailable 2 to 1"),
+        (BUDGET_OBJECT % "maxUnavailable: 1", BUDGET_OBJECT % "maxUnavailable: 50%",
+         "PodDisruptionBudget web/shop on a changes from maxUnavailable 1 to 50%"),
+        (BUDGET_OBJECT % "minAvailable: 1", BUDGET_OBJECT % "minAvailable: 2", ""),
+        (QUOTA, QUOTA.replace("100", "1k"),
+         "ResourceQuota web/limit on a changes from pods 100 to 1k"),
+        (QUOTA, QUOTA.replace("pods", "services"),
+         "ResourceQuota web/limit on a changes from pods 100 to none"),
+        (RANGE % 2, RANGE % "2500m",
+         "LimitRange web/sizes on a changes from Container max cpu 2 to 2500m"),
+        (RANGE % 2, RANGE % "1500m", ""),
+        (PRIORITY % 1000, PRIORITY % 10,
+         "PriorityClass high on a changes from value 1000 to 10"),
+        (PRIORITY % 10, PRIORITY % 1000, ""),
+    ],
+)  # fmt: skip
+def test_limit_of_pods_that_becomes_weaker_is_a_lasting_risk(
+    before: str, after: str, text: str
+) -> None:
+    shop = (DEPLOYMENT % 1).replace("containers", "priorityClassName: high\n      containers")
+    documents = (NAMESPACE, shop)
+    changed = change(build_direct(*documents, before), build_direct(*documents, after))
+    assert [item.text for item in changed.consequences if item.is_lasting] == [text] * bool(text)
+
+
 def test_stricter_rule_or_finished_run_is_no_risk() -> None:
     for before, after in (
         (build_rolling(ROLLING.replace('"1"', '"3"')), build_rolling()),
         (build_rolling(), build_rolling(taint=TAINTED)),
+        # After maintenance, placements may return to the member.
+        (build_rolling(taint=TAINTED), build_rolling()),
+        (build_pool(DEDICATED), build_pool(DEDICATED.replace("NoSchedule", "NoExecute"))),
+        (build_staged(STAGES.replace(APPROVAL, "")), build_staged(
+            STAGES.replace(APPROVAL, ""), run=RUN.replace('"Run"', '"Stop"'))),
         (build_staged(STAGES.replace(APPROVAL, ""), run=""), build_staged(run="")),
         (build_staged(STAGES.replace(APPROVAL, "")), build_staged(
             STAGES.replace(APPROVAL, ""), run="")),

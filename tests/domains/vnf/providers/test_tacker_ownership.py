@@ -250,6 +250,8 @@ def test_terminated_vnf_is_replaced(tacker: type[MemoryTacker], capfd: Capture) 
     output = read_output(capfd)
     assert TERMINATED in output
     assert "2 to place" in output
+    # Its VMs ended before the plan.
+    assert "Replaces:" not in output
     assert apply() == 0, read_output(capfd)
     (instance,) = tacker.instances.values()
     assert instance["instantiationState"] == "INSTANTIATED"

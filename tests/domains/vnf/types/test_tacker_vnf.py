@@ -25,6 +25,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     read_documents,
     resolve_vdu_size,
 )
+from nexusform.placements.consequences import ObjectChange
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.site_capacity.occupancy import VmOwnerKind
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -37,6 +38,7 @@ from nexusform.workflow.opening.journal_replay import replay_journal
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.kill_points import scale_count
 from tests.planning.harness import (
+    add_consequences,
     attributes,
     build_state_after,
     is_empty,
@@ -897,11 +899,12 @@ resources:
 """
 
 
+def build_sized_vnf(count: int) -> dict[str, Any]:
+    return {"base_hot": HOT.replace("count: 3", f"count: {count}"), "vdu": {"worker": SMALL}}
+
+
 def test_scale_in_after_heal_removes_healed_vm() -> None:
     """Tacker removes the VNFCs created last."""
-
-    def build_sized_vnf(count: int) -> dict[str, Any]:
-        return {"base_hot": HOT.replace("count: 3", f"count: {count}"), "vdu": {"worker": SMALL}}
 
     state = build_state_after(require_success(plan_vnf(build_sized_vnf(3))))
     healed = build_state_after(
@@ -930,6 +933,24 @@ def test_removed_or_softer_server_group_is_a_lost_rule(group: str, ending: str) 
     before = {**DRIVER, "name": "v", "site_id": "s"}
     base = DRIVER["base_hot"].replace("'anti-affinity'", group)
     assert (base == DRIVER["base_hot"]) is not bool(ending)
-    found = TYPE.consequences.find_weakening(before, {**before, "base_hot": base})
+    change = ObjectChange(before, {**before, "base_hot": base})
+    found = TYPE.consequences.find_weakening(change)
     assert found.startswith(ending)
     assert bool(found) is bool(ending)
+
+
+def test_healed_vms_may_lose_the_data_of_their_local_disks() -> None:
+    """The VNF stays, so nothing of it is destroyed; its volumes may be on other storage."""
+    state = build_state_after(require_success(plan_vnf(build_sized_vnf(3))))
+    healed = require_success(
+        plan_vnf(build_sized_vnf(3), state, replaces=("tacker_vnf.v:v-worker-1",))
+    )
+    (record,) = [item for item in add_consequences(healed.plan).consequences if item.is_lasting]
+    assert record.text == "VNF v: 1 VM is re-created; data of local disks may be lost"
+    assert (record.kind, record.data, record.runs) == ("restarts", "unknown", {"vm": 1})
+
+
+def test_removed_taint_of_workers_is_a_lost_rule() -> None:
+    tainted = {**DRIVER, "taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
+    change = ObjectChange(tainted, {**tainted, "taints": []})
+    assert TYPE.consequences.find_weakening(change) == "loses taint dedicated:NoSchedule"
