@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import chain, combinations, pairwise, product
+from itertools import chain, combinations, islice, pairwise, product
 from math import ceil, comb, floor, prod
 from typing import Final
 
@@ -18,12 +18,14 @@ from nexusform.planning.conclusion.plan_result import SiteWithVms
 from nexusform.planning.conclusion.spare_capacity import compute_sku_capacity
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     Demand,
     Interval,
     ScheduledVm,
+    VmName,
     VmSku,
     build_standalone_demand,
     find_common_constraints,
@@ -36,19 +38,22 @@ _ROUNDING: Final = 1e-6
 
 
 class _ShrunkSite(Struct, frozen=True):
-    """Site with all VMs that the platform may remove.
+    """Site with all VMs that the platform may remove, and without the new VMs of the plan.
 
-    `removed_names` has the names of the VMs that the plan removes, by handle.
+    `names` has the names of the candidates by handle, and `removed` those that the plan removes.
+    `new_demands` are the new VMs in their order.
     """
 
     occupied: SiteWithVms
     candidates: tuple[ScheduledVm, ...]
-    removed_names: Mapping[int, str]
+    names: Mapping[int, str]
+    removed: tuple[ScheduledVm, ...]
+    new_demands: tuple[Demand, ...]
 
     @property
     def removed_count(self) -> int:
         """Number of VMs that the platform removes."""
-        return len(self.removed_names)
+        return len(self.removed)
 
 
 def widen_capacity(
@@ -57,67 +62,90 @@ def widen_capacity(
     """Return the rows with ranges after the plan on sites where the platform chooses removed VMs.
 
     New VMs depend on the choice, so a site with them keeps its counts. Whether a cluster has surge
-    capacity there may depend on the choice, too.
+    capacity may depend on the choice, too.
     """
     object_list = list(objects)
-    placing = {
-        vm_object.request.demand.site_id
-        for vm_object in object_list
-        if vm_object.placements.new_handles
+    shrinking = {
+        vm_object.prior.site_id for vm_object in object_list if vm_object.list_chosen_removals()
     }
-    shrinking = group_by(
-        (vm_object for vm_object in object_list if vm_object.list_chosen_removals()),
-        lambda vm_object: vm_object.prior.site_id,
-    )
     shrunk_sites = {
-        site_id: _restore_vms(after[site_id], shrunk_objects)
-        for site_id, shrunk_objects in shrinking.items()
-        if site_id in after
+        site_id: _restore_vms(
+            after[site_id],
+            [
+                item
+                for item in object_list
+                if site_id in {item.prior.site_id, item.request.demand.site_id}
+            ],
+        )
+        for site_id in sorted(shrinking & after.keys())
     }
     widened: list[SiteSkuCapacity] = []
     for row in rows:
-        if row.after is None or row.site_id not in shrunk_sites:
+        shrunk = shrunk_sites.get(row.site_id)
+        skus = {pool.sku.name: pool.sku for _, pool in after[row.site_id].pools} if shrunk else {}
+        # No pool has the SKU any more.
+        if row.after is None or shrunk is None or row.sku not in skus:
             widened.append(row)
             continue
-        change = _add_surge_doubts if row.site_id in placing else _widen
-        widened.append(replace(row, after=change(row.after, shrunk_sites[row.site_id], row.sku)))
+        capacity = row.after
+        if not shrunk.new_demands:
+            capacity = _widen(capacity, shrunk, skus[row.sku])
+        capacity = _add_surge_doubts(capacity, row.after, shrunk, skus[row.sku])
+        widened.append(replace(row, after=capacity))
     return tuple(widened)
 
 
-def _add_surge_doubts(capacity: SpareCapacity, shrunk: _ShrunkSite, sku_name: str) -> SpareCapacity:
+def _add_surge_doubts(
+    capacity: SpareCapacity, planned: SpareCapacity, shrunk: _ShrunkSite, sku: VmSku
+) -> SpareCapacity:
     """Return the capacity with the clusters whose surge VMs fit only after some choices.
 
-    The new VMs stay where the plan has placed them.
+    `planned` is the capacity after the choice of the plan.
     """
-    skus = [pool.sku for _, pool in shrunk.occupied.pools if pool.sku.name == sku_name]
-    # No pool has the SKU any more.
-    if not skus:
-        return capacity
-    choices: Iterable[Sequence[ScheduledVm]] = ((),)
-    if comb(len(shrunk.candidates), shrunk.removed_count) <= _MAX_CHOICES:
-        choices = combinations(shrunk.candidates, shrunk.removed_count)
-    doubtful: dict[str, None] = {}
-    for choice in choices:
-        doubtful |= dict.fromkeys(_find_clusters_without_surge(shrunk, skus[0], choice))
-    # A cluster without surge capacity after the plan stays one.
-    clusters = [name for name in doubtful if name not in capacity.no_surge_clusters]
-    if not clusters:
-        return capacity
-    # With one of the removed VMs back, a cluster may lack its surge capacity.
-    needed: dict[str, list[str]] = {}
-    removed = [vm for vm in shrunk.candidates if vm.handle in shrunk.removed_names]
-    for vm in removed:
-        others = [other for other in removed if other is not vm]
-        text = f"{shrunk.removed_names[vm.handle]} leaves {vm.placement.machine}"
-        for name in _find_clusters_without_surge(shrunk, skus[0], others):
-            needed.setdefault(name, []).append(text)
-    conditions = tuple(
-        (name, f"fits only if {format_list(needed[name])}") for name in clusters if name in needed
-    )
+    worst = _find_clusters_without_surge(shrunk, sku, ())
+    best = _find_clusters_without_surge(shrunk, sku, shrunk.candidates)
+    # New VMs take other machines after another choice: then more removals may leave less.
+    if worst == best and not shrunk.new_demands:
+        return replace(
+            capacity,
+            no_surge_clusters=planned.no_surge_clusters,
+            uncertain_surge_clusters=planned.uncertain_surge_clusters,
+        )
+    choices = list(islice(combinations(shrunk.candidates, shrunk.removed_count), _MAX_CHOICES))
+    is_complete = comb(len(shrunk.candidates), shrunk.removed_count) <= _MAX_CHOICES
+    # The choice of the plan comes first.
+    tried = [shrunk.removed, *choices]
+    lacking = [_find_clusters_without_surge(shrunk, sku, choice) for choice in tried]
+    if not is_complete:
+        tried.append(())
+        lacking.append(worst)
+    doubtful: list[str] = []
+    conditions: list[tuple[str, str]] = []
+    for name in planned.clusters:
+        fitting = [
+            choice for choice, names in zip(tried, lacking, strict=True) if name not in names
+        ]
+        # Unknown cells decide about a cluster that is uncertain already.
+        if name in planned.uncertain_surge_clusters or len(fitting) in {0, len(tried)}:
+            continue
+        doubtful.append(name)
+        needed = list(fitting[0])
+        for vm in fitting[0]:
+            others = [other for other in needed if other is not vm]
+            if name not in _find_clusters_without_surge(shrunk, sku, others):
+                needed = others
+        is_necessary = is_complete and all(vm in choice for vm in needed for choice in fitting)
+        leaving = format_list(
+            f"{shrunk.names[vm.handle]} leaves {vm.placement.machine}"
+            for vm in needed or fitting[0]
+        )
+        only = "only " if needed and is_necessary else ""
+        conditions.append((name, f"fits {only}if {leaving}"))
     return replace(
         capacity,
-        uncertain_surge_clusters=(*capacity.uncertain_surge_clusters, *clusters),
-        surge_conditions=conditions,
+        no_surge_clusters=tuple(name for name in planned.no_surge_clusters if name not in doubtful),
+        uncertain_surge_clusters=(*planned.uncertain_surge_clusters, *doubtful),
+        surge_conditions=tuple(conditions),
     )
 
 
@@ -128,41 +156,68 @@ def _find_clusters_without_surge(
     scheduler = shrunk.occupied.site.scheduler.copy()
     for vm in choice:
         scheduler.release(vm.handle)
+    for demand in shrunk.new_demands:
+        scheduler.try_place(demand)
     site = replace(shrunk.occupied.site, scheduler=scheduler)
     capacity = compute_sku_capacity(replace(shrunk.occupied, site=site), sku)
     return capacity.no_surge_clusters if capacity is not None else ()
 
 
 def _restore_vms(occupied: SiteWithVms, objects: Iterable[VmObject]) -> _ShrunkSite:
-    """Return a copy of a site on which the removed VMs of the pools run again."""
+    """Return a copy of a site on which the removed VMs of the pools run again.
+
+    It has none of the new VMs: they are placed after a choice.
+    """
     site = replace(occupied.site, scheduler=occupied.site.scheduler.copy())
     owners: set[tuple[str, str]] = set()
-    removed_names: dict[int, str] = {}
+    names: dict[VmName, str] = {}
+    removed_handles: set[int] = set()
+    handles = {vm.vm: vm.handle for vm in site.scheduler.list_vms()}
+    new_demands: list[Demand] = []
     for vm_object in objects:
+        for new_demand in _build_new_demands(vm_object):
+            # A VM without a place is not there.
+            if new_demand.vm in handles:
+                site.scheduler.release(handles[new_demand.vm])
+                new_demands.append(new_demand)
         demand = vm_object.request.demand
         pools = index_pools(demand.pools)
-        for key in vm_object.list_chosen_removals():
-            vm = vm_object.prior.existing.get(key)
-            if vm is not None:
-                pool = pools[vm.pool]
-                name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
-                restored = site.place_existing_vm(name, pool.sku, vm.placement)
+        removals = vm_object.list_chosen_removals()
+        for key, vm in vm_object.prior.existing.items():
+            if vm.pool not in pools:
+                continue
+            name = site_plans.build_vm_name(demand, pools[vm.pool], vm.pool, vm.number)
+            names[name] = vm.name
+            if key in removals:
+                restored = site.place_existing_vm(name, pools[vm.pool].sku, vm.placement)
                 owners.add((name.owner, name.pool))
                 if restored is not None:
-                    removed_names[restored[0]] = vm.name
+                    removed_handles.add(restored[0])
     candidates = tuple(
         vm for vm in site.scheduler.list_vms() if (vm.vm.owner, vm.vm.pool) in owners
     )
-    return _ShrunkSite(replace(occupied, site=site), candidates, removed_names)
+    return _ShrunkSite(
+        replace(occupied, site=site),
+        candidates,
+        {vm.handle: names.get(vm.vm, vm.vm.cluster) for vm in candidates},
+        tuple(vm for vm in candidates if vm.handle in removed_handles),
+        tuple(new_demands),
+    )
 
 
-def _widen(capacity: SpareCapacity, shrunk: _ShrunkSite, sku_name: str) -> SpareCapacity:
+def _build_new_demands(vm_object: VmObject) -> Iterator[Demand]:
+    """Yield the demands of the VMs that the plan places, in their order."""
+    for pool in vm_object.pools:
+        hints = build_group_hints(vm_object, pool)
+        for name, number in vm_object.placements.new_handles:
+            if name == pool.pool:
+                demand = vm_object.request.demand
+                yield site_plans.build_demand(demand, pool, number, group_hints=hints)
+
+
+def _widen(capacity: SpareCapacity, shrunk: _ShrunkSite, sku: VmSku) -> SpareCapacity:
     """Return the capacity for a SKU as a range over the VMs that the platform may remove."""
-    pools = [pool for _, pool in shrunk.occupied.pools if pool.sku.name == sku_name]
-    # No pool has the SKU any more.
-    if not pools:
-        return capacity
-    sku = pools[0].sku
+    pools = [pool for _, pool in shrunk.occupied.pools if pool.sku == sku]
     demand = build_standalone_demand(
         sku, find_common_constraints(pool.constraints for pool in pools)
     )
@@ -183,8 +238,6 @@ def _widen(capacity: SpareCapacity, shrunk: _ShrunkSite, sku_name: str) -> Spare
         max(full_lost.minimum, free.minimum - largest_rack),
         min(full_lost.maximum + gain.maximum, free.maximum - equal_share),
     )
-    # The choice may give capacity to a cluster that has none before any removal.
-    lacking = full.no_surge_clusters
     return replace(
         full,
         worst_rack=capacity.worst_rack,
@@ -192,11 +245,6 @@ def _widen(capacity: SpareCapacity, shrunk: _ShrunkSite, sku_name: str) -> Spare
         maximum_free=None if free.is_exact else free.maximum,
         free_after_rack_loss=rack_lost.minimum,
         maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
-        no_surge_clusters=() if gain.maximum else lacking,
-        uncertain_surge_clusters=(
-            *full.uncertain_surge_clusters,
-            *(lacking if gain.maximum else ()),
-        ),
     )
 
 

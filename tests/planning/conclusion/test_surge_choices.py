@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable
+from typing import TypeAlias
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -18,29 +21,48 @@ from tests.kill_points import scale_count
 from tests.planning.harness import build_all_types, build_request, build_state_after
 from tests.planning.hypothesis.edit_kinds import RandomCluster, RandomPool, RandomSite, draw_site
 
+# A smaller pool: the name of its cluster, its own, and the number of removed VMs.
+Shrunk: TypeAlias = tuple[str, str, int]
+# What shrinks, and whether another pool grows; and seeds with verdicts that depend on the choice.
+KINDS = {
+    "pool": (190, 337, 395),
+    "control plane": (155,),
+    "two pools": (24, 107),
+    "no new VMs": (45, 69, 129),
+}
 
-def plan_change(draw: random.Random) -> tuple[PlanResult, str, str, int] | None:
-    """Return the plan of a site with a smaller pool and another larger one; None: it fails.
 
-    The owner and name of the smaller pool follow, and the number of its removed VMs.
-    """
+def plan_change(draw: random.Random, kind: str) -> tuple[PlanResult, list[Shrunk]] | None:
+    """Return the plan of a site with smaller pools, and these pools; None: it fails."""
     site = draw_site(draw)
     created = make_plan(build_request(site.render()))
-    cluster = draw.choice(site.clusters)
-    pool = draw.choice(cluster.pools)
-    if created.plan.errored or pool.count < 2:
+    if created.plan.errored:
         return None
-    removed_count = draw.randint(1, pool.count - 1)
-    changed = resize(site, cluster, pool, -removed_count)
+    changed = site
+    shrunk: list[Shrunk] = []
+    if kind == "control plane":
+        cluster = draw.choice(site.clusters)
+        changed = site.change_cluster(replace(cluster, control_plane=1))
+        shrunk = [(cluster.name, "control-plane", cluster.control_plane - 1)]
+    for cluster in draw.sample(site.clusters, {"control plane": 0, "two pools": 2}.get(kind, 1)):
+        pool = draw.choice(cluster.pools)
+        removed_count = draw.randint(1, max(pool.count - 1, 1))
+        changed = resize(changed, cluster, pool, -removed_count)
+        shrunk.append((cluster.name, pool.name, removed_count))
     larger_cluster = draw.choice(changed.clusters)
     larger_pool = draw.choice(larger_cluster.pools)
-    if (larger_cluster.name, larger_pool.name) == (cluster.name, pool.name):
+    counts = {
+        (each.name, pool.name): pool.count for each in changed.clusters for pool in each.pools
+    }
+    is_empty = not all(counts.get((owner, name), 1) and count for owner, name, count in shrunk)
+    if is_empty or (larger_cluster.name, larger_pool.name) in {each[:2] for each in shrunk}:
         return None
-    changed = resize(changed, larger_cluster, larger_pool, 1)
+    if kind != "no new VMs":
+        changed = resize(changed, larger_cluster, larger_pool, 1)
     result = make_plan(build_request(changed.render(), build_state_after(created)))
     if result.plan.errored:
         return None
-    return add_site_capacity(result, build_all_types()), cluster.name, pool.name, removed_count
+    return add_site_capacity(result, build_all_types()), shrunk
 
 
 def resize(site: RandomSite, cluster: RandomCluster, pool: RandomPool, change: int) -> RandomSite:
@@ -50,16 +72,20 @@ def resize(site: RandomSite, cluster: RandomCluster, pool: RandomPool, change: i
     return site.change_cluster(replace(cluster, pools=pools))
 
 
-def find_dependent_verdicts(
-    result: PlanResult, cluster: str, pool: str, removed_count: int
-) -> set[tuple[str, str]]:
+def find_dependent_verdicts(result: PlanResult, shrunk: Iterable[Shrunk]) -> set[tuple[str, str]]:
     """Return SKU and cluster of each verdict that differs between choices of removed VMs."""
     assert result.occupied_before is not None
     before = result.occupied_before["s"]
-    vms = [
-        vm
-        for vm in before.site.scheduler.list_vms()
-        if vm.vm.pool == pool and vm.vm.owner.endswith(cluster)
+    choices = [
+        itertools.combinations(
+            [
+                vm
+                for vm in before.site.scheduler.list_vms()
+                if vm.vm.pool == pool and vm.vm.owner.endswith(cluster)
+            ],
+            removed_count,
+        )
+        for cluster, pool, removed_count in shrunk
     ]
     new_demands = [
         build_demand(vm_object.request.demand, demand, number)
@@ -70,9 +96,9 @@ def find_dependent_verdicts(
     ]
     skus = {demand.sku.name: demand.sku for _, demand in before.pools}
     lacking: dict[tuple[str, str], set[bool]] = {}
-    for removed in itertools.combinations(vms, removed_count):
+    for removed in itertools.product(*choices):
         scheduler = before.site.scheduler.copy()
-        for vm in removed:
+        for vm in itertools.chain.from_iterable(removed):
             scheduler.release(vm.handle)
         for demand in new_demands:
             scheduler.place(demand)
@@ -96,30 +122,33 @@ def list_conditions(result: PlanResult) -> dict[tuple[str, str], str]:
     }
 
 
-def test_each_dependent_verdict_names_the_vms_that_have_to_leave() -> None:
-    # The second site has verdicts that depend on the choice.
-    seeds = range(scale_count(300))
-    assert 1 in seeds
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_dependent_verdict_names_the_vms_that_have_to_leave(kind: str) -> None:
     count = 0
-    for seed in seeds:
-        drawn = plan_change(random.Random(f"surge {seed}"))
+    for seed in {*KINDS[kind], *range(scale_count(150))}:
+        drawn = plan_change(random.Random(f"surge {kind} {seed}"), kind)
         if drawn is None:
             continue
-        result, cluster, pool, removed_count = drawn
-        dependent = find_dependent_verdicts(result, cluster, pool, removed_count)
+        result, shrunk = drawn
+        dependent = find_dependent_verdicts(result, shrunk)
         conditions = list_conditions(result)
         assert dependent <= conditions.keys(), seed
         count += len(dependent)
+        starts = tuple(
+            f"fits {only}if {cluster}-{pool}-"
+            for cluster, pool, _ in shrunk
+            for only in ("", "only ")
+        )
         for condition in conditions.values():
-            assert condition.startswith(f"fits only if {cluster}-{pool}-"), (seed, condition)
-    assert count
+            assert condition.startswith(starts), (seed, condition)
+    assert count >= len(KINDS[kind])
 
 
 def test_decision_block_has_the_condition() -> None:
-    drawn = plan_change(random.Random("surge 1"))
+    drawn = plan_change(random.Random("surge control plane 155"), "control plane")
     assert drawn is not None
-    result, *_ = drawn
-    [condition, *_] = list_conditions(result).values()
-    assert condition == "fits only if c1-p0-2 leaves r1-bm02"
+    result, _ = drawn
+    [condition] = list_conditions(result).values()
+    assert condition == "fits only if c3-control-plane-1 leaves r1-bm02"
     text = describe_upgrade_capacity(build_decision(result.plan))
-    assert f"surge capacity unknown for c1,2 ({condition})" in text
+    assert f"surge capacity unknown for c2 ({condition})" in text
