@@ -142,7 +142,7 @@ class SpareCapacity(Struct, frozen=True):
     `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge_clusters` those
     without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends
     on unknown cells, or on the VMs that the platform removes. Then `surge_conditions` has a clause
-    for a cluster: `fits only if a-p-3 leaves r1-bm01`, or `fits if ...` if another choice does, too.
+    for a cluster: `fits only if a-p-3 leaves r1-bm01`, or `fits if ...` if other choices do, too.
     """
 
     free: int
