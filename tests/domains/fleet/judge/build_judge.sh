@@ -24,11 +24,23 @@ printf 'module judge.test/kubefleet\n\nrequire %s %s\n\n%s\n' "$module" "$versio
 # What KubeFleet replaces holds for its own builds alone, so it is repeated here.
 sed -n '/^go /p; /^toolchain /p; /^replace (/,/^)/p; /^replace [^(]/p' "$source/go.mod" >> go.mod
 cp "$source/go.sum" .
-mkdir rollout eviction
-cp "$here/rollout.go" rollout/
-# Its function for one pass is not exported.
-sed 's/^package rollout/package main/' "$source/pkg/controllers/rollout/controller.go" > rollout/controller.go
-cp "$here/eviction.go" eviction/
+mkdir lines && cp "$here/lines.go" lines/
+programs=(scheduling rollout eviction override run selection)
+for program in "${programs[@]}"; do
+    mkdir "$program"
+    cp "$here/$program.go" "$program/judge.go"
+done
+# These functions are not exported.
+copy_source() { # PROGRAM, FILES below pkg/controllers...
+    local program=$1 file
+    shift
+    for file in "$@"; do
+        sed 's/^package .*/package main/' "$source/pkg/controllers/$file" > "$program/$(basename "$file")"
+    done
+}
+copy_source rollout rollout/controller.go
+copy_source override workgenerator/override.go
+copy_source run updaterun/{controller,execution,initialization,metrics,stop,validation}.go
 mkdir bin
-go build -mod=mod -trimpath -ldflags "-s -w" -o bin/ ./rollout ./eviction
+go build -mod=mod -trimpath -ldflags "-s -w" -o bin/ "${programs[@]/#/./}"
 mv bin/* "$out/"

@@ -3,10 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"os"
+
+	"judge.test/kubefleet/lines"
 
 	placement "github.com/kubefleet-dev/kubefleet/apis/placement/v1beta1"
 	"github.com/kubefleet-dev/kubefleet/pkg/utils/defaulter"
@@ -24,40 +23,28 @@ type answer struct {
 	Bound   []string `json:"bound"`
 }
 
-func main() {
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 1<<24)
-	answers := json.NewEncoder(os.Stdout)
-	controller := &Reconciler{}
-	for lines.Scan() {
-		var asked request
-		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
-			panic(err)
-		}
-		defaulter.SetPlacementDefaults(&asked.Placement)
-		var bindings []placement.BindingObj
-		for _, binding := range asked.Bindings {
-			bindings = append(bindings, binding)
-		}
-		picked, _, _, _, _, err := controller.pickBindingsToRoll(
-			context.Background(), bindings, &asked.Snapshot, &asked.Placement, nil, nil)
-		if err != nil {
-			panic(err)
-		}
-		told := answer{[]string{}, []string{}, []string{}}
-		for _, one := range picked {
-			spec := one.currentBinding.GetBindingSpec()
-			switch spec.State {
-			case placement.BindingStateUnscheduled:
-				told.Deleted = append(told.Deleted, spec.TargetCluster)
-			case placement.BindingStateBound:
-				told.Updated = append(told.Updated, spec.TargetCluster)
-			case placement.BindingStateScheduled:
-				told.Bound = append(told.Bound, spec.TargetCluster)
-			}
-		}
-		if err := answers.Encode(told); err != nil {
-			panic(err)
+func decide(asked *request) answer {
+	defaulter.SetPlacementDefaults(&asked.Placement)
+	var bindings []placement.BindingObj
+	for _, binding := range asked.Bindings {
+		bindings = append(bindings, binding)
+	}
+	picked, _, _, _, _, err := (&Reconciler{}).pickBindingsToRoll(
+		context.Background(), bindings, &asked.Snapshot, &asked.Placement, nil, nil)
+	lines.Require(err)
+	told := answer{[]string{}, []string{}, []string{}}
+	for _, one := range picked {
+		spec := one.currentBinding.GetBindingSpec()
+		switch spec.State {
+		case placement.BindingStateUnscheduled:
+			told.Deleted = append(told.Deleted, spec.TargetCluster)
+		case placement.BindingStateBound:
+			told.Updated = append(told.Updated, spec.TargetCluster)
+		case placement.BindingStateScheduled:
+			told.Bound = append(told.Bound, spec.TargetCluster)
 		}
 	}
+	return told
 }
+
+func main() { lines.Answer(decide) }

@@ -1,23 +1,18 @@
-"""Random rollouts and evictions are decided as KubeFleet's own code decides them.
-
-The programs in NEXUSFORM_KUBEFLEET_JUDGE (made by build_judge.sh) need no API server.
-"""
+"""Random rollouts and evictions are decided as KubeFleet's own code decides them."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.rolling_update import RolloutProjection
+from tests.domains.fleet.judge.judge import CASES, FIRST_SEED, ask_judge, needs_judge, select
 from tests.domains.fleet.planning.observed_fleet import (
     build_binding,
     build_body,
@@ -26,11 +21,7 @@ from tests.domains.fleet.planning.observed_fleet import (
 )
 from tests.planning.harness import list_errors
 
-FOLDER: Final = os.environ.get("NEXUSFORM_KUBEFLEET_JUDGE", "")
-pytestmark = pytest.mark.skipif(
-    not FOLDER, reason="NEXUSFORM_KUBEFLEET_JUDGE names no folder with KubeFleet's judges"
-)
-ROLLOUTS: Final = int(os.environ.get("NEXUSFORM_JUDGED_CASES", "300"))
+pytestmark = needs_judge
 # Steps of a binding with reasons of False, also one that no version of KubeFleet has.
 REASONS: Final = {
     "Overridden": ("OverriddenFailed", "OverriddenPending", "Odd"),
@@ -38,15 +29,6 @@ REASONS: Final = {
     "Applied": ("NotAllWorkHaveBeenApplied", "ApplyPending", "ApplyInProgress", "Odd"),
     "Available": ("NotAllWorkAreAvailable", "ResourceNotAvailableYet", "Odd"),
 }
-
-
-def ask_judge(program: str, questions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers of a program, one to each question."""
-    lines = "".join(json.dumps(question) + "\n" for question in questions)
-    answer = subprocess.run(
-        [Path(FOLDER) / program], input=lines, capture_output=True, text=True, check=True
-    )
-    return [json.loads(line) for line in answer.stdout.splitlines()]
 
 
 def draw_binding(draw: random.Random, cluster: str) -> dict[str, Any]:
@@ -95,12 +77,6 @@ def draw_fleet(draw: random.Random, *, allows_new: bool = True) -> list[Mapping[
     )
 
 
-def select(objects: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Return the objects of a kind in the version of the judge."""
-    version = "placement.kubernetes-fleet.io/v1beta1"
-    return [{**item, "apiVersion": version} for item in objects if item["kind"] == kind]
-
-
 def build_question(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "placement": select(objects, "ClusterResourcePlacement")[0],
@@ -110,10 +86,9 @@ def build_question(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def test_first_wave_of_random_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = random.Random(118)
-    fleets = [draw_fleet(draw) for _ in range(ROLLOUTS)]
+    draw = random.Random(FIRST_SEED)
+    fleets = [draw_fleet(draw) for _ in range(CASES)]
     answers = ask_judge("rollout", map(build_question, fleets))
-    assert len(answers) == len(fleets)
     projections: list[RolloutProjection] = []
     project = PlacementPlan.project_rollout
 
@@ -140,10 +115,10 @@ def test_first_wave_of_random_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_evictions() -> None:
-    draw = random.Random(119)
+    draw = random.Random(FIRST_SEED + 1)
     questions: list[dict[str, Any]] = []
     fleets: list[list[Mapping[str, Any]]] = []
-    for _ in range(ROLLOUTS):
+    for _ in range(CASES):
         objects = draw_fleet(draw, allows_new=False)
         bindings = select(objects, "ClusterResourceBinding")
         cluster = draw.choice(bindings)["spec"]["targetCluster"]

@@ -1,0 +1,42 @@
+"""Questions to the programs in NEXUSFORM_KUBEFLEET_JUDGE, which decide with KubeFleet's own code.
+
+build_judge.sh makes them; they need no API server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+FOLDER: Final = os.environ.get("NEXUSFORM_KUBEFLEET_JUDGE", "")
+needs_judge = pytest.mark.skipif(
+    not FOLDER, reason="NEXUSFORM_KUBEFLEET_JUDGE names no folder with KubeFleet's judges"
+)
+CASES: Final = int(os.environ.get("NEXUSFORM_JUDGED_CASES", "300"))
+FIRST_SEED: Final = int(os.environ.get("NEXUSFORM_JUDGED_SEED", "118"))
+
+
+def ask_judge(program: str, questions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the answers of a program, one to each question."""
+    texts = [json.dumps(question) + "\n" for question in questions]
+    answer = subprocess.run(
+        [Path(FOLDER) / program], input="".join(texts), capture_output=True, text=True, check=True
+    )
+    answers = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert len(answers) == len(texts)
+    return answers
+
+
+def select(objects: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Return the objects of a kind in the version of the judge."""
+    return [
+        {**item, "apiVersion": f"{str(item['apiVersion']).partition('/')[0]}/v1beta1"}
+        for item in objects
+        if item["kind"] == kind
+    ]
