@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_duration, format_first_items
+from nexusform.diagnostics.phrases import format_duration
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
@@ -148,7 +148,8 @@ def _add_condition(placement: PlacementPlan, row: PlacementChange) -> PlacementC
     }
     if row.cluster not in placement.rollout.conditional_clusters | uncertain_evictions:
         return row
-    doubt = {"certain": False, "depends_on": placement.describe_waiting_clusters()}
+    assumption = f"the availability of {placement.format_awaited_clusters()}"
+    doubt = {"certain": False, "depends_on": assumption}
     return replace(row, scores={**row.scores, **doubt})
 
 
@@ -400,8 +401,8 @@ def _explain_keeping(
         return "", f"an earlier change waits until the member is reachable: {reason}"
     if binding.cluster in placement.rollout.blocked_clusters:
         is_conditional = binding.cluster in placement.rollout.conditional_clusters
-        waiting = format_first_items(sorted(placement.waiting_clusters), _MAX_NAMES)
-        condition = f" until {waiting} is available" if is_conditional else ""
+        awaited = placement.format_awaited_clusters()
+        condition = f" until {awaited} is available" if is_conditional else ""
         return "", f"the rollout stops before it{condition}"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"

@@ -503,6 +503,7 @@ class PlacementPlan(Struct):
                 never_ready_clusters=self.failing_clusters,
                 failed_clusters=self.find_clusters_failed_for_hub(),
                 waiting_clusters=self.waiting_clusters,
+                retried_clusters=self.retried_clusters,
                 reporting_clusters=self.reporting_clusters,
                 outdated_clusters=self._find_outdated_clusters(latest.index),
                 is_trackable=is_availability_tracked(latest.objects),
@@ -618,10 +619,18 @@ class PlacementPlan(Struct):
         waiting = self._find_observed_clusters({WAITING, UNAVAILABLE}) - self.departed_clusters
         return frozenset(waiting & collect_clusters_with_resources(self.spec.prior_bindings))
 
-    def describe_waiting_clusters(self) -> str:
-        """Return the condition of what needs the waiting clusters: `the availability of m1`."""
-        names = format_first_items(sorted(self.waiting_clusters), _MAX_NAMES)
-        return f"the availability of {names}"
+    @property
+    def retried_clusters(self) -> frozenset[str]:
+        """Clusters on which applying failed as a hub reports: the member tries again and again.
+
+        The failure may end at any time, also by new content. One in the configuration lasts.
+        """
+        failed = self._find_observed_clusters({FAILED}) - self.departed_clusters
+        return frozenset(failed - self.selection.clusters.failing)
+
+    def format_awaited_clusters(self) -> str:
+        """Return the clusters whose availability is a condition, as text: `m1, m2`."""
+        return format_first_items(sorted(self.waiting_clusters | self.retried_clusters), _MAX_NAMES)
 
     @property
     def reporting_clusters(self) -> frozenset[str]:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list, select_word_form
-from nexusform.domains.fleet.importers.fleet_export import FAILED
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetUpdateRun, RunRecord
 from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
@@ -160,7 +159,8 @@ def _execute_staged_run(
     rollout = placement.rollout
     # A run that waits for a cluster continues once it is available.
     conditional_clusters = rollout.conditional_clusters
-    if not placement.waiting_clusters.isdisjoint(outcome.blocking_clusters):
+    awaited = placement.waiting_clusters | placement.retried_clusters
+    if not awaited.isdisjoint(outcome.blocking_clusters):
         later_clusters = chain.from_iterable(step.clusters for step in steps[len(outcome.steps) :])
         conditional_clusters = conditional_clusters.union(later_clusters)
     placement.rollout = replace(
@@ -419,23 +419,12 @@ def _find_failed_clusters_of_run(
     unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
     # Else nothing is applied.
     if not placement.spec.configuration.is_report_only:
-        observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-        # What a hub reports is of this run only if the binding has its snapshot.
-        updated = unfinished & {
-            binding.cluster
-            for binding in placement.spec.prior_bindings
-            if binding.resource_snapshot == context.snapshot.index
-        }
+        # Clusters that are not ready with earlier content may stay so with that of the run.
         failures = dict.fromkeys(
-            sorted(updated & placement.waiting_clusters), "its resources are not available"
+            sorted(unfinished & placement.waiting_clusters), "its resources are not available"
         )
-        reported = {
-            cluster
-            for cluster in updated
-            if get_mapping(observed_bindings, cluster).get("readiness") == FAILED
-        }
-        # The latter as configured.
-        failing = unfinished & (reported | placement.selection.clusters.failing)
+        # As reported, and as configured.
+        failing = unfinished & (placement.retried_clusters | placement.selection.clusters.failing)
         failures |= dict.fromkeys(sorted(failing), "applying the resources fails")
     unreachable = placement.selection.clusters.unreachable
     failures |= {name: unreachable[name] for name in sorted(unfinished & unreachable.keys())}

@@ -48,7 +48,8 @@ class Readiness(Struct, frozen=True):
     In `unready_clusters` current resources are unavailable. In `never_ready_clusters` a wave's
     resources fail permanently. `failed_clusters` have failed, so they are updated outside the
     budget. `waiting_clusters` are unready, and nobody knows when they will be ready, with current
-    or new resources. `reporting_clusters` only report differences: they are ready without adding to
+    or new resources; on `retried_clusters` resources failed, and members try again.
+    `reporting_clusters` only report differences: they are ready without adding to
     the clusters that can be. `outdated_clusters` are bound with outdated overrides. In
     `unreachable_clusters` a wave's resources wait for the member. `is_trackable` means that
     availability is visible (False for Jobs and unknown kinds).
@@ -58,6 +59,7 @@ class Readiness(Struct, frozen=True):
     never_ready_clusters: frozenset[str] = frozenset()
     failed_clusters: frozenset[str] = frozenset()
     waiting_clusters: frozenset[str] = frozenset()
+    retried_clusters: frozenset[str] = frozenset()
     reporting_clusters: frozenset[str] = frozenset()
     outdated_clusters: frozenset[str] = frozenset()
     unreachable_clusters: frozenset[str] = frozenset()
@@ -209,7 +211,7 @@ def simulate_rollout(
 
     The resources are those of `resource_snapshot` (the latest). `target` is the number of clusters
     to which percentages refer. Without `readiness`, all clusters are ready. Readiness of waiting
-    clusters is a condition: the waves are those before it.
+    and retried clusters is a condition: the waves are those before it.
     """
     readiness = readiness or Readiness()
     arguments = (tuple(bindings), strategy, target, resource_snapshot)
@@ -222,10 +224,16 @@ def simulate_rollout(
             unreachable_clusters=readiness.unreachable_clusters | waiting,
         ),
     )
-    if not waiting:
+    awaited = waiting | readiness.retried_clusters
+    if not awaited:
         return projection
     available = _simulate_waves(
-        *arguments, replace(readiness, failed_clusters=readiness.failed_clusters - waiting)
+        *arguments,
+        replace(
+            readiness,
+            failed_clusters=readiness.failed_clusters - awaited,
+            never_ready_clusters=readiness.never_ready_clusters - awaited,
+        ),
     )
     conditional = {*projection.blocked_clusters} ^ {*available.blocked_clusters}
     # The first wave starts with the clusters as they are.

@@ -5,6 +5,7 @@ build_judge.sh makes them; they need no API server.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -40,3 +41,25 @@ def select(objects: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, An
         for item in objects
         if item["kind"] == kind
     ]
+
+
+def build_scheduling_question(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "placement": select(objects, "ClusterResourcePlacement")[0],
+        "snapshot": select(objects, "ClusterSchedulingPolicySnapshot")[-1],
+        "members": select(objects, "MemberCluster"),
+        "bindings": select(objects, "ClusterResourceBinding"),
+    }
+
+
+def complete_snapshots(objects: Iterable[Mapping[str, Any]], policy_hash: str) -> None:
+    """Add what every hub writes to snapshots, with the hash that KubeFleet computes of a policy."""
+    for body in objects:
+        if body["kind"] == "ClusterSchedulingPolicySnapshot":
+            body["spec"]["policyHash"] = base64.b64encode(policy_hash.encode()).decode()
+            scheduled = {"type": "Scheduled", "status": "True", "observedGeneration": 1}
+            body["status"] = {"conditions": [scheduled]}
+        if "Snapshot" in body["kind"]:
+            annotations = body["metadata"].setdefault("annotations", {})
+            annotations["kubernetes-fleet.io/CRP-generation"] = "1"
+            annotations["kubernetes-fleet.io/resource-hash"] = "of another version"

@@ -7,9 +7,11 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,11 +79,17 @@ func answerBinding(ctx context.Context, server client.Client, asked *question, b
 
 func decide(asked *question) answer {
 	ctx := context.Background()
-	// All waits pass.
 	for i := range asked.Strategy.Spec.Stages {
-		for j := range asked.Strategy.Spec.Stages[i].AfterStageTasks {
-			if asked.Strategy.Spec.Stages[i].AfterStageTasks[j].WaitTime != nil {
-				asked.Strategy.Spec.Stages[i].AfterStageTasks[j].WaitTime = &metav1.Duration{}
+		stage := &asked.Strategy.Spec.Stages[i]
+		// The API server's default.
+		if stage.MaxConcurrency == nil {
+			one := intstr.FromInt32(1)
+			stage.MaxConcurrency = &one
+		}
+		// All waits pass at once.
+		for j := range stage.AfterStageTasks {
+			if stage.AfterStageTasks[j].WaitTime != nil {
+				stage.AfterStageTasks[j].WaitTime.Duration = time.Nanosecond
 			}
 		}
 	}

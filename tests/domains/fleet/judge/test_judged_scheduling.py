@@ -6,7 +6,6 @@ available or leave, policies with tolerations and weights, and bindings in any s
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 import re
@@ -14,7 +13,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from tests.domains.fleet.judge.judge import CASES, FIRST_SEED, ask_judge, needs_judge, select
+from tests.domains.fleet.judge.judge import (
+    CASES,
+    FIRST_SEED,
+    ask_judge,
+    build_scheduling_question,
+    complete_snapshots,
+    needs_judge,
+)
 from tests.domains.fleet.planning.observed_fleet import build_binding, build_fleet, plan_fleet
 from tests.planning.harness import PlanResult, list_errors
 
@@ -182,7 +188,10 @@ def draw_bindings(draw: random.Random, names: list[str], kind: str) -> list[Body
         binding["spec"]["schedulingPolicySnapshotName"] = draw.choice(["web-0", "web-1", "web-1"])
         decision: Body = {"clusterName": cluster, "selected": True, "reason": "picked"}
         if kind != "PickFixed":
-            scores = {"affinityScore": draw.choice((-7, 0, 50)), "priorityScore": draw.choice((0, 1))}
+            scores = {
+                "affinityScore": draw.choice((-7, 0, 50)),
+                "priorityScore": draw.choice((0, 1)),
+            }
             decision["clusterScore"] = scores
         binding["spec"]["clusterDecision"] = decision
         if state == "Scheduled":
@@ -220,26 +229,6 @@ def draw_fleet(draw: random.Random) -> list[Mapping[str, Any]]:
             first = {**body, "metadata": {**body["metadata"], "name": "web-0", "labels": labels}}
             members.append(first)
     return [*members, *objects]
-
-
-def build_question(objects: list[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "placement": select(objects, "ClusterResourcePlacement")[0],
-        "snapshot": select(objects, "ClusterSchedulingPolicySnapshot")[-1],
-        "members": select(objects, "MemberCluster"),
-        "bindings": select(objects, "ClusterResourceBinding"),
-    }
-
-
-def complete_snapshots(objects: list[Mapping[str, Any]], policy_hash: str) -> None:
-    """Add what every hub writes to snapshots, with the hash that KubeFleet computes."""
-    for body in objects:
-        if body["kind"] == "ClusterSchedulingPolicySnapshot":
-            body["spec"]["policyHash"] = base64.b64encode(policy_hash.encode()).decode()
-            body["status"] = {"conditions": [{"type": "Scheduled", "status": "True"}]}
-        if "Snapshot" in body["kind"]:
-            annotations = body["metadata"].setdefault("annotations", {})
-            annotations["kubernetes-fleet.io/CRP-generation"] = "1"
 
 
 def read_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,10 +282,10 @@ def generalize(words: str) -> str:
 def test_random_fleets() -> None:
     draw = random.Random(FIRST_SEED + 2)
     fleets = [draw_fleet(draw) for _ in range(CASES)]
-    answers = ask_judge("scheduling", map(build_question, fleets))
+    answers = ask_judge("scheduling", map(build_scheduling_question, fleets))
     exact = 0
     for objects, answer in zip(fleets, answers, strict=True):
-        question = json.dumps(build_question(objects))
+        question = json.dumps(build_scheduling_question(objects))
         complete_snapshots(objects, answer["hash"])
         result = plan_fleet(objects)
         assert not list_errors(result), (list_errors(result), question)
