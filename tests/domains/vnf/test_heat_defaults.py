@@ -16,6 +16,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.importers.hot_defaults import SCHEMA_DEFAULTS
 from nexusform.domains.vnf.importers.hot_devices import find_refusal, get_boot_index, get_source
 from nexusform.domains.vnf.importers.hot_fields import read_heat_schema
+from nexusform.domains.vnf.importers.hot_values import is_intrinsic_function
 from tests.domains.openstack.test_arrival_orders import (
     build_inventory,
     plan_hosts,
@@ -291,3 +292,22 @@ def test_advice_about_an_unknown_flavor_does_not_name_it(
     printed = capsys.readouterr()
     text = " ".join((printed.out + printed.err).split())
     assert 'set vm_sku_name = "huge"' not in text
+
+
+LIST_FUNCTIONS = """
+import json, sys
+from heat.engine.cfn import template as cfn
+from heat.engine.hot import template as hot
+classes = [item for module in (hot, cfn) for item in vars(module).values()]
+tables = [item.functions for item in classes if hasattr(item, "functions")]
+tables += [item.condition_functions for item in classes if hasattr(item, "condition_functions")]
+names = {name for table in tables for name, kind in table.items() if kind.__name__ != "Removed"}
+json.dump(sorted(names), sys.stdout)
+"""
+
+
+@needs_heat
+def test_each_function_of_heat_is_no_plain_value() -> None:
+    names = run_heat("-c", LIST_FUNCTIONS)
+    assert len(names) > 30
+    assert [name for name in names if not is_intrinsic_function(name)] == []

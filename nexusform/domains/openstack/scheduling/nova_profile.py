@@ -387,25 +387,31 @@ class _NovaRules(NamedTuple):
         if reason := _find_trait_rejection(request.traits, host.traits):
             return reason
         flavor = self.flavors.get(demand.sku.name, _NO_FLAVOR)
-        for key, value in flavor.properties.items():
-            if reason := self._check_flavor_property(key, value, host):
+        is_requested = bool(constraints.platform_host)
+        for item in flavor.properties.items():
+            if reason := self._check_flavor_property(item, host, is_requested=is_requested):
                 return reason
         if IMAGE in self.enabled and host.has_details:
             return find_image_rejection(image, host.supported_instances)
         return ""
 
-    def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
+    def _check_flavor_property(
+        self, item: tuple[str, str], host: NovaHost, *, is_requested: bool
+    ) -> str:
         """Return why a property of the flavor rejects the host, or "".
 
         A property is about a trait of the host ("trait:NAME"), or about the metadata of its
         aggregates (without a prefix, or with the one for them). Properties with other prefixes
-        reject no host here, nor do those whose effect is not predicted.
+        reject no host here, nor do those whose effect is not predicted. Nova runs no filter for a
+        requested host, and nothing later compares its aggregates.
         """
+        key, value = item
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
             rejected_value = "forbidden" if trait in host.traits else "required"
             return f"trait {trait} is {value}" if value == rejected_value else ""
-        if not self._is_of_aggregates(key) or self._find_unpredicted_comparison((key, value)):
+        is_compared = self._is_of_aggregates(key) and not is_requested
+        if not is_compared or self._find_unpredicted_comparison(item):
             return ""
         name = key.removeprefix(_SCOPED_SPEC)
         texts = (metadata.get(name, "") for metadata in host.aggregates.values())

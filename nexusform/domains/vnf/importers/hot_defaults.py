@@ -40,7 +40,7 @@ SCHEMA_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
     "OS::Heat::InstanceGroup": {},
     RESOURCE_GROUP: {
         "count": _READ,
-        "index_var": "the placeholder of a member's number in names",
+        "index_var": _READ,
         "removal_policies": _UNREAD,
         "removal_policies.*.resource_list": _UNREAD,
         "removal_policies_mode": _UNREAD,

@@ -96,8 +96,7 @@ PROPERTIES: Final[Mapping[str, FieldList]] = {
         },
     ),
     "OS::Heat::ResourceGroup": build_field_list(
-        "count resource_def resource scheduler_hints",
-        {"the placeholder of a member's number in names": "index_var"},
+        "count index_var resource_def resource scheduler_hints", {}
     ),
     "OS::Heat::AutoScalingGroup": build_field_list(
         "min_size max_size desired_capacity size resource resource_def scheduler_hints",

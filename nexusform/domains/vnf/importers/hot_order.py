@@ -1,8 +1,9 @@
 """Order in which Heat creates the servers of a stack: dependencies between resources.
 
 A resource starts after those that it names in `depends_on`, and those to which its properties
-refer. All others start at once. A nested template is a resource of the template around it.
-Dependencies that Heat adds by itself lead to networks only (`add_dependencies` of its classes).
+refer. Heat drops the other branch of an `if` with its references. All others start at once. A
+nested template is a resource of the template around it. Dependencies that Heat adds by itself lead
+to networks only (`add_dependencies` of its classes).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
-from nexusform.domains.vnf.importers.hot_values import Template, resolve_condition
+from nexusform.domains.vnf.importers.hot_values import Template, resolve_condition, select_branch
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
 
 # The scope of a template, and a resource of it.
@@ -18,6 +19,7 @@ ResourceId: TypeAlias = tuple[str, str]
 _MAX_DEPTH: Final = 40
 # Functions with the name of a resource, alone or as the first of a list.
 _REFERENCES: Final = frozenset({"get_resource", "get_attr", "Ref", "Fn::GetAtt"})
+_CONDITIONALS: Final = frozenset({"if", "Fn::If"})
 
 
 def list_dependencies(template: Template) -> dict[ResourceId, tuple[ResourceId, ...]]:
@@ -34,24 +36,24 @@ def list_dependencies(template: Template) -> dict[ResourceId, tuple[ResourceId, 
     return {
         (template.scope, name): tuple(
             (template.scope, needed)
-            for needed in dict.fromkeys(_list_needed_names(body))
+            for needed in dict.fromkeys(_list_needed_names(body, template))
             if needed in bodies and needed != name
         )
         for name, body in bodies.items()
     }
 
 
-def _list_needed_names(body: Node) -> Iterator[str]:
+def _list_needed_names(body: Node, template: Template) -> Iterator[str]:
     """Yield the names in `depends_on` and in the references of a resource."""
     explicit = find_first_field(body, "depends_on", "DependsOn").data
     for name in explicit if isinstance(explicit, list) else [explicit]:
         if isinstance(name, str):
             yield name
     for field_name in ("properties", "Properties", "metadata", "Metadata"):
-        yield from _list_references(body.get_node(field_name).data)
+        yield from _list_references(body.get_node(field_name).data, template)
 
 
-def _list_references(data: Any, depth: int = 0) -> Iterator[str]:
+def _list_references(data: Any, template: Template, depth: int = 0) -> Iterator[str]:
     """Yield the names of resources in calls of functions."""
     if depth > _MAX_DEPTH:
         return
@@ -60,22 +62,21 @@ def _list_references(data: Any, depth: int = 0) -> Iterator[str]:
         case dict():
             parts = data.values()
             function = next(iter(data), "") if len(data) == 1 else ""
-            if function in _REFERENCES:
+            if function in _CONDITIONALS:
+                # An unknown branch has no known references.
+                parts = [select_branch(data[function], template, depth)]
+            elif function in _REFERENCES:
                 yield from _list_argument_names(data[function])
         case list():
             parts = data
-    yield from chain.from_iterable(_list_references(part, depth + 1) for part in parts)
+    yield from chain.from_iterable(_list_references(part, template, depth + 1) for part in parts)
 
 
 def _list_argument_names(argument: Any) -> Iterator[str]:
-    """Yield the name of a resource in the argument of a function.
-
-    The argument is NAME, NAME.ATTRIBUTE or a list.
-    """
+    """Yield the name of a resource in the argument of a function: NAME, or the first of a list."""
     match argument:
         case str(name) | [str(name), *_]:
             yield name
-            yield name.partition(".")[0]
 
 
 def find_awaited_vdus(

@@ -46,7 +46,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
 )
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
 from nexusform.doubts.doubt import Doubt, Influence
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, convert_to_gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
@@ -81,7 +81,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     notes = template.notes
     title = template.resolve_value(properties.get_node("name"))
     policy = _parse_server_group_policy(name, properties, template)
-    max_per_host = _parse_max_per_host(policy, properties, template)
+    max_per_host = _parse_max_per_host(name, policy, properties, template)
     return ServerGroup(
         name, get_text(title), policy, max_per_host, body, notes, template.is_repeated
     )
@@ -113,7 +113,7 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
     value = template.resolve_value(policy_node)
     if value is None:
         value = get_default(SERVER_GROUP, "policies")
-    policies = get_list([value] if isinstance(value, str) else value)
+    policies = value if isinstance(value, list) else [value]
     unresolved = next(
         (part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None
     )
@@ -155,7 +155,7 @@ def add_unresolved_fact(
     notes.add_unread_fact(node, subject, field_name, influence, reason=reason, pool=pool)
 
 
-def _parse_max_per_host(policy: str, properties: Node, template: Template) -> int:
+def _parse_max_per_host(name: str, policy: str, properties: Node, template: Template) -> int:
     """Return the maximum servers of an anti-affinity group per host.
 
     It is max_server_per_host, else 1.
@@ -163,14 +163,18 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
     rule = properties.get_node("rules", _MAX_PER_HOST_RULE)
     if rule.is_absent:
         return 1
-    number = parse_whole_number(template.resolve_value(rule))
-    if policy != ANTI_AFFINITY:
-        detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
+    value = template.resolve_value(rule)
+    number = parse_whole_number(value)
+    if isinstance(value, UnresolvedValue):
+        add_unresolved_fact(rule, ("server group", name), "rules", value, template.notes)
+    elif policy not in ("", ANTI_AFFINITY):
+        detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; Nova refuses it."
+        template.notes.add_error(rule, INVALID_DOCUMENT, detail)
     elif number is not None and 1 <= number <= MAX_INSTANCES:
         return number
     else:
-        detail = f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used."
-    template.notes.add_warning(rule, IGNORED, detail)
+        detail = f"{_MAX_PER_HOST_RULE} must be a whole number above 0; Nova refuses it."
+        template.notes.add_error(rule, INVALID_DOCUMENT, detail)
     return 1
 
 
@@ -278,7 +282,13 @@ def _find_group(
         ]
         # An ambiguous name is reported below, as an unknown one.
         if len(matches) == 1:
-            return matches[0]
+            (group,) = matches
+            reason = (
+                "it is the name of a server group, and Nova accepts only the id; write "
+                f"{{ get_resource: {group.name} }}"
+            )
+            hints.add_unread_fact(f"{HINTS}.group", vdu, reason)
+            return group
     description = (
         requested.description
         if isinstance(requested, UnresolvedValue)
@@ -526,8 +536,10 @@ def add_server_vdu(
     flavor = template.resolve_value(flavor_node)
     image_node = properties.get_node("image")
     image = template.resolve_value(image_node)
-    # Heat reads null as an empty text, which counts as a second boot device.
-    has_image = isinstance(properties.data, dict) and "image" in properties.data
+    # Heat reads null as an empty text, which counts as a second boot device. An `if` without a
+    # second value leaves the property out.
+    is_null = isinstance(properties.data, dict) and properties.data.get("image", "") is None
+    has_image = image is not None or is_null
     devices = read_block_devices(vdu_name, properties, template, has_image=has_image)
     from_volume = devices.boot_node is not None
     if devices.boot_node is not None and image is None:

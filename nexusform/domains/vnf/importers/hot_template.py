@@ -18,7 +18,13 @@ from nexusform.documents.yaml_documents import (
     TextPosition,
     parse_whole_number,
 )
-from nexusform.domains.vnf.importers.hot_defaults import PORT, QOS_POLICY, ZONE_OF_AGGREGATE
+from nexusform.domains.vnf.importers.hot_defaults import (
+    PORT,
+    QOS_POLICY,
+    RESOURCE_GROUP,
+    ZONE_OF_AGGREGATE,
+    get_default,
+)
 from nexusform.domains.vnf.importers.hot_fields import (
     PROPERTIES,
     RESOURCE,
@@ -348,7 +354,11 @@ def _add_scaling_group(
         )
     inner = find_first_field(properties, "resource", "resource_def")
     kind = get_declared_type(inner)
-    inner_template = replace(template, is_repeated=True)
+    inner_template = replace(
+        template,
+        is_repeated=True,
+        index_variables=(*template.index_variables, *_list_index_variables(template, body)),
+    )
     inner_context = _ResourceContext(inner_template, repetition, hints, context.depth)
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
@@ -371,6 +381,14 @@ def _add_scaling_group(
             notes.add_unread_fact(
                 inner, ("resource", name), "type", Influence.EXISTENCE, reason=f'"{kind}"'
             )
+
+
+def _list_index_variables(template: Template, body: Node) -> list[str]:
+    """Return the text that a resource group replaces by the number of a member: `%index%`."""
+    if get_declared_type(body) != RESOURCE_GROUP:
+        return []
+    value = template.resolve_value(get_resource_properties(body).get_node("index_var"))
+    return [value if isinstance(value, str) else get_default(RESOURCE_GROUP, "index_var")]
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:

@@ -44,7 +44,8 @@ class Template(Struct, frozen=True):
     """Template being parsed.
 
     `values` are the resolved parameters of its user. `scope` identifies it. With `is_repeated` it
-    is instantiated once per member of a group. `conditions` are those evaluated so far.
+    is instantiated once per member of a group, which replaces `index_variables` in texts by its
+    number. `conditions` are those evaluated so far.
     """
 
     notes: DocumentFindings
@@ -52,6 +53,7 @@ class Template(Struct, frozen=True):
     values: Mapping[str, Any]
     scope: str = ""
     is_repeated: bool = False
+    index_variables: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()
     conditions: dict[tuple[str, ...], _EvaluatedCondition] = field(default_factory=dict)
 
@@ -109,30 +111,47 @@ def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -
         return None
     if isinstance(data, list):
         return [resolve_intrinsic_functions(part, template, depth + 1) for part in data]
+    if isinstance(data, str) and any(name in data for name in template.index_variables):
+        return UnresolvedValue("the number of a member", "write the servers one by one")
     if not isinstance(data, dict):
         return data
     function = next(iter(data), "") if len(data) == 1 else ""
     if function in _INTRINSICS:
         return _INTRINSICS[function](data[function], template, depth + 1)
-    if function in _UNRESOLVED_FUNCTIONS or function.startswith(("get_", "Fn::")):
+    if is_intrinsic_function(function):
         return UnresolvedValue(function)
     return {
         key: resolve_intrinsic_functions(part, template, depth + 1) for key, part in data.items()
     }
 
 
+def is_intrinsic_function(name: str) -> bool:
+    """Return whether Heat replaces a mapping with this one key by the result of a function."""
+    is_known = name in _INTRINSICS or name in _UNRESOLVED_FUNCTIONS
+    return is_known or name.startswith(("get_", "Fn::"))
+
+
 # Functions without effect on placement, or that need the cloud.
 _UNRESOLVED_FUNCTIONS: Final = frozenset(
     {
-        "str_split",
+        "and",
+        "contains",
         "digest",
-        "repeat",
-        "yaql",
+        "equals",
+        "filter",
+        "list_concat",
+        "list_concat_unique",
         "make_url",
         "map_merge",
         "map_replace",
-        "filter",
-        "contains",
+        "not",
+        "or",
+        "repeat",
+        "resource_facade",
+        "str_replace_strict",
+        "str_replace_vstrict",
+        "str_split",
+        "yaql",
     }
 )
 
@@ -315,14 +334,25 @@ def _combine_conditions(
 
 
 def _resolve_if(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `if`: [CONDITION, VALUE, OTHER]; without OTHER it is null."""
+    """Resolve `if`: [CONDITION, VALUE, OTHER]."""
+    branch = select_branch(argument, template, depth)
+    if isinstance(branch, UnresolvedValue):
+        return branch
+    return resolve_intrinsic_functions(branch, template, depth)
+
+
+def select_branch(argument: Any, template: Template, depth: int) -> Any:
+    """Return VALUE or OTHER of the argument of `if`: [CONDITION, VALUE, OTHER], not yet resolved.
+
+    Without OTHER it is null.
+    """
     match argument:
         case [condition, value, *others] if len(others) <= 1:
             holds = _evaluate_condition(condition, template, depth)
             if isinstance(holds, UnresolvedValue):
                 return holds
             other = others[0] if others else None
-            return resolve_intrinsic_functions(value if holds else other, template, depth)
+            return value if holds else other
     return UnresolvedValue("if")
 
 
