@@ -1,10 +1,7 @@
-"""Choice of VMs and machines from the counts of a program's solution.
-
-A greedy choice needs no solver.
-"""
+"""Choice of VMs and machines from the counts of a program's solution."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -21,7 +18,6 @@ from nexusform.domains.whatif.questions.repack_context import (
     MovableVm,
     RepackContext,
     RepackMachine,
-    RepackRequest,
 )
 from nexusform.domains.whatif.questions.repack_program import (
     ANY_MACHINE,
@@ -308,96 +304,3 @@ def assign_machines(
             case int() as pool if value:
                 crowded.add(pool)
     return targets, frozenset(crowded)
-
-
-class _Gain(Struct, frozen=True):
-    """Additional VMs of the demand on a machine if these VMs leave it."""
-
-    host: RepackMachine
-    leaving: tuple[MovableVm, ...]
-    gains: int
-
-
-def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
-    """Choose the VMs to re-create without the program, machine by machine.
-
-    Begin with the machines with the fewest VMs to leave for each VM of the demand. Target machines
-    are not chosen.
-    """
-    gains = [
-        gain
-        for host in context.hosts
-        if host.admits_demand
-        for gain in _compute_gains(context, request, host)
-    ]
-    # First the fewest re-creations for each VM of the demand.
-    gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
-    selected: dict[int, MovableVm] = {}
-    # Machines for the demand.
-    reserved: set[str] = set()
-    missing_vms = request.want
-    for gain in gains:
-        if missing_vms <= 0:
-            break
-        missing_vms -= gain.gains
-        reserved.add(gain.host.machine.name)
-        selected |= {source.handle: source for source in gain.leaving}
-    sources = tuple(source for _, source in sorted(selected.items()))
-    return RepackChoice(
-        sources, targets={}, reserved=frozenset(reserved), crowding_pools=frozenset()
-    )
-
-
-def _compute_gains(
-    context: RepackContext, request: RepackRequest, host: RepackMachine
-) -> Iterator[_Gain]:
-    """Yield the gains of a machine: VMs of the demand fitting if some VMs leave.
-
-    There is one per cell. For a multi-cell demand, or with unknown cells, there is one of
-    the whole machine.
-    """
-    if host.has_unknown_cells or request.sku.numa_cells > 1:
-        yield from _compute_machine_gain(context, request, host)
-        return
-    for free, movable_vms in zip(host.cells, host.movable_vms_by_cell, strict=True):
-        # Remove the largest single-cell VMs until one VM of the demand fits.
-        remaining = free
-        leaving: list[MovableVm] = []
-        for source in sorted(
-            movable_vms,
-            key=lambda candidate: -context.vm_classes[candidate.vm_class].sku.memory_gib,
-        ):
-            # Enough VMs have left.
-            if remaining.has_capacity(request.sku):
-                break
-            sku = context.vm_classes[source.vm_class].sku
-            if sku.numa_cells == 1:
-                # This adds its share.
-                remaining = remaining.subtract(sku, count=-1)
-                leaving.append(source)
-        if remaining.has_capacity(request.sku):
-            yield _Gain(host, tuple(leaving), gains=1)
-
-
-def _compute_machine_gain(
-    context: RepackContext, request: RepackRequest, host: RepackMachine
-) -> list[_Gain]:
-    """Compute how many requested VMs fit on a machine after all its movable VMs left.
-
-    Return [] if none fits. A VM needs its share of one or several cells. A cell counts for one
-    share, even if it has capacity for more.
-    """
-    if host.has_unknown_cells and not host.unknown_cell_vms:
-        # `unknown_cell_vms` is empty: a VM in unknown cells cannot move, so no free cell is known.
-        return []
-    # Their free capacity, without VMs in unknown cells.
-    cells = list(host.cells)
-    # A multi-cell VM once.
-    leaving = {source.handle: source for source in host.unknown_cell_vms}
-    for cell, sources in enumerate(host.movable_vms_by_cell):
-        for source in sources:
-            # This adds its share.
-            cells[cell] = cells[cell].subtract(context.vm_classes[source.vm_class].sku, count=-1)
-            leaving[source.handle] = source
-    gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
-    return [_Gain(host, tuple(leaving.values()), gains)] if gains else []

@@ -20,11 +20,7 @@ from nexusform.domains.whatif.questions.pod_outage import (
     simulate_nodes_down,
     simulate_nodes_up,
 )
-from nexusform.domains.whatif.questions.repack_choice import (
-    RepackChoice,
-    choose_vms_greedily,
-    choose_vms_to_recreate,
-)
+from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
     NO_TIME_LIMIT,
     NOTHING_LIFTED,
@@ -67,9 +63,8 @@ _OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
 # Maximum number of extra VMs to free capacity for, if no order of steps suffices for
 # the wanted number.
 _MORE: Final = (1, 2, 4, 8)
-# Shares of the remaining time: for one solution, and for a greedy choice without the program.
+# Share of the remaining time for one solution.
 _SOLVE_SHARE: Final = 0.6
-_GREEDY_SHARE: Final = 0.3
 # The rest is for the verification.
 _SEARCH_SHARE: Final = 0.85
 
@@ -177,17 +172,12 @@ class _ProgramRefinement:
         self._single_machines: frozenset[str] = frozenset()
         # Lower bound of re-creations: the request does not fit without any.
         self._bound = 1
-        # The answer if time runs out before the program has one.
-        self._greedy: RepackWindowSequence | None = None
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
         """Return the attempt, and windows or None.
 
         With `searches_orders`, also try all orders on a small site.
         """
-        # With a limit: have an answer if time runs out.
-        if self._time_budget.seconds_left is not None:
-            self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         # This sets `_bound`, the lower bound of re-creations.
         sequence, is_impossible = self._search_program()
         if is_impossible:
@@ -268,7 +258,7 @@ class _ProgramRefinement:
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
         """Find windows without a proof.
 
-        The program is solved for more VMs than requested, else VMs are chosen greedily.
+        The program is solved for more VMs than requested.
         """
         for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
@@ -282,12 +272,7 @@ class _ProgramRefinement:
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             if sequence is not None:
                 return sequence
-        return self._greedy or self._find_windows_greedily(self._time_budget)
-
-    def _find_windows_greedily(self, time_budget: TimeBudget) -> RepackWindowSequence | None:
-        """Find windows by a greedy choice of VMs, without the integer program and its proof."""
-        choice = choose_vms_greedily(self._context, self._request)
-        return find_window_sequence(self._context, self._request, choice, time_budget)
+        return None
 
 
 def simulate_window_pods(
