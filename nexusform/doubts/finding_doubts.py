@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.doubts.doubt import Doubt, Influence
@@ -19,8 +21,10 @@ _VMS_MISSING: Final = (Influence.CAPACITY, Influence.CHOICE)
 _OBJECTS_MISSING: Final = (Influence.CHANGES,)
 # The missing objects also decide on placements.
 _PLACEMENTS_UNKNOWN: Final = (Influence.CHANGES, Influence.BINDINGS)
+# A real system rejects or lacks something of the subject, or acts otherwise than the plan.
+_SUBJECT_UNCERTAIN: Final = (Influence.PLACEMENT,)
 _MISSING_VMS_CAUSE: Final = "a source lacks VMs (see the warnings)"
-_FINDINGS: Final[Mapping[tuple[Influence, ...], str]] = {
+FINDINGS: Final[Mapping[tuple[Influence, ...], str]] = {
     _VMS_MISSING: (
         "vms-without-machine site-not-captured state-not-refreshed vms-not-captured "
         # A VM on a machine that the export lacks: it may lack others, too.
@@ -35,9 +39,21 @@ _FINDINGS: Final[Mapping[tuple[Influence, ...], str]] = {
         "not-captured repeated-binding unread-fleet-objects unknown-member-health "
         "unknown-heartbeat-age"
     ),
+    _SUBJECT_UNCERTAIN: (
+        # Azure and other platforms of VMs, and Tacker.
+        "network-not-on-site duplicate-running-vms "
+        "anti-affinity-below-two-instances rules-left-out-by-tacker "
+        # Hubs and API servers.
+        "hub-behaviour-differs invalid-resource-selectors missing-cluster-definition "
+        "missing-cluster-namespace missing-hub-namespace unknown-resource-kind "
+        "invalid-fleet-manifest invalid-kubernetes-manifest ignored-envelope "
+        "ineffective-delete-strategy older-property-name "
+        # kube-scheduler does not check it, so pods may not start on their nodes.
+        "volume-on-several-nodes"
+    ),
 }
 _INFLUENCES_BY_ID: Final[Mapping[str, tuple[Influence, ...]]] = {
-    **{name: influences for influences, names in _FINDINGS.items() for name in names.split()},
+    **{name: influences for influences, names in FINDINGS.items() for name in names.split()},
     **{
         name: tuple(map(Influence, traits.may_change))
         for name, traits in collect_diagnostic_traits().items()
@@ -62,10 +78,15 @@ def hides_bindings(finding_id: str) -> bool:
 
 
 def build_finding_doubts(findings: Iterable[Diagnostic | Problem]) -> tuple[Doubt, ...]:
-    """Build the doubts of findings: one per thing that a finding may change, each once."""
-    return tuple(
-        dict.fromkeys(
-            Doubt(
+    """Build the doubts of findings: one per thing that a finding may change, each once.
+
+    Missing data is a doubt about the site of the finding ("": any). Any other doubt is about the
+    object of the finding.
+    """
+    doubts: dict[Doubt, None] = {}
+    for finding in findings:
+        for influence in get_influences(finding.id):
+            doubt = Doubt(
                 "site",
                 finding.site_id,
                 may_change=influence,
@@ -73,7 +94,11 @@ def build_finding_doubts(findings: Iterable[Diagnostic | Problem]) -> tuple[Doub
                 site_id=finding.site_id,
                 finding=finding.id,
             )
-            for finding in findings
-            for influence in get_influences(finding.id)
-        )
-    )
+            if influence is Influence.PLACEMENT:
+                reason = f"the finding {finding.id} may change it"
+                doubt = replace(
+                    doubt, kind="object", name="", reason=reason, address=finding.address
+                )
+            if influence is not Influence.PLACEMENT or finding.address:
+                doubts[doubt] = None
+    return tuple(doubts)

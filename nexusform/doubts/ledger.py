@@ -65,6 +65,19 @@ class DoubtLedger(Struct, frozen=True, dict=True):
         doubts = (self.doubts[position] for position in positions)
         return next((doubt for doubt in doubts if _is_about_pool(doubt, pool)), None)
 
+    def find_doubt_of_object(self, address: str) -> Doubt | None:
+        """Return the first doubt by a finding about an object, None without any."""
+        positions = self._positions_by_address.get(address, ())
+        doubts = (self.doubts[position] for position in positions)
+        return next(
+            (
+                doubt
+                for doubt in doubts
+                if doubt.finding and doubt.may_change is Influence.PLACEMENT
+            ),
+            None,
+        )
+
     @cached_property
     def _positions_by_address(self) -> Mapping[str, Sequence[int]]:
         """Positions of the doubts by the address of their object, "" without one, ascending."""

@@ -5,7 +5,7 @@ reports the latter an hour after the start.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
@@ -29,6 +29,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult, index_site_res
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
 from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, SiteResources
+from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import UNFINISHED_KEY
 
 _ENDING: Final = "ending-kubernetes-version"
@@ -121,13 +122,15 @@ _MAX_NAMES: Final = 4
 _NO_LISTS: Final = AttachableNetworks(types=(), networks=())
 
 
-def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
+def warn_missing_networks(
+    changes: Sequence[Change], objects: Mapping[Address, VmObject]
+) -> Iterator[Diagnostic]:
     """Yield a warning per unusable network in the `azure` block of a changed cluster, pool or VM.
 
     The site lacks the network, or reports a bad state of it. Types of networks without a list on
     the site are not checked.
     """
-    for change, vm_object, networks in _list_changes_with_networks(result):
+    for change, vm_object, networks in _list_changes_with_networks(changes, objects):
         # By network id: "" if usable, else the bad state.
         states = dict(networks.networks)
         for path, network_id in dict(_list_azure_ids(change.after)).items():
@@ -169,7 +172,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     """
     unlisted_types: set[str] = set()
     uses_networks = uses_hugepages = False
-    for change, _, networks in _list_changes_with_networks(result):
+    for change, _, networks in _list_changes_with_networks(result.plan.changes, result.objects):
         uses_hugepages |= _has_hugepages(change.after)
         for _, text in _list_azure_ids(change.after):
             match = _NETWORK_ID.fullmatch(text.lower())
@@ -198,16 +201,16 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(
-    result: PlanResult,
+    changes: Sequence[Change], objects: Mapping[Address, VmObject]
 ) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
     """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site.
 
     Without a list of networks, objects of the simulation (the default provider) are skipped, and
     others get empty lists.
     """
-    resources_by_site = index_site_resources(result.plan.changes)
-    for change in result.plan.changes:
-        vm_object = result.objects.get(change.address)
+    resources_by_site = index_site_resources(changes)
+    for change in changes:
+        vm_object = objects.get(change.address)
         if vm_object is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
         networks = resources_by_site.get(

@@ -45,7 +45,7 @@ from nexusform.planning.conclusion.placement_accounting import (
     compute_totals,
     mark_waiting_pods,
 )
-from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult, has_existing_objects
 from nexusform.planning.conclusion.steps import build_plan_steps
 from nexusform.planning.conclusion.vm_placement_rows import (
     build_placement_changes,
@@ -189,8 +189,14 @@ def build_plan(
     validation = _validate_plan(
         blocks, outcome, all_diagnostics, certainty if has_separation_rules else None, ledger
     )
-    # The validation finds VMs without a machine.
-    doubts = (*request.doubts, *build_finding_doubts(validation.diagnostics))
+    network_warnings: Iterable[Diagnostic] = ()
+    if has_existing_objects(changes):
+        from nexusform.planning.conclusion.cluster_findings import warn_missing_networks
+
+        network_warnings = tuple(warn_missing_networks(changes, outcome.objects))
+    # The validation finds VMs without a machine, and what real systems reject or lack.
+    findings = [*validation.diagnostics, *network_warnings]
+    doubts = (*request.doubts, *build_finding_doubts(findings))
     ledger = _build_ledger(outcome, listed, recorded_facts, doubts)
     numa_sampling, numa_warnings = _sample_numa_cells(
         outcome, certainty, request.split_choice, samples
@@ -211,7 +217,7 @@ def build_plan(
             everything=request.includes_rejections,
             has_unplaced=request.allows_shortage,
         ),
-        *domain_rows,
+        *(_add_doubt(row, ledger) for row in domain_rows),
     )
     observed_attributes = dict(
         chain.from_iterable(result.observed_attributes.items() for result in domain_results)
@@ -225,6 +231,7 @@ def build_plan(
             *upgrade_warnings,
             *_suggest_probable_renames(blocks, rows),
             *listing_warnings,
+            *network_warnings,
         ],
         numa_warnings,
         build_imbalance_error(placement_totals.mistakes),
@@ -270,6 +277,19 @@ def build_plan(
         plan.add_site_ties(machine_classes), request, combined
     )
     return _build_result(plan, blocks, outcome, validation, lost_addresses)
+
+
+def _add_doubt(row: PlacementChange, ledger: DoubtLedger) -> PlacementChange:
+    """Return the row of a domain's object, uncertain if a finding about its resource is a doubt.
+
+    A row that is uncertain already keeps its reason, and one without a change or figure stays.
+    """
+    doubt = ledger.find_doubt_of_object(str(row.address))
+    is_decided = row.action is not PlacementAction.KEEP or bool(row.scores.get("certain"))
+    if doubt is None or not is_decided or "depends_on" in row.scores:
+        return row
+    scores = {"certain": False, "depends_on": f"the finding {doubt.finding}"}
+    return replace(row, scores={**row.scores, **scores})
 
 
 def _compare_listed_sites(sites: Mapping[str, SitePlan], state: State) -> tuple[ListedSite, ...]:

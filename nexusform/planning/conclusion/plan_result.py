@@ -16,6 +16,7 @@ from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Plan
 from nexusform.plans.site_capacity.occupancy import UnmanagedVm
 from nexusform.plans.site_capacity.site_resource_capacity import (
+    SUPPLIES,
     SiteResources,
     read_recorded_site_resources,
 )
@@ -52,6 +53,11 @@ def iterate_observed_sites(changes: Iterable[Change]) -> Iterator[tuple[Change, 
         # Only sites have such a note, and simulated ones have none.
         if resources is not None:
             yield change, resources
+
+
+def has_existing_objects(changes: Iterable[Change]) -> bool:
+    """Return whether some object exists, or some site was read by a provider."""
+    return any(change.before or SUPPLIES in change.note for change in changes)
 
 
 def index_site_resources(changes: Iterable[Change]) -> dict[str, SiteResources]:

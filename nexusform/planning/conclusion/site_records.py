@@ -26,6 +26,7 @@ from nexusform.planning.conclusion.plan_result import (
     PlanResult,
     SiteWithVms,
     VmOnSite,
+    has_existing_objects,
     index_site_resources,
     iterate_observed_sites,
 )
@@ -43,7 +44,6 @@ from nexusform.plans.site_capacity.occupancy import (
     SiteVms,
 )
 from nexusform.plans.site_capacity.site_resource_capacity import (
-    SUPPLIES,
     ClusterNodeCounts,
     SiteResourceCapacity,
     SiteResourceKind,
@@ -230,18 +230,18 @@ def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> Sit
 
 
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Add the problems of Kubernetes versions and networks to the plan.
+    """Add the problems of Kubernetes versions to the plan.
 
-    The kinds of data missing to check them are added, too.
+    The kinds of data missing to check versions and networks are added, too.
     """
     plan = result.plan
-    if not any(change.before or SUPPLIES in change.note for change in plan.changes):
+    if not has_existing_objects(plan.changes):
         # Nothing to check: no existing object, and no site read by a provider.
         return result
     from nexusform.planning.conclusion import cluster_findings
 
     version_problems = cluster_findings.check_version_changes(result, registries)
-    problems = (*version_problems, *cluster_findings.warn_missing_networks(result))
+    problems = tuple(version_problems)
     return replace(
         result,
         plan=replace(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.fleet.planning import step_order
-from nexusform.plans.plan import Mode
+from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
@@ -747,6 +747,11 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
         plan(text, state, replaces=(P,)),
     ):
         assert [w.id for w in list_warnings(result)] == ["ineffective-delete-strategy"]
+        # A hub that supports it keeps the objects, so no removed binding is certain.
+        doubt = {"certain": False, "depends_on": "the finding ineffective-delete-strategy"}
+        removed = [row for row in result.plan.placements if row.action is PlacementAction.REMOVE]
+        assert removed
+        assert all({**row.scores, **doubt} == row.scores for row in removed)
     forgotten = f"{FLEET}removed {{\n  from = {P}\n  lifecycle {{\n    destroy = false\n  }}\n}}\n"
     assert "ineffective-delete-strategy" not in [
         w.id for w in list_warnings(plan(forgotten, state))

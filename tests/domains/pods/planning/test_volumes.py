@@ -288,3 +288,6 @@ def test_read_write_once_volume_on_two_nodes_is_reported(
     ]
     expected = "pods on 2 nodes (a-np-0, a-np-1) mount the ReadWriteOnce claim default/shared"
     assert [expected in detail for detail in details] == [True] * is_reported
+    # kube-scheduler does not check it, so kubelet decides whether the pods start.
+    certain = {row.scores["certain"] for row in result.plan.placements if row.kind == "pod"}
+    assert not is_reported or certain == {False}
