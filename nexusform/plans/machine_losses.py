@@ -58,6 +58,11 @@ class MachineLoss(Struct, frozen=True, kw_only=True):
         return sum(pool.missing for pool in self.recreations)
 
     @property
+    def missing_until_fix(self) -> int:
+        """Number of these nodes that have capacity after a tested change."""
+        return sum(pool.missing for pool in self.recreations if pool.fixes)
+
+    @property
     def stay_down(self) -> tuple[PoolAvailability, ...]:
         """Pools of VMs that only an apply re-creates."""
         addresses = {pool.address for pool in self.replacements}

@@ -452,7 +452,7 @@ class ContentChange(Struct, frozen=True):
 class PlacementTable(Struct, frozen=True):
     """One row of the Nexus document's tables: a pool and its distribution over racks.
 
-    `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
+    `expected_vms_per_rack` is (floor, ceiling) of placed / expected racks; `actual_vms_per_rack`
     maps rack name to count, racks with at least one VM, by name. `racks_certain` and
     `machines_certain` count the VMs placed by this plan (`placed`) with the same rack / machine in
     every sample; `certain_racks` are the racks with the same count in all samples. `tied_set` is

@@ -414,9 +414,10 @@ def _build_table_row(
     vms_per_rack = Counter(
         owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms
     )
-    # The platform spreads VMs evenly.
-    expected_racks = min(len(keys), zones.count_racks(pool.zones))
-    minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
+    # The platform spreads VMs evenly. VMs without a place are on no rack.
+    spread_count = vms_per_rack.total() or len(keys)
+    expected_racks = min(spread_count, zones.count_racks(pool.zones))
+    minimum_on_rack, remainder = divmod(spread_count, expected_racks) if expected_racks else (0, 0)
     # The pool of plain VMs is their block.
     rule_pool = pool.rule_pool or pool.pool
     sampled = certainty.pools.get((demand.owner, rule_pool), _NO_CERTAINTY)

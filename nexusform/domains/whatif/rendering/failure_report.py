@@ -93,8 +93,12 @@ def _describe_capacity_elsewhere(failure: Failure) -> str:
     if not missing:
         return "every node fits elsewhere"
     if samples is None or samples.missing_count.is_exact:
-        return (
-            f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
+        later = min(failure.missing_until_fix, missing)
+        counts = {"only after a change (tested)": later, "nowhere else": missing - later}
+        return "; ".join(
+            f"{format_count(count, 'VM')} {select_word_form(count, 'fits', 'fit')} {place}"
+            for place, count in counts.items()
+            if count
         )
     return (
         f"{samples.missing_count} VMs fit nowhere else; everything fits in "
@@ -127,14 +131,18 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
     if failure.unreachable_clusters:
         clusters = format_list(failure.unreachable_clusters)
         yield f"Recover a machine for {clusters} first. Without quorum its nodes cannot be deleted."
-    if failure.missing:
-        pools = ", ".join(
-            f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing
-        )
-        yield (
-            f"{format_count(failure.missing, 'VM')} ({pools}) will not fit. Free capacity first "
-            "(`nexusform simulate repack`), or keep their nodes until the machine returns."
-        )
+    for recreated_pool in failure.recreations:
+        if recreated_pool.missing:
+            remedy = (
+                "Apply one of the changes above first"
+                if recreated_pool.fixes
+                else "Free capacity first (`nexusform simulate repack`)"
+            )
+            vms = format_count(recreated_pool.missing, "VM")
+            yield (
+                f"{vms} of {recreated_pool.cluster}/{recreated_pool.pool} will not fit. {remedy}, "
+                "or keep the nodes until the machine returns."
+            )
     for deletion in failure.deletions:
         if deletion.is_reachable:
             yield (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.whatif.rendering.failure_report import build_failure_report
 from nexusform.planning.edits import LostMachines
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.planner import make_plan
@@ -16,7 +17,7 @@ from nexusform.rendering.json.report_document import build_section_document
 from nexusform.rendering.report.loss_sections import build_loss_section
 from nexusform.snapshots.machine_losses import add_machine_losses
 from nexusform.state.objects import State
-from tests.domains.whatif.questions.failures import simulate_loss
+from tests.domains.whatif.questions.failures import simulate_loss, simulate_rack_failure
 from tests.kill_points import scale_count, select_points
 from tests.planning.harness import build_request, build_state_after
 from tests.planning.hypothesis.edit_kinds import draw_site
@@ -105,3 +106,23 @@ def test_losses_of_a_random_site_are_equal(seed: int) -> None:
     recreated = tables.get("Re-created VMs", ())
     assert sum(row[name] for row in recreated for name in classes) == down
     assert len(tables.get("Each VM", ())) == down
+
+
+def test_vm_that_fits_after_a_change_is_not_without_a_place() -> None:
+    state = build_document_state("nearly-full")
+    report = build_failure_report(simulate_rack_failure(state, "rack1", "lab"), "state")
+    assert report.verdict.endswith("quorum; 1 VM fits only after a change (tested).")
+    [runbook] = [section for section in report.sections if section.name == "runbook"]
+    [step] = [str(line) for line in runbook.lines if "cluster-c/pool1" in str(line)]
+    assert "1 VM of cluster-c/pool1 will not fit. Apply one of the changes above first" in step
+    # An even spread is that of the VMs with a place.
+    files = {file.name: file.read_text() for file in DOCUMENT.glob("*.hcl")}
+    request = build_request(files, state, variables=["step=nearly-full"])
+    machines = [machine.name for machine in get_site(state, "lab").machines_by_rack["rack1"]]
+    plan = plan_hypothesis(request, [LostMachines("lab", tuple(machines))]).after.plan
+    [pool] = [
+        table
+        for table in plan.placement_tables
+        if (table.cluster, table.pool) == ("cluster-c", "pool1")
+    ]
+    assert (pool.actual_vms_per_rack, pool.expected_vms_per_rack) == ({"rack4": 11}, (11, 11))
