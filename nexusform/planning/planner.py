@@ -49,6 +49,7 @@ from nexusform.planning.preparation.prior_state import (
 from nexusform.planning.vm_planning.vm_context import build_vm_context
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_passes import plan_destroy, plan_vms
+from nexusform.plans.maintenance import ACTION_WITH_WORKLOADS
 from nexusform.plans.plan import CheckResult, Mode
 
 
@@ -70,6 +71,11 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
+    # VMs in the way of a machine action.
+    if any(problem.id == ACTION_WITH_WORKLOADS for problem in result.plan.errors):
+        from nexusform.planning.replanning.machine_evacuations import add_evacuation_targets
+
+        return add_evacuation_targets(request, result, make_plan)
     # Other -target options may help.
     if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection

@@ -6,6 +6,7 @@ No decisions are made here.
 # Public names of the package, by module.
 PUBLIC = {
     "maintenance": (
+        "ACTION_WITH_WORKLOADS "
         "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction "
         "PoolNodeRecreation Upgrade"
     ),

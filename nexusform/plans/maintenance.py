@@ -21,6 +21,10 @@ def compute_quorum(members: int) -> int:
     return members // 2 + 1
 
 
+# Error of an action that would stop VMs.
+ACTION_WITH_WORKLOADS: Final = "machine-action-with-workloads"
+
+
 class PoolNodeRecreation(Struct, frozen=True):
     """Re-creation of the nodes of one pool.
 

@@ -11,7 +11,6 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import (
@@ -24,12 +23,11 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping, get_part, get_text
-from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
+from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
-from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
 from nexusform.plans.maintenance import (
+    ACTION_WITH_WORKLOADS,
     DrainObstacles,
     EvacuatedVm,
     PlannedMachineAction,
@@ -38,7 +36,6 @@ from nexusform.plans.maintenance import (
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, POWER_OFF, MachineActionKind
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
 
 _MAXIMUM_NAMED = 4
@@ -51,8 +48,7 @@ class MachineActionRequest(Struct, frozen=True):
     """Action with its machine.
 
     `leaving_vms` leave the machine by this plan (each with the address of its object);
-    `staying_vms` do not, by cluster id. `targets` are machines for the latter if they left; ""
-    without capacity. `unmanaged_vms` have no resource.
+    `staying_vms` do not, by cluster id. `unmanaged_vms` have no resource.
     """
 
     instance: Instance
@@ -61,7 +57,6 @@ class MachineActionRequest(Struct, frozen=True):
     machine: Machine
     leaving_vms: tuple[tuple[Address, EvacuatedVm], ...] = ()
     staying_vms: Mapping[str, tuple[str, ...]] = {}
-    targets: tuple[EvacuatedVm, ...] = ()
     unmanaged_vms: tuple[str, ...] = ()
 
     @property
@@ -173,14 +168,12 @@ def _find_machine(
 def _build_requests(
     pending: Iterable[Instance], objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-    """Return a request per action on a known machine, with targets for the VMs it stops.
+    """Return a request per action on a known machine.
 
     An action on another machine gives an error.
     """
     requests = []
     problems = []
-    # Copies by site id, to try moves of VMs.
-    schedulers: dict[str, RackScheduler] = {}
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
@@ -193,16 +186,7 @@ def _build_requests(
             problems.append(instance.build_error("unknown-machine", detail, ("machine_id",)))
             continue
         kind = ACTION_KINDS[str(values["action"])]
-        request = _build_request(instance, kind, *location, objects.values())
-        if request.site.id not in schedulers:
-            schedulers[request.site.id] = request.site.scheduler.copy()
-        scheduler = schedulers[request.site.id]
-        targets = (
-            _find_target_machines(request, objects.values(), scheduler)
-            if request.stopped_vms
-            else ()
-        )
-        requests.append(replace(request, targets=targets))
+        requests.append(_build_request(instance, kind, *location, objects.values()))
     return requests, problems
 
 
@@ -246,40 +230,6 @@ def _build_request(
     )
 
 
-def _find_target_machines(
-    request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
-) -> tuple[EvacuatedVm, ...]:
-    """Return a target machine for each VM on the machine of an action.
-
-    The target of a pinned VM, and of a VM without capacity elsewhere, is "". The machine
-    itself accepts no new VMs. `scheduler` is changed: each VM moves in it, so later ones
-    see less capacity.
-    """
-    targets = []
-    for vm_object in objects:
-        pools = index_pools(vm_object.pools)
-        for key in _list_keys_on_machine(vm_object, request.site.id, request.machine.name):
-            pool_name, number = key
-            pool = pools[pool_name]
-            # Of a VM placed by this plan.
-            handle = vm_object.placements.new_handles.get(key)
-            # An existing VM.
-            if key in vm_object.placements.reservations:
-                _, handle = vm_object.placements.reservations[key]
-            if handle is not None:
-                scheduler.release(handle)
-            hints = build_group_hints(vm_object, pool)
-            demand = build_demand(vm_object.request.demand, pool, number, group_hints=hints)
-            result = None if pool.pinned_machine else scheduler.try_place(demand)
-            # A pinned VM has no target, nor has one without capacity elsewhere.
-            target = ""
-            if result is not None:
-                _handle, placement = result
-                target = placement.machine
-            targets.append(EvacuatedVm(vm_object.placements.vms[key].name, target))
-    return tuple(targets)
-
-
 def _list_keys_on_machine(vm_object: VmObject, site_id: str, machine: str) -> list[VmKey]:
     """Return the VMs of an object on a machine after the plan."""
     if vm_object.request.demand.site_id != site_id:
@@ -306,19 +256,14 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
         names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
         pronoun = select_word_form(len(request.unmanaged_vms), "it", "them")
         unmanaged = f" {names}: no resource manages {pronoun}, so nexusform cannot move {pronoun}."
-    moves = [
-        f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}"
-        for vm in request.targets
-    ]
-    move_text = enclose(": ", format_first_items(moves, _MAXIMUM_NAMED))
     end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
     yield request.instance.build_error(
-        "machine-action-with-workloads",
+        ACTION_WITH_WORKLOADS,
         f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
         f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
         f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = "
         f"true for {place} "
-        f"({resource}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
+        f"({resource}). To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
     )
