@@ -39,11 +39,12 @@ class Doubt(Struct, frozen=True):
     is the resource of the subject, `site_id` its site ("": all sites), and `pool` the pool of the
     subject ("": all VMs of the resource, or all of the site without an address); planning sets
     them for documents. On sites of the `reading_platform` the field is read. `finding` is the id
-    of the diagnostic that reports it. `otherwise` is the other result: `n0 if b arrives first`.
+    of the diagnostic that reports it, and `detail` the text of that one if the doubt comes first.
+    `otherwise` is the other result: `n0 if b arrives first`.
     """
 
     kind: str
-    name: str
+    name: str = ""
     field: str = ""
     file: str = ""
     line: int = 0
@@ -54,6 +55,7 @@ class Doubt(Struct, frozen=True):
     pool: str = ""
     reading_platform: str = ""
     finding: str = ""
+    detail: str = ""
     otherwise: str = ""
 
     @property

@@ -20,7 +20,6 @@ from nexusform.domains.pods.importers.object_needs import (
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.planning.pod_rows import OBSERVED
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import (
     NeedEffect,
     ObjectNeed,
@@ -29,6 +28,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.workload_warnings import MISSING_OBJECTS, WorkloadWarning
+from nexusform.doubts.doubt import Doubt
 
 UNREAD_OBJECTS: Final = "objects that were not read"
 ABSENT_OBJECTS: Final = "objects that are not on the cluster"
@@ -149,7 +149,7 @@ def _is_running(object_pods: ObjectPods, outcome: PodOutcome) -> bool:
 
 def list_need_doubts(
     object_pods: ObjectPods, inventory: ClusterInventory
-) -> Iterator[tuple[PodKey, PodDoubt]]:
+) -> Iterator[tuple[PodKey, Doubt]]:
     """Yield the doubt about each pod to place with a need that is not there or not read."""
     for workload in object_pods.workloads:
         assessment = _build_assessment(
@@ -165,7 +165,7 @@ def list_need_doubts(
         for outcome in object_pods.list_outcomes(workload.key):
             # Else no node is chosen for the pod in this plan.
             if outcome.feasible_nodes is not None:
-                yield outcome.key, PodDoubt(assumption)
+                yield outcome.key, Doubt("pods", reason=assumption)
 
 
 def list_need_warnings(

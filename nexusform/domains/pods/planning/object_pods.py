@@ -19,7 +19,6 @@ from nexusform.domains.pods.planning import pod_rows
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.pod_rows import OBSERVED, RecordedPod, RejectedPods
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
@@ -34,6 +33,7 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     PREEMPTS,
     WorkloadWarning,
 )
+from nexusform.doubts.doubt import Doubt
 
 OVERRIDE_CHANGED: Final = "override_changed"
 
@@ -337,7 +337,7 @@ class ObjectPods(Struct):
 
     def list_controller_doubts(
         self, missing_namespaces: Collection[str]
-    ) -> Iterator[tuple[PodKey, PodDoubt]]:
+    ) -> Iterator[tuple[PodKey, Doubt]]:
         """Yield doubts about pods because of their controllers.
 
         Each has the workload and number of its pod. In a missing namespace the API server rejects
@@ -351,16 +351,16 @@ class ObjectPods(Struct):
                 for outcome in outcomes:
                     # Else no node is chosen for the pod in this plan.
                     if outcome.feasible_nodes is not None:
-                        yield outcome.key, PodDoubt(_MISSING_NAMESPACE)
+                        yield outcome.key, Doubt("pods", reason=_MISSING_NAMESPACE)
             # A full quota, and not an error that the controller gets at every retry.
             is_over_quota = bool(self.uncreated_keys) and not workload.admission_error
             is_rollout = any(
                 outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes
             )
             if workload.kind == "Deployment" and is_over_quota and is_rollout:
-                yield from ((outcome.key, PodDoubt(_QUOTA)) for outcome in outcomes)
+                yield from ((outcome.key, Doubt("pods", reason=_QUOTA)) for outcome in outcomes)
 
-    def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
+    def record_doubts(self, doubts: Mapping[PodKey, Doubt | None]) -> None:
         """Record the doubtful outcomes.
 
         A pod with no doubt (None) is certain despite random choices.
@@ -416,7 +416,7 @@ class ObjectPods(Struct):
 
 
 def _set_outcome_certainty(
-    outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt | None]
+    outcome: PodOutcome, doubts: Mapping[PodKey, Doubt | None]
 ) -> PodOutcome:
     """Return an outcome with the doubt about it: certain for None, unchanged without an entry."""
     if outcome.key not in doubts:
@@ -425,7 +425,7 @@ def _set_outcome_certainty(
     if doubt is None:
         return replace(outcome, is_certain=True, doubt="")
     return replace(
-        outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text
+        outcome, is_certain=False, doubt=outcome.doubt or doubt.reason, alternative=doubt.otherwise
     )
 
 

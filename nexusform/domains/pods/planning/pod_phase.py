@@ -38,7 +38,7 @@ from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row,
 from nexusform.domains.pods.planning.snapshot_uncertainty import find_pods_in_doubt
 from nexusform.domains.pods.pod_kind import LEFT_OBJECTS
 from nexusform.domains.pods.scheduling import assumptions, decision_kinds, pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
+from nexusform.domains.pods.scheduling.assumptions import PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
@@ -48,6 +48,7 @@ from nexusform.domains.pods.scheduling.pod_warnings import (
 )
 from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
+from nexusform.doubts.doubt import Doubt
 from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.maintenance import DrainObstacles
 from nexusform.plans.plan import PlacementAction, PlacementChange
@@ -419,7 +420,7 @@ class PodPhase(PodsByCluster):
             )
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             # Found without another prediction.
-            direct_doubts: list[tuple[PodKey, PodDoubt]] = []
+            direct_doubts: list[tuple[PodKey, Doubt]] = []
             inventory = self.build_inventory(cluster_id)
             for key, object_pods in objects.items():
                 direct_doubts += object_pods.list_controller_doubts(missing_namespaces.get(key, ()))
@@ -443,11 +444,11 @@ class PodPhase(PodsByCluster):
             doubts = assumptions.find_doubtful_pods(scene, outcomes)
             if cluster_id in clusters_in_doubt:
                 # A hub observes none of its pods.
-                doubt = PodDoubt(clusters_in_doubt[cluster_id])
+                doubt = Doubt("pods", reason=clusters_in_doubt[cluster_id])
                 doubts |= {outcome.key: doubt for outcome in outcomes}
             elif cluster_id in clusters_with_left_objects:
                 # Without a trigger, nothing is decided on the pod.
-                left = PodDoubt(LEFT_OBJECTS)
+                left = Doubt("pods", reason=LEFT_OBJECTS)
                 doubts |= {outcome.key: left for outcome in outcomes if outcome.trigger}
             for pod_key, doubt in direct_doubts:
                 # No doubt so far, or a random choice with a certain result (None).
@@ -821,7 +822,7 @@ class PodPhase(PodsByCluster):
 
 def _list_uncompared_doubts(
     scene: PredictionScenario, outcomes: Iterable[PodOutcome]
-) -> Iterator[tuple[PodKey, PodDoubt]]:
+) -> Iterator[tuple[PodKey, Doubt]]:
     """Yield the doubt about each pod whose kinds of objects were never compared."""
     kinds = decision_kinds.list_uncompared_kinds(
         scene.cluster.version, decision_kinds.load_comparisons()
@@ -840,12 +841,12 @@ def _list_uncompared_doubts(
             )
             reasons[group] = decision_kinds.find_uncompared_kind(decision, kinds)
         if reasons[group]:
-            yield outcome.key, PodDoubt(reasons[group])
+            yield outcome.key, Doubt("pods", reason=reasons[group])
 
 
 def _list_volume_doubts(
     cluster: NodeCluster, manifests: Iterable[Manifest], outcomes: Iterable[PodOutcome]
-) -> Iterator[tuple[PodKey, PodDoubt]]:
+) -> Iterator[tuple[PodKey, Doubt]]:
     """Yield the doubt about each pod with claims on a re-created node that had a local volume."""
     if not cluster.recreated_nodes:
         return
@@ -857,7 +858,7 @@ def _list_volume_doubts(
         has_claims = bool(outcome.spec.volumes or outcome.spec.claims)
         is_lost = outcome.node in volume_nodes and outcome.node in cluster.recreated_nodes
         if outcome.trigger and has_claims and is_lost:
-            yield outcome.key, PodDoubt(_LOCAL_VOLUME)
+            yield outcome.key, Doubt("pods", reason=_LOCAL_VOLUME)
 
 
 def _add_doubt_about_removal(row: PlacementChange, assumption: str) -> PlacementChange:

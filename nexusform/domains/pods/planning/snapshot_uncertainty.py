@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
@@ -25,11 +24,11 @@ from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, s
 from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import SCALE_OUT, TEMPLATE_CHANGED, PodOutcome
 from nexusform.domains.pods.scheduling.rules.taints import find_untolerated_taint
 from nexusform.domains.pods.scheduling.template_rollout import TEMPLATE_KEY
+from nexusform.doubts.doubt import Doubt
 from nexusform.json_data.plain_data import (
     get_list,
     get_mapping,
@@ -81,19 +80,21 @@ _CLAIM_KINDS: Final = (
 _DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 
 
-class SnapshotUncertainty(Struct, frozen=True):
-    """Doubt about a snapshot: the assumption behind pods, its warning and affected pods.
-
-    The warning has an id and a text. A check selects the affected pods.
-    """
-
-    assumption: str
-    id: str
-    detail: str
-    is_affected: Callable[[PodOutcome], bool] = lambda _: True
+# A doubt about a snapshot, and a function that selects the pods concerned.
+SnapshotDoubt: TypeAlias = tuple[Doubt, Callable[[PodOutcome], bool]]
 
 
-def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotUncertainty]:
+def _build_doubt(
+    assumption: str,
+    finding: str,
+    detail: str,
+    is_affected: Callable[[PodOutcome], bool] = lambda _: True,
+) -> SnapshotDoubt:
+    """Build a doubt about pods, with the id and text of its warning; by default all pods."""
+    return Doubt("pods", reason=assumption, finding=finding, detail=detail), is_affected
+
+
+def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotDoubt]:
     """Yield the reasons why a snapshot of kubectl may differ from the cluster.
 
     The time of planning is in ISO 8601.
@@ -105,25 +106,25 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
     yield from _list_silent_nodes(snapshot)
     if all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
-        yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
+        yield _build_doubt(_UNREADY, "nodes-not-ready", detail)
     if snapshot.unlisted:
         detail = (
             f"{snapshot.unlisted} is not an item of a list, so the files may be of several "
             "clusters, or lack objects. Create them with "
             "`nexusform inventory script -for=kubernetes`."
         )
-        yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail)
+        yield _build_doubt("objects that were not read", "kinds-not-read", detail)
     if snapshot.duplicates:
         names = format_first_items(snapshot.duplicates, 4)
         detail = (
             f"The files list {names} more than once, with different contents or uids. "
             "The last one is used."
         )
-        yield SnapshotUncertainty("objects listed twice", "several-dumps", detail)
+        yield _build_doubt("objects listed twice", "several-dumps", detail)
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
         is_affected = partial(_is_dependent, kinds=frozenset({"CSIStorageCapacity"}))
-        yield SnapshotUncertainty("free storage", "storage-not-listed", detail, is_affected)
+        yield _build_doubt("free storage", "storage-not-listed", detail, is_affected)
     yield from _list_unlisted_volumes(snapshot)
     # Pods that name an object of the other kinds have a doubt of their own.
     kinds = frozenset(snapshot.unread_kinds) - NAMED_KINDS
@@ -134,23 +135,18 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         )
         detail += "List all kinds with `nexusform inventory script -for=kubernetes`."
         is_affected = partial(_is_dependent, kinds=kinds)
-        yield SnapshotUncertainty(
-            "objects that were not read", "kinds-not-read", detail, is_affected
-        )
+        yield _build_doubt("objects that were not read", "kinds-not-read", detail, is_affected)
     yield from _list_unread_fields(snapshot)
     # Autoscalers of nodes and the descheduler, found by the names of their pods.
     for agent, (warning_id, effect) in _NODE_AGENTS.items():
         if any(agent in pod.workload for pod in snapshot.pods):
-            doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
+            detail = f"{agent} runs on the cluster. {effect}"
             # An autoscaler adds nodes for Pending pods, so only pods without a node are in doubt.
-            yield (
-                replace(doubt, is_affected=lambda outcome: not outcome.node)
-                if effect in _SCALED
-                else doubt
-            )
+            doubt, is_any = _build_doubt(agent, warning_id, detail)
+            yield doubt, (_has_no_node if warning_id == _SCALED[0] else is_any)
 
 
-def _list_wrong_times(snapshot: KubectlSnapshot, now: int) -> Iterator[SnapshotUncertainty]:
+def _list_wrong_times(snapshot: KubectlSnapshot, now: int) -> Iterator[SnapshotDoubt]:
     """Yield the doubt if the files are old, of several times, or of the future."""
     newest = snapshot.observation_time
     node = snapshot.oldest_ready_node
@@ -163,19 +159,19 @@ def _list_wrong_times(snapshot: KubectlSnapshot, now: int) -> Iterator[SnapshotU
             f"The files show the cluster as of {_format_time(newest)}, after this plan. Check the "
             "clocks."
         )
-        yield SnapshotUncertainty("files of the future", "old-cluster-files", detail)
+        yield _build_doubt("files of the future", "old-cluster-files", detail)
     elif node is not None and newest - oldest > _HOUR:
         detail = (
             f"The files show node {node.name} as of {_format_time(oldest)}, and another one as of "
             f"{_format_time(newest)}. Create all files again, at one time."
         )
-        yield SnapshotUncertainty("files of several times", "old-cluster-files", detail)
+        yield _build_doubt("files of several times", "old-cluster-files", detail)
     elif now - oldest > _HOUR:
         detail = f"The files show the cluster as of {_format_time(newest)}. Create them again."
-        yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
+        yield _build_doubt("files older than an hour", "old-cluster-files", detail)
 
 
-def _list_silent_nodes(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+def _list_silent_nodes(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
     """Yield the doubt about nodes without a heartbeat: their time and state are unknown.
 
     A node that is not ready has a doubt of its own.
@@ -191,7 +187,7 @@ def _list_silent_nodes(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertaint
             ", so the state of the nodes, and the age of the files, are unknown. Create the files "
             "with `nexusform inventory script -for=kubernetes`."
         )
-        yield SnapshotUncertainty("nodes without a heartbeat", "unknown-node-state", detail)
+        yield _build_doubt("nodes without a heartbeat", "unknown-node-state", detail)
 
 
 def _format_time(seconds: int) -> str:
@@ -213,12 +209,12 @@ def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
     return f"the files list no pod of the namespace {SYSTEM_NAMESPACE}"
 
 
-def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
     """Yield the doubts if the files lack pods, namespaces, or nodes of some pods."""
     gap = describe_unlisted_pods(snapshot)
     if gap:
         detail = f"The {gap.removeprefix('the ')}, so the free capacity of the nodes is unknown."
-        yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
+        yield _build_doubt("pods that were not read", "pods-not-listed", detail)
     unlisted_nodes = {pod.node for pod in snapshot.pods}.difference(
         node.name for node in snapshot.nodes
     )
@@ -227,10 +223,10 @@ def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
             f"The files list pods on {format_first_items(sorted(unlisted_nodes), 4)}, but no such "
             "node."
         )
-        yield SnapshotUncertainty("nodes that were not read", "nodes-not-listed", detail)
+        yield _build_doubt("nodes that were not read", "nodes-not-listed", detail)
 
 
-def _list_unlisted_volumes(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+def _list_unlisted_volumes(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
     """Yield the doubt if the files lack the volume of a claim.
 
     The phase of a claim is Lost if its volume is gone.
@@ -246,12 +242,10 @@ def _list_unlisted_volumes(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncert
         names = [f"{volume} of claim {claim}" for volume, claim in sorted(unlisted.items())]
         detail = f"The files lack the {_VOLUME} {format_first_items(names, 4)}."
         is_affected = partial(_is_dependent, kinds=frozenset({_VOLUME}))
-        yield SnapshotUncertainty(
-            "volumes that were not read", "storage-not-listed", detail, is_affected
-        )
+        yield _build_doubt("volumes that were not read", "storage-not-listed", detail, is_affected)
 
 
-def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotDoubt]:
     """Yield the doubts by unread fields: those of storage and devices concern pods with claims."""
     claim_fields = {
         field: frozenset({field.partition(" ")[0]})
@@ -266,7 +260,7 @@ def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
             f"nexusform does not read these fields, or their values: {names}. They "
             "may change every placement."
         )
-        yield SnapshotUncertainty(assumption, warning_id, detail)
+        yield _build_doubt(assumption, warning_id, detail)
     if claim_fields:
         names = format_first_items(list(claim_fields), 4)
         detail = (
@@ -274,16 +268,21 @@ def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
             "may move pods with claims."
         )
         is_affected = partial(_is_dependent, kinds=frozenset().union(*claim_fields.values()))
-        yield SnapshotUncertainty(assumption, warning_id, detail, is_affected)
+        yield _build_doubt(assumption, warning_id, detail, is_affected)
 
 
 def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnostic]:
     """Yield a warning for each doubt about the snapshots, at their data blocks."""
     for item in external.snapshots.values():
-        for doubt in list_snapshot_doubts(item.snapshot, now):
+        for doubt, _ in list_snapshot_doubts(item.snapshot, now):
             yield build_warning(
-                doubt.id, doubt.detail, item.block.header_span, block=item.block.header
+                doubt.finding, doubt.detail, item.block.header_span, block=item.block.header
             )
+
+
+def _has_no_node(outcome: PodOutcome) -> bool:
+    """Return whether a pod is Pending."""
+    return not outcome.node
 
 
 def _is_tolerating(outcome: PodOutcome, node: Node) -> bool:
@@ -335,7 +334,7 @@ def find_pods_in_doubt(
     now: str,
     *,
     has_chosen_removals: bool,
-) -> dict[PodKey, PodDoubt]:
+) -> dict[PodKey, Doubt]:
     """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
 
     The first of these applies: adopted pods, an autoscaler, a rollout beside terminating pods,
@@ -368,9 +367,9 @@ def find_pods_in_doubt(
             return controller_doubt
         if has_chosen_removals:
             return _CHOSEN_NODES
-        for doubt in snapshot_doubts:
-            if doubt.is_affected(outcome):
-                return doubt.assumption
+        for doubt, is_affected in snapshot_doubts:
+            if is_affected(outcome):
+                return doubt.reason
         workload = workloads.get(outcome.workload)
         # It is removed by this plan.
         if workload is None:
@@ -384,11 +383,11 @@ def find_pods_in_doubt(
             workload, outcome.spec, unknown_hooks, namespace_labels
         )
 
-    doubts: dict[PodKey, PodDoubt] = {}
+    doubts: dict[PodKey, Doubt] = {}
     for outcome in outcomes:
         assumption = find_assumption(outcome)
         if assumption:
-            doubts.setdefault(outcome.key, PodDoubt(assumption))
+            doubts.setdefault(outcome.key, Doubt("pods", reason=assumption))
     return doubts
 
 
@@ -418,13 +417,13 @@ def _find_webhook_doubt(
     return WEBHOOKS if is_changed else ""
 
 
-def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncertainty]:
+def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotDoubt]:
     """Yield the doubts about a snapshot, and about its nodes beside the VMs of the plan."""
     yield from list_snapshot_doubts(observed.snapshot, now)
     if observed.unknown_nodes and observed.unmatched_vms:
         # A node may be listed under another name, and then counts twice.
         detail = "Nodes match no VM, and VMs match no node."
-        yield SnapshotUncertainty("nodes that match no VM", "node-without-vm", detail)
+        yield _build_doubt("nodes that match no VM", "node-without-vm", detail)
     cluster = observed.cluster
     for node in cluster.nodes:
         lasting_taints = tuple(taint for taint in node.taints if not _is_removed_later(taint))
@@ -432,12 +431,12 @@ def _list_doubts(observed: ObservedCluster, now: str) -> Iterator[SnapshotUncert
             ready_node = replace(node, taints=lasting_taints)
             detail = f"Node {node.name} is not ready. Pods without a node may run there later."
             is_affected = partial(_may_run_later, ready_node=ready_node)
-            yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail, is_affected)
+            yield _build_doubt(_UNREADY, "nodes-not-ready", detail, is_affected)
     created_nodes = cluster.new_nodes | cluster.recreated_nodes
     for name in sorted(set(observed.unmatched_vms) - created_nodes):
         # Its pods, labels and capacity are unknown.
         node = cluster.node_by_name[name]
-        yield SnapshotUncertainty(
+        yield _build_doubt(
             "nodes that were not read",
             "nodes-not-listed",
             f"The files list no node {name}.",

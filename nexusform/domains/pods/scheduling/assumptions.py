@@ -40,6 +40,7 @@ from nexusform.domains.pods.scheduling.scheduler_versions import (
     VERSION_DIFFERENCES,
 )
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
+from nexusform.doubts.doubt import Doubt
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
 ARRIVAL_ORDER: Final = "arrival order"
@@ -112,13 +113,6 @@ class PredictionScenario(Struct, frozen=True):
         ).run()
 
 
-class PodDoubt(Struct, frozen=True):
-    """Assumption behind the location of a pod, and the other result: `n0 if b arrives first`."""
-
-    assumption: str
-    text: str = ""
-
-
 # A condition ("if b arrives first"), and the scene under it.
 _Alternative: TypeAlias = tuple[str, PredictionScenario]
 
@@ -138,7 +132,7 @@ class PredictionAssumption(Struct, frozen=True):
 
 def find_doubtful_pods(
     scene: PredictionScenario, outcomes: Sequence[PodOutcome]
-) -> dict[PodKey, PodDoubt | None]:
+) -> dict[PodKey, Doubt | None]:
     """Return the doubt about each pod with another outcome under another assumption.
 
     A pod is its workload and number. Each assumption lists alternatives: the scene under other
@@ -154,7 +148,9 @@ def find_doubtful_pods(
     placements = len(placed_pods) + len(scene.existing_pods) // 20
     # Maximum number of predictions per assumption.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
-    ties = {outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain}
+    ties = {
+        outcome.key: Doubt("pods", reason=TIES) for outcome in placed_pods if not outcome.is_certain
+    }
     tied_keys = frozenset(ties)
     sampled_keys = {outcome.key for outcome in outcomes}
     has_enough_samples = (
@@ -166,7 +162,7 @@ def find_doubtful_pods(
         # Agreeing samples would prove nothing, so ties stay in doubt.
         sampled_keys -= tied_keys
     differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
-    doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
+    doubts: dict[PodKey, Doubt | None] = {**ties, **differences}
     unchanged_keys = sampled_keys - differences.keys()
     # There are too few samples to show a difference, so other pods may also be doubtful.
     if samples < _FEWEST_SAMPLES:
@@ -182,13 +178,13 @@ def _find_first_differences(
     samples: int,
     sampled_keys: AbstractSet[PodKey],
     tied_keys: AbstractSet[PodKey],
-) -> dict[PodKey, PodDoubt]:
+) -> dict[PodKey, Doubt]:
     """Predict the alternatives of all assumptions.
 
     Return the first other outcome of each pod of `sampled_keys`. `samples` is the most alternatives
     per assumption. Pods of `tied_keys` had a random choice in the plan.
     """
-    doubts: dict[PodKey, PodDoubt] = {}
+    doubts: dict[PodKey, Doubt] = {}
     alternatives = _Alternatives(outcomes)
     # To repeat predictions with other random choices; each is used once.
     tie_seeds = iter(range(1, 1 + samples))
@@ -211,26 +207,30 @@ def _find_first_differences(
                 if key in unchanged_keys:
                     # A tie alone may change the node.
                     name = TIES if key in tied_keys else assumption.name
-                    doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
+                    doubts[key] = Doubt(
+                        "pods", reason=name, otherwise=f"{node or 'no node'} {condition}"
+                    )
     return doubts
 
 
 def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
-) -> dict[PodKey, PodDoubt]:
+) -> dict[PodKey, Doubt]:
     """Return the possible doubts about the undecided pods of a plan too large for samples.
 
     No assumption is tried.
     """
     # Their pods may arrive in another order.
     if len(scene.workloads) > 1:
-        return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
+        return dict.fromkeys(undecided_keys, Doubt("pods", reason=ARRIVAL_ORDER))
     # One workload and a known version: no other choice.
     if scene.cluster.version:
         return {}
     # The scores of an unknown version matter only to pods with a choice between nodes.
     keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
-    return dict.fromkeys(keys_with_choice.intersection(undecided_keys), PodDoubt(VERSION))
+    return dict.fromkeys(
+        keys_with_choice.intersection(undecided_keys), Doubt("pods", reason=VERSION)
+    )
 
 
 class _Difference(Struct, frozen=True):

@@ -18,9 +18,10 @@ def add_observation_doubts(inputs: SimulationInput) -> SimulationInput:
     for cluster_id, snapshot in inputs.observations.clusters.items():
         doubts = tuple(list_snapshot_doubts(snapshot, inputs.start.request.now))
         warnings += [
-            build_warning(doubt.id, f"Cluster {cluster_id}: {doubt.detail}") for doubt in doubts
+            build_warning(doubt.finding, f"Cluster {cluster_id}: {doubt.detail}")
+            for doubt, _ in doubts
         ]
         if cluster_id in pods:
-            checks = tuple(doubt.is_affected for doubt in doubts)
+            checks = tuple(is_affected for _, is_affected in doubts)
             pods[cluster_id] = replace(pods[cluster_id], doubts=checks)
     return replace(inputs, diagnostics=(*inputs.diagnostics, *warnings), pods=pods)
