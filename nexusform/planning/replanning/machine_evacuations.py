@@ -5,15 +5,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.json_data.plain_data import get_text
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.edits import LostMachines, apply_edits
-from nexusform.planning.plan_request import PlanRequest, build_trial_request
+from nexusform.planning.edits import LostMachines
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.replanning.trials import plan_trial
 from nexusform.plans.maintenance import ACTION_WITH_WORKLOADS
 
 _MAXIMUM_NAMED: Final = 4
+_MAX_TRIALS: Final = 12
 
 
 def add_evacuation_targets(
@@ -21,26 +22,29 @@ def add_evacuation_targets(
 ) -> PlanResult:
     """Return the result with the targets of VMs in the errors of actions that would stop them.
 
-    The machine of an action takes no VM in the trial of its error.
+    The machine of an action takes no VM in the trial of its error. Errors beyond the limit of
+    trials stay as they are.
     """
     machine_ids = {
         str(change.address): get_text(change.after, "machine_id") for change in result.plan.changes
     }
-    trial_request = replace(build_trial_request(request), samples=0, allows_shortage=True)
-    diagnostics: list[Diagnostic] = []
-    for diagnostic in result.plan.diagnostics:
-        if diagnostic.id == ACTION_WITH_WORKLOADS:
-            site_id, _, machine = machine_ids[diagnostic.address].split("/")
-            lost = LostMachines(site_id, (machine,))
-            trial = make_plan(apply_edits(trial_request, [lost]))
-            moves = _list_moves(result, trial, machine)
-            if moves:
-                text = format_first_items(moves, _MAXIMUM_NAMED)
-                diagnostic = replace(  # noqa: PLW2901
-                    diagnostic, detail=f"{diagnostic.detail} After an evacuation (tested): {text}."
-                )
-        diagnostics.append(diagnostic)
-    return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))
+    errors = [problem for problem in result.plan.errors if problem.id == ACTION_WITH_WORKLOADS]
+    # Of the first errors: each trial is a whole plan.
+    details: dict[str, str] = {}
+    for error in errors[:_MAX_TRIALS]:
+        site_id, _, machine = machine_ids[error.address].split("/")
+        trial = plan_trial(request, make_plan, [LostMachines(site_id, (machine,))])
+        moves = format_first_items(_list_moves(result, trial, machine), _MAXIMUM_NAMED)
+        details[error.address] = enclose(
+            f"{error.detail} After an evacuation (tested): ", moves, "."
+        )
+    diagnostics = tuple(
+        replace(diagnostic, detail=details.get(diagnostic.address) or diagnostic.detail)
+        if diagnostic.id == ACTION_WITH_WORKLOADS
+        else diagnostic
+        for diagnostic in result.plan.diagnostics
+    )
+    return replace(result, plan=replace(result.plan, diagnostics=diagnostics))
 
 
 def _list_moves(result: PlanResult, trial: PlanResult, machine: str) -> list[str]:
