@@ -226,7 +226,7 @@ class ResourceType(Struct, frozen=True):
     arguments, and problems without any of their text. Types with write-only arguments have it.
     `correct_recorded_object(attributes, note)` returns the attributes of an object in state without
     errors of earlier versions; `note` is its private note. `consequences` are those of the actions
-    on its objects.
+    on its objects. With `has_own_skus` only a plan knows the VM SKUs of its objects.
     """
 
     name: str
@@ -253,6 +253,7 @@ class ResourceType(Struct, frozen=True):
     concurrent_types: tuple[str, ...] = ()
     split_write_only_body: Callable[[Mapping[str, Any]], ArgumentChange] | None = None
     consequences: ConsequenceTable = NO_CONSEQUENCES
+    has_own_skus: bool = False
     correct_recorded_object: (
         Callable[[Mapping[str, Any], Mapping[str, Any] | None], Mapping[str, Any]] | None
     ) = None

@@ -113,12 +113,16 @@ def _find_numa_cells_of_skus(
 ) -> Mapping[str, int] | None:
     """Return the NUMA cells of every SKU by name; 1 if unknown.
 
-    Return None if the configuration declares a SKU with a name unknown before planning.
+    Return None if the configuration declares a SKU with a name unknown before planning, or a site
+    with SKUs of its own.
     """
     catalogue_skus, _ = collect_vm_skus(request, PlanInventory())
     numa_cells = {name: sku.numa_cells for name, sku in catalogue_skus.items()}
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
+            declared = request.registries.resource_types.get(block.type)
+            if block.mode == "managed" and declared is not None and declared.has_own_skus:
+                return None
             if (
                 block.mode == "data"
                 or request.registries.get_kind(block.type) is not PlanningKind.VM_SKU

@@ -571,4 +571,4 @@ def test_requests_of_a_flavor_are_unread_if_the_size_is_set_elsewhere(
     Path("main.nf.hcl").write_text(OPENSTACK.rstrip().removesuffix("}") + size)
     document, text = plan(capfd)
     assert [fact["field"] for fact in document["unread"]] == ["flavor"]
-    assert 'set vm_sku_name = "worker.large" there' in text
+    assert 'set vm_sku_name = "worker.large" in vdu ' in text

@@ -194,8 +194,17 @@ def build_sku_name(flavor: str, image: str, *, boots_from_volume: bool = False) 
 
     They have an image with requests of its own, or boot from a volume.
     """
-    name = f"{flavor} from volume" if boots_from_volume else flavor
-    return f"{name} with image {image}" if image else name
+    name = f"{flavor}{_FROM_VOLUME}" if boots_from_volume else flavor
+    return f"{name}{_WITH_IMAGE}{image}" if image else name
+
+
+_FROM_VOLUME: Final = " from volume"
+_WITH_IMAGE: Final = " with image "
+
+
+def is_form_of_flavor(sku_name: str) -> bool:
+    """Return whether a SKU is a flavor with an image or on a volume: no name for users."""
+    return sku_name.endswith(_FROM_VOLUME) or _WITH_IMAGE in sku_name
 
 
 def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:

@@ -318,5 +318,11 @@ def _warn_of_stray_servers(servers: Sequence[NovaServer]) -> Iterator[Problem]:
 
 
 OPENSTACK_SITE: Final = ResourceType(
-    "openstack_site", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory
+    "openstack_site",
+    1,
+    _SCHEMA,
+    build_id,
+    check=check,
+    add_to_inventory=add_to_inventory,
+    has_own_skus=True,
 )

@@ -39,6 +39,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     has_known_documents,
     has_standard_user_data,
     list_block_problems,
+    list_block_sizes,
     list_vdu_problems,
     read_documents,
     read_package_and_request,
@@ -448,8 +449,10 @@ def _find_unknown_request(
         if vdu.unknown_flavor is not None:
             return vdu.unknown_flavor
         if vdu.flavor and not is_flavor:
+            sizes = format_list(list_block_sizes(block))
             advice = (
-                f'set vm_sku_name = "{vdu.flavor}" there'
+                f'set vm_sku_name = "{vdu.flavor}" in vdu "{vdu.name}"'
+                f"{enclose(' instead of ', sizes)}"
                 if has_flavor
                 else f'the site has no flavor "{vdu.flavor}": capture flavors.json with the '
                 "flavors of all projects (--all)"
@@ -460,7 +463,7 @@ def _find_unknown_request(
                 "flavor",
                 vdu.origin.file,
                 vdu.origin.line,
-                reason=f"its size is that of the VNFD or of the block vdu; {advice}",
+                reason=f"its size is set elsewhere; {advice}",
                 pool=vdu.name,
             )
     return None if block.get("image") or vdu.image else vdu.unknown_image

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity, suggest_name
 from nexusform.diagnostics.summaries import get_summary
-from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    build_sku_name,
+    is_form_of_flavor,
+)
 from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
 from nexusform.json_data.plain_data import (
@@ -440,24 +443,43 @@ def resolve_vdu_sku(
 ) -> VmSku | Problem:
     """Return the VM SKU of a VDU on a site: of its block, else of its flavor, else of its size.
 
-    Return a Problem if unknown.
+    Return a Problem if unknown. It is about the site if that is missing: it has the flavors.
     """
+    sku = _find_vdu_sku(vdu, block, context, site_id)
+    if isinstance(sku, VmSku) or sku.id != "unknown-vm-sku" or context.list_machines(site_id):
+        return sku
+    detail = (
+        f'No site with machines has the id "{site_id}". Write a reference such as '
+        "openstack_site.NAME.id."
+    )
+    return Problem(("site_id",), "unknown-site", detail)
+
+
+def _find_vdu_sku(
+    vdu: Vdu, block: Mapping[str, Any], context: ResourceContext, site_id: str
+) -> VmSku | Problem:
+    """Return the VM SKU of a VDU, or the Problem of an unknown one."""
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context, site_id)
         path = ("vdu", vdu.name, "vm_sku_name")
-        return sku or build_unknown_sku_problem(str(name), path, context.list_sku_names(site_id))
+        return sku or build_unknown_sku_problem(str(name), path, _list_flavors(context, site_id))
     flavor_sku = find_flavor_sku(vdu, block, context, site_id)
     if flavor_sku is not None:
         return flavor_sku
     if _is_sized_by_flavor(vdu, block):
-        return _build_unknown_flavor_problem(vdu, context.list_sku_names(site_id), site_id)
+        return _build_unknown_flavor_problem(vdu, _list_flavors(context, site_id), site_id)
     vcpus, memory, disk = resolve_vdu_size(vdu, block)
     if vcpus is None or memory is None:
         return build_missing_size_problem(vdu, vcpus, memory)
     return VmSku(
         name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk
     )
+
+
+def _list_flavors(context: ResourceContext, site_id: str) -> list[str]:
+    """Return the flavors and VM SKUs that a user can name for VMs of a site."""
+    return [name for name in context.list_sku_names(site_id) if not is_form_of_flavor(name)]
 
 
 def find_flavor_sku(
@@ -537,15 +559,19 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
         yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
         yield from check_memory(block, path)
         yield from check_kubelet(block.get("kubelet"), (*path, "kubelet"))
-        size_names = [
-            size for size in ("vcpus", "memory_gib", "disk_gib") if block.get(size) is not None
-        ]
+        size_names = list_block_sizes(block)
         if block.get("vm_sku_name") is not None and size_names:
             detail = (
                 f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU '
                 "or figures, not both."
             )
             yield Problem((*path, "vm_sku_name"), "conflicting-arguments", detail)
+
+
+def list_block_sizes(block: Mapping[str, Any]) -> list[str]:
+    """Return the names of the figures of size that a vdu block sets."""
+    names = ("vcpus", "memory_gib", "disk_gib")
+    return [name for name in names if block.get(name) is not None]
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
