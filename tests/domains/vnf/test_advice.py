@@ -297,9 +297,7 @@ resource "tacker_vnf" "hot" {
   }
 }
 """
-FLAVOR_ADVICE = re.compile(
-    r'set (vm_sku_name = "[^"]+") in vdu "sized"( instead of [^)]+)?'
-)
+FLAVOR_ADVICE = re.compile(r'set (vm_sku_name = "[^"]+") in vdu "sized"( instead of [^)]+)?')
 
 
 @pytest.mark.parametrize(
