@@ -6,11 +6,11 @@ PUBLIC = {
     "field_validation": (
         "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size"
     ),
-    "field_tables": "FieldTables UnreadSubject",
+    "field_tables": "FieldTables",
     "json_positions": "find_json_lines",
     "object_schemas": (
-        "ALWAYS_WRITTEN CONTAINERS SCALARS FieldTable ObjectSchema UnreadPart build_unread_fact "
-        "parse_field_table"
+        "ALWAYS_WRITTEN CONTAINERS SCALARS FieldTable FIELD_NOT_IN_VERSION LocatedDoubt "
+        "locate_doubt ObjectSchema build_unread_fact parse_field_table"
     ),
     "scalars": "escape_names list_scalars OMITTED parse_integer replace_scalars",
     "times": "CLOCK_TOLERANCE format_time is_in_future parse_duration parse_time",

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from nexusform.documents.field_lists import FieldList
 from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.doubts.doubt import Doubt
 
 _LIST: Final = "["
 _MAPPING: Final = "{"
@@ -17,14 +18,6 @@ _EMPTY: Final[tuple[Any, ...]] = ("", [], {})
 def _keep_node(node: Node) -> Node:
     """Return a node without references."""
     return node
-
-
-class UnreadSubject(Struct, frozen=True):
-    """Subject of unread facts: kind, name, and the pool of its VMs ("": all)."""
-
-    kind: str
-    name: str
-    pool: str = ""
 
 
 class FieldTables(Struct, frozen=True):
@@ -44,13 +37,14 @@ class FieldTables(Struct, frozen=True):
         notes: DocumentFindings,
         node: Node,
         list_name: str,
-        subject: UnreadSubject,
+        subject: Doubt,
         prefix: str = "",
         resolve: Callable[[Node], Node] = _keep_node,
     ) -> None:
         """Add the unread fields of an object and of its parts to the notes.
 
-        `prefix` is the path of the object in its subject, `resolve` replaces a reference.
+        `subject` is a doubt with kind, name and pool. `prefix` is the path of the object in its
+        subject, `resolve` replaces a reference.
         """
         present: dict[str, Node] = {}
         for name, part in node.list_fields():

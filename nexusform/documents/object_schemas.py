@@ -5,9 +5,10 @@ list's items, `{` before that of a mapping's values, else the name of a type wit
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind
@@ -51,17 +52,17 @@ def parse_field_table(text: str) -> FieldTable:
     return FieldTable(kinds, types)
 
 
-class UnreadPart(Struct, frozen=True):
-    """Part of an object that is not read: its path, its name for messages, and the reason.
+# Finding about a field or kind that the version of an object lacks.
+FIELD_NOT_IN_VERSION: Final = "field-not-in-version"
+# A path in an object, and the doubt about that part, without the subject.
+LocatedDoubt: TypeAlias = tuple[Path, Doubt]
 
-    `is_absent` means that the version of the object has no such field or kind.
-    """
 
-    path: Path
-    field: str
-    influence: Influence = Influence.PLACEMENT
-    reason: str = ""
-    is_absent: bool = False
+def locate_doubt(
+    path: Path, field: str, influence: Influence = Influence.PLACEMENT, reason: str = ""
+) -> LocatedDoubt:
+    """Build the doubt about a part of an object that is not read: its name, and the reason."""
+    return path, Doubt("", field=field, may_change=influence, reason=reason)
 
 
 def _has_field(_type_name: str, _field: str) -> str:
@@ -101,25 +102,28 @@ class ObjectSchema(Struct, frozen=True):
         types: Mapping[str, str] | None = None,
         path: Path = (),
         prefix: str = "",
-    ) -> Iterator[UnreadPart]:
+    ) -> Iterator[LocatedDoubt]:
         """List the unread parts of an object of a type; `types` replaces the fields of the type."""
         types = self.get_fields(type_name) if types is None else types
         field_list = self.get_list(type_name)
         present = {name: part for name, part in fields.items() if part not in (None, "", [], {})}
         for name in self.get_required_fields(type_name):
             if name not in present:
-                yield UnreadPart(path, f"{prefix}{name}", reason=ALWAYS_WRITTEN)
+                yield locate_doubt(path, f"{prefix}{name}", reason=ALWAYS_WRITTEN)
         unread_names: set[str] = set()
         for name in present:
             reason = self.explain_absence(type_name, name)
             if reason:
                 unread_names.add(name)
-                yield UnreadPart((*path, name), f"{prefix}{name}", reason=reason, is_absent=True)
+                doubt = Doubt(
+                    "", field=f"{prefix}{name}", reason=reason, finding=FIELD_NOT_IN_VERSION
+                )
+                yield (*path, name), doubt
         present = {name: part for name, part in present.items() if name not in unread_names}
         if field_list is not None:
             for name, influence in field_list.list_unread(present):
                 unread_names.add(name)
-                yield UnreadPart((*path, name), f"{prefix}{name}", influence)
+                yield locate_doubt((*path, name), f"{prefix}{name}", influence)
         for name, part in present.items():
             if name in types and name not in unread_names:
                 yield from self._list_parts_of_value(
@@ -128,7 +132,7 @@ class ObjectSchema(Struct, frozen=True):
 
     def _list_parts_of_value(
         self, value: Any, kind: str, path: Path, name: str, field: tuple[str, str]
-    ) -> Iterator[UnreadPart]:
+    ) -> Iterator[LocatedDoubt]:
         """List the unread parts of a value of a kind, or the value itself if it is of another.
 
         `field` is the one that holds the value, after its type.
@@ -138,7 +142,7 @@ class ObjectSchema(Struct, frozen=True):
             return
         if not expected.is_valid(value):
             reason = f"it is {describe_kind(value)}, not {expected.value}"
-            yield UnreadPart(path, name, reason=reason)
+            yield locate_doubt(path, name, reason=reason)
         elif kind[0] == "[":
             for index, item in enumerate(value):
                 yield from self._list_parts_of_value(item, kind[1:], (*path, index), name, field)
@@ -152,14 +156,12 @@ class ObjectSchema(Struct, frozen=True):
         else:
             reason = self.explain_unknown_value(*field, kind, value)
             if reason:
-                yield UnreadPart(path, name, reason=reason)
+                yield locate_doubt(path, name, reason=reason)
 
 
-def build_unread_fact(body: Mapping[str, Any], part: UnreadPart, file: str, line: int) -> Doubt:
-    """Build the fact about an unread part of an object."""
+def build_unread_fact(body: Mapping[str, Any], doubt: Doubt, file: str, line: int) -> Doubt:
+    """Return the doubt about a part of an object with its subject and position."""
     metadata = body["metadata"]
     namespace = metadata.get("namespace")
     name = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
-    return Doubt(
-        str(body["kind"]), name, part.field, file, line, part.influence, reason=part.reason
-    )
+    return replace(doubt, kind=str(body["kind"]), name=name, file=file, line=line)

@@ -16,9 +16,10 @@ from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.object_schemas import (
     FieldTable,
+    LocatedDoubt,
     ObjectSchema,
-    UnreadPart,
     build_unread_fact,
+    locate_doubt,
     parse_field_table,
 )
 from nexusform.documents.yaml_documents import YamlDocument, describe_kind
@@ -167,26 +168,26 @@ def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[Doubt]:
         version = manifest.body.get("apiVersion")
         if not isinstance(version, str):
             reason = f"it is {describe_kind(version)}, not {FieldKind.TEXT.value}"
-            part = UnreadPart(("apiVersion",), "apiVersion", reason=reason)
+            doubt = Doubt("", field="apiVersion", reason=reason)
             line = document.find_position("apiVersion").line
-            yield build_unread_fact(manifest.body, part, manifest.file, line)
+            yield build_unread_fact(manifest.body, doubt, manifest.file, line)
         if type_name is None:
             if manifest.kind in HUB_CREATED_KINDS and is_fleet_group(manifest.group):
-                part = UnreadPart(("apiVersion",), "apiVersion", reason=f"unknown: {version}")
+                doubt = Doubt("", field="apiVersion", reason=f"unknown: {version}")
                 line = document.find_position("apiVersion").line
-                yield build_unread_fact(manifest.body, part, manifest.file, line)
+                yield build_unread_fact(manifest.body, doubt, manifest.file, line)
             continue
-        for part in (
+        for path, doubt in (
             *schema.list_unread_parts(manifest.body, type_name),
             *list_wrong_server_values(manifest.body, "metadata", "meta_v1.ObjectMeta"),
             *_list_missing_parts(manifest),
             *_list_incomplete_content(manifest),
         ):
-            line = document.find_position(*part.path).line
-            yield build_unread_fact(manifest.body, part, manifest.file, line)
+            line = document.find_position(*path).line
+            yield build_unread_fact(manifest.body, doubt, manifest.file, line)
 
 
-def _list_missing_parts(manifest: Manifest) -> Iterator[UnreadPart]:
+def _list_missing_parts(manifest: Manifest) -> Iterator[LocatedDoubt]:
     """List the parts that an object lacks, although the hub writes them."""
     # A binding has no conditions before its rollout, and one that was never rolled out no content.
     state = get_value_at_path(manifest.body, "spec", "state")
@@ -195,10 +196,10 @@ def _list_missing_parts(manifest: Manifest) -> Iterator[UnreadPart]:
         if path == _CONTENT_NAME:
             is_expected = state == "Bound"
         if is_expected and not get_value_at_path(manifest.body, *path):
-            yield UnreadPart(path[:1], format_path(path), reason=_ALWAYS_WRITTEN)
+            yield locate_doubt(path[:1], format_path(path), reason=_ALWAYS_WRITTEN)
 
 
-def _list_incomplete_content(manifest: Manifest) -> Iterator[UnreadPart]:
+def _list_incomplete_content(manifest: Manifest) -> Iterator[LocatedDoubt]:
     """List the content of a resource snapshot if it has another hash than the hub computed.
 
     The hash is in the first part of a snapshot and counts for all parts, so only a snapshot of one
@@ -216,4 +217,4 @@ def _list_incomplete_content(manifest: Manifest) -> Iterator[UnreadPart]:
     if sha256(escape_html(text).encode("utf-8", "surrogatepass")).hexdigest() != content_hash:
         path = ("spec", "selectedResources")
         reason = "the hub has computed the hash of another content"
-        yield UnreadPart(path, format_path(path), reason=reason)
+        yield locate_doubt(path, format_path(path), reason=reason)

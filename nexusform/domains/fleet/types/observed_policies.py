@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.documents.object_schemas import UnreadPart, build_unread_fact
+from nexusform.documents.object_schemas import build_unread_fact
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import ObservedPlacement
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
@@ -24,7 +24,6 @@ PLACEMENT_TYPES: Final = {
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
 }
 _GENERATION: Final = "kubernetes-fleet.io/CRP-generation"
-_POLICY: Final = ("spec", "policy")
 
 
 def read_last_policy(placement: ObservedPlacement) -> Policy | None:
@@ -87,8 +86,8 @@ def find_policy_facts(placement: ObservedPlacement) -> Iterator[Doubt]:
 
 
 def _build_fact(manifest: Manifest, reason: str) -> Doubt:
-    part = UnreadPart(_POLICY, "spec.policy", reason=reason)
-    return build_unread_fact(manifest.body, part, manifest.file, manifest.line)
+    doubt = Doubt("", field="spec.policy", reason=reason)
+    return build_unread_fact(manifest.body, doubt, manifest.file, manifest.line)
 
 
 def _decode_hash(text: str) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.documents.field_lists import FieldList, build_field_list
 from nexusform.documents.json_positions import find_json_lines
-from nexusform.documents.object_schemas import ObjectSchema, UnreadPart
+from nexusform.documents.object_schemas import LocatedDoubt, ObjectSchema, locate_doubt
 from nexusform.documents.yaml_documents import describe_kind
 from nexusform.domains.openstack.importers.nova_objects import (
     parse_json_column,
@@ -307,12 +307,9 @@ def list_unread_facts(
             *_list_wrong_numbers(present, kinds),
             *_list_unread_parts_of_columns(present),
         )
-        for part in (*schema.list_unread_parts(present, ""), *wrong_parts):
-            column = str(part.path[0])
-            fact = Doubt(
-                kind, subject, part.field, f"{name}.json", 0, part.influence, reason=part.reason
-            )
-            located.append(((*place, columns[column]), fact))
+        for path, doubt in (*schema.list_unread_parts(present, ""), *wrong_parts):
+            fact = replace(doubt, kind=kind, name=subject, file=f"{name}.json")
+            located.append(((*place, columns[str(path[0])]), fact))
         for names in needed_columns:
             if all(values.get(column) is None for column in names):
                 fact = Doubt(kind, subject, names[0], f"{name}.json", 0, reason=MISSING_COLUMN)
@@ -323,9 +320,9 @@ def list_unread_facts(
     return [replace(fact, line=lines.get(path, 0)) for path, fact in located]
 
 
-def _list_unread_parts_of_columns(values: Mapping[str, Any]) -> Iterator[UnreadPart]:
+def _list_unread_parts_of_columns(values: Mapping[str, Any]) -> Iterator[LocatedDoubt]:
     """List the unread fields of NUMA cells in columns with JSON, each once."""
-    fields: dict[UnreadPart, None] = {}
+    fields: dict[LocatedDoubt, None] = {}
     for column, (key, field_list) in _LISTS_OF_PARTS.items():
         try:
             document = unwrap_versioned_object(parse_json_column(values.get(column)))
@@ -337,13 +334,13 @@ def _list_unread_parts_of_columns(values: Mapping[str, Any]) -> Iterator[UnreadP
             if unwrap_versioned_object(parts.get("network_metadata")) == _NO_NETWORKS:
                 del parts["network_metadata"]
             for name, influence in field_list.list_unread(parts):
-                fields[UnreadPart((column,), f"{column}.{key}.{name}", influence)] = None
+                fields[locate_doubt((column,), f"{column}.{key}.{name}", influence)] = None
             for page in list_mappings(parts, "mempages"):
                 page_parts = _select_present(unwrap_versioned_object(page))
                 for name, influence in _PAGES.list_unread(page_parts):
-                    fields[UnreadPart((column,), f"{column}.{key}.mempages.{name}", influence)] = (
-                        None
-                    )
+                    fields[
+                        locate_doubt((column,), f"{column}.{key}.mempages.{name}", influence)
+                    ] = None
     yield from fields
 
 
@@ -354,11 +351,11 @@ def _select_present(values: Any) -> dict[str, Any]:
 
 def _list_wrong_numbers(
     values: Mapping[str, Any], kinds: Mapping[str, str]
-) -> Iterator[UnreadPart]:
+) -> Iterator[LocatedDoubt]:
     """List the texts in columns of numbers that are no number."""
     for column, value in values.items():
         if kinds.get(column) == _NUMBER and isinstance(value, str) and not _is_number(value):
-            yield UnreadPart((column,), column, reason=f'it is "{value}", not a number')
+            yield locate_doubt((column,), column, reason=f'it is "{value}", not a number')
 
 
 def _is_number(text: str) -> bool:
@@ -369,7 +366,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _list_wrong_plurals(values: Mapping[str, Any]) -> Iterator[UnreadPart]:
+def _list_wrong_plurals(values: Mapping[str, Any]) -> Iterator[LocatedDoubt]:
     """List the values of columns with several forms that have none of them."""
     for column, value in values.items():
         # A text has a list of names, or of properties such as `a='b'`.
@@ -377,4 +374,4 @@ def _list_wrong_plurals(values: Mapping[str, Any]) -> Iterator[UnreadPart]:
         if column == "properties":
             is_readable = isinstance(value, Mapping) or "=" in str(value) or not value
         if column in _PLURAL_COLUMNS and not is_readable:
-            yield UnreadPart((column,), column, reason=f"it is {describe_kind(value)}")
+            yield locate_doubt((column,), column, reason=f"it is {describe_kind(value)}")

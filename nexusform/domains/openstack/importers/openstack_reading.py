@@ -1,7 +1,7 @@
 """What was read from the files of OpenStack: contents, problems and unread facts."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -27,11 +27,8 @@ class OpenstackReading(Struct):
     unread: list[Doubt] = field(default_factory=list)
 
 
-class UnknownParts(NamedTuple):
-    """Unread facts of one kind, and the names of their subjects for a message."""
-
-    names: Sequence[str]
-    facts: Sequence[Doubt]
+# Names for a message, and the doubts about them.
+NamedDoubts: TypeAlias = tuple[Sequence[str], Sequence[Doubt]]
 
 
 def build_facts(
@@ -57,9 +54,10 @@ def build_warning(detail: str) -> Problem:
     return Problem(("directory",), _INCOMPLETE, detail, Severity.WARNING)
 
 
-def add_unknown_parts(reading: OpenstackReading, parts: UnknownParts, message: str) -> None:
+def add_unknown_parts(reading: OpenstackReading, parts: NamedDoubts, message: str) -> None:
     """Add unread facts, and one warning about all of them."""
-    reading.unread += parts.facts
-    if parts.names:
-        detail = message.format(names=format_first_items(parts.names, 4))
+    names, doubts = parts
+    reading.unread += doubts
+    if names:
+        detail = message.format(names=format_first_items(names, 4))
         reading.problems.append(build_warning(detail))

@@ -14,8 +14,8 @@ from nexusform.domains.openstack.importers.nova_objects import parse_statistics
 from nexusform.domains.openstack.importers.nova_servers import HOSTLESS, find_operation, get_status
 from nexusform.domains.openstack.importers.openstack_fields import MISSING_COLUMN
 from nexusform.domains.openstack.importers.openstack_reading import (
+    NamedDoubts,
     OpenstackReading,
-    UnknownParts,
     add_unknown_parts,
     build_facts,
 )
@@ -39,7 +39,7 @@ _PAGE_LIMIT: Final = 1000
 _CANDIDATE_LIMIT: Final = 1000
 
 
-def _find_missing_files(reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_missing_files(reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the files that the export lacks. An empty list is none.
 
     A missing image, topology or row of compute_nodes is reported where a VM needs it.
@@ -67,10 +67,10 @@ def _find_missing_files(reading: OpenstackReading, tables: Tables) -> UnknownPar
         build_facts((kind, name), attribute, file, "the file is missing", influences)
         for kind, name, attribute, file, influences in missing
     ]
-    return UnknownParts([f"{item[3]}.json" for item in missing], list(chain(*facts)))
+    return ([f"{item[3]}.json" for item in missing], list(chain(*facts)))
 
 
-def _find_unknown_usage(reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_unknown_usage(reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the inventories of hosts that have no used amounts.
 
     Placement counts more than the listed servers: resizes, migrations, and servers left out.
@@ -86,10 +86,10 @@ def _find_unknown_usage(reading: OpenstackReading, tables: Tables) -> UnknownPar
             continue
         files.append(f"{file}.json")
         facts += build_facts(("resource provider", name), "used", file, MISSING_COLUMN)
-    return UnknownParts(files, facts)
+    return (files, facts)
 
 
-def _find_missing_resources(reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_missing_resources(reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the inventories of hosts without memory or disk, of which every hypervisor has some.
 
     Such a host would take no server.
@@ -108,18 +108,18 @@ def _find_missing_resources(reading: OpenstackReading, tables: Tables) -> Unknow
                 names.append(f"{resource_class} ({file}.json)")
                 subject = ("resource provider", name)
                 facts += build_facts(subject, resource_class, file, "its inventory lacks it")
-    return UnknownParts(names, facts)
+    return (names, facts)
 
 
-def _find_cut_lists(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_cut_lists(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the lists that may end at the limit of a page."""
     cut = [name for name in COMMANDS if len(tables.get(name, [])) == _PAGE_LIMIT]
     reason = f"a list of exactly {_PAGE_LIMIT:,} rows may end at the limit of a page"
     facts = [build_facts(("list", name), "next page", name, reason) for name in cut]
-    return UnknownParts([f"{name}.json" for name in cut], list(chain(*facts)))
+    return ([f"{name}.json" for name in cut], list(chain(*facts)))
 
 
-def _find_unlisted_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_unlisted_hosts(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the hosts that take servers, without a hypervisor."""
     hosts = index_hosts(tables)
     names = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
@@ -134,10 +134,10 @@ def _find_unlisted_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownP
     facts = [
         build_facts(("host", host), "hypervisor", "compute_services", reason) for host in unlisted
     ]
-    return UnknownParts(unlisted, list(chain(*facts)))
+    return (unlisted, list(chain(*facts)))
 
 
-def _find_unknown_services(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_unknown_services(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the compute services without a known state.
 
     Nova reports the status UNKNOWN for services of a cell that is down.
@@ -149,10 +149,10 @@ def _find_unknown_services(_reading: OpenstackReading, tables: Tables) -> Unknow
             if value.lower() not in known:
                 subject = ("compute service", host)
                 facts += build_facts(subject, column, "compute_services", f'it is "{value}"')
-    return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+    return (list(dict.fromkeys(fact.name for fact in facts)), facts)
 
 
-def _find_hostless_servers(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_hostless_servers(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the servers without a known host.
 
     Only administrators see hosts, and a cell that is down does not report them.
@@ -166,10 +166,10 @@ def _find_hostless_servers(_reading: OpenstackReading, tables: Tables) -> Unknow
     ]
     reason = f"servers have none: {format_first_items(names, 4)}"
     facts = build_facts(("list", "servers"), "host", "servers", reason) if names else []
-    return UnknownParts(names, facts)
+    return (names, facts)
 
 
-def _find_changing_servers(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_changing_servers(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the servers in an operation.
 
     Nova counts operations as load, and Placement counts a server on both hosts while it moves.
@@ -181,10 +181,10 @@ def _find_changing_servers(_reading: OpenstackReading, tables: Tables) -> Unknow
     ]
     reason = f"operations are in progress: {format_first_items(names, 4)}"
     facts = build_facts(("list", "servers"), "task_state", "servers", reason) if names else []
-    return UnknownParts(names, facts)
+    return (names, facts)
 
 
-def _find_busy_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_busy_hosts(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the hosts with operations in progress in compute_nodes: Nova weighs them less."""
     facts = []
     for row in tables.get(COMPUTE_NODES, []):
@@ -200,7 +200,7 @@ def _find_busy_hosts(_reading: OpenstackReading, tables: Tables) -> UnknownParts
                 reason,
                 (Influence.PLACEMENT,),
             )
-    return UnknownParts([fact.name for fact in facts], facts)
+    return ([fact.name for fact in facts], facts)
 
 
 # Metadata of an aggregate that Nova reads with settings of nova.conf, which no file has, by prefix.
@@ -210,7 +210,7 @@ _RESTRICTIONS: Final = {
 }
 
 
-def _find_restricted_aggregates(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_restricted_aggregates(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the aggregates whose hosts may take only some servers.
 
     Their metadata name traits or projects.
@@ -228,17 +228,17 @@ def _find_restricted_aggregates(_reading: OpenstackReading, tables: Tables) -> U
             if setting and split_names(row.get("hosts")):
                 reason = f"{setting} of nova.conf decides whether its hosts take other servers"
                 facts += build_facts(("aggregate", name), key, "aggregates", reason)
-    return UnknownParts(list(dict.fromkeys(fact.name for fact in facts)), facts)
+    return (list(dict.fromkeys(fact.name for fact in facts)), facts)
 
 
-def _find_hosts_beyond_limit(_reading: OpenstackReading, tables: Tables) -> UnknownParts:
+def _find_hosts_beyond_limit(_reading: OpenstackReading, tables: Tables) -> NamedDoubts:
     """Return the list of hosts if Nova reads only some of them from Placement."""
     count = len(tables["hypervisors"])
     if count <= _CANDIDATE_LIMIT:
-        return UnknownParts([], [])
+        return ([], [])
     reason = f"max_placement_results of nova.conf may limit them to {_CANDIDATE_LIMIT:,}"
     facts = build_facts(("list", "hypervisors"), "allocation candidates", "hypervisors", reason)
-    return UnknownParts([f"{count:,} hosts"], facts)
+    return ([f"{count:,} hosts"], facts)
 
 
 # Each search for unknown parts, with its message for their names.

@@ -7,7 +7,6 @@ from typing import Any, Final
 from nexusform.domains.openstack.importers.capture_script import INVENTORY
 from nexusform.domains.openstack.importers.openstack_reading import (
     OpenstackReading,
-    UnknownParts,
     add_unknown_parts,
     build_facts,
 )
@@ -64,14 +63,14 @@ def add_usage_without_server(reading: OpenstackReading, tables: Tables) -> None:
             reading.servers[server["name"]] = server
     add_unknown_parts(
         reading,
-        UnknownParts(excess_hosts, excess_facts),
+        (excess_hosts, excess_facts),
         "Servers on these hosts use less in Placement than their flavors and images say: {names}. "
         "The image of a boot volume is not read, a flavor may have changed, or servers moved "
         "during the capture. If they moved, capture the files again.",
     )
     add_unknown_parts(
         reading,
-        UnknownParts(hosts, facts),
+        (hosts, facts),
         "Placement counts more on these hosts than the servers in servers.json use: {names}. The "
         "capacity is taken, but the servers that weigh them are unknown. List the servers of all "
         "projects (--all-projects) and all flavors (--all), end resizes, and capture the files "

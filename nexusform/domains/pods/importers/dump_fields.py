@@ -15,9 +15,10 @@ from nexusform.documents.field_lists import FieldList, build_field_list
 from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.object_schemas import (
     ALWAYS_WRITTEN,
+    LocatedDoubt,
     ObjectSchema,
-    UnreadPart,
     build_unread_fact,
+    locate_doubt,
 )
 from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.pods.importers.kubernetes_schemas import (
@@ -132,14 +133,16 @@ def list_unread_facts(
     the one of the cluster, () if unknown.
     """
     located_parts = [
-        (path, body, part) for path, body in objects for part in _list_unread_parts(body, version)
+        ((*path, *part_path), body, doubt)
+        for path, body in objects
+        for part_path, doubt in _list_unread_parts(body, version)
     ]
     if not located_parts:
         return []
-    lines = _find_lines(file, content, [(*path, *part.path) for path, _, part in located_parts])
+    lines = _find_lines(file, content, [path for path, _, _ in located_parts])
     return [
-        build_unread_fact(body, part, file, lines.get((*path, *part.path), 0))
-        for path, body, part in located_parts
+        build_unread_fact(body, doubt, file, lines.get(path, 0))
+        for path, body, doubt in located_parts
     ]
 
 
@@ -157,7 +160,7 @@ def _find_lines(file: str, content: bytes, paths: Collection[Path]) -> Mapping[P
 
 def _list_unread_parts(
     body: Mapping[str, Any], cluster_version: tuple[int, ...]
-) -> Iterator[UnreadPart]:
+) -> Iterator[LocatedDoubt]:
     """List the unread parts of an object.
 
     An unknown version of a known kind is one. Custom objects have no schema; their readers
@@ -171,7 +174,7 @@ def _list_unread_parts(
             kind == body["kind"] and known_version.rpartition("/")[0] == group
             for known_version, kind in list_kind_names()
         ):
-            yield UnreadPart(("apiVersion",), f"apiVersion {version}")
+            yield locate_doubt(("apiVersion",), f"apiVersion {version}")
         return
     yield from list_unread_parts(body, cluster_version, _get_list, is_stored=True)
     yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
@@ -186,7 +189,7 @@ def _list_unread_parts(
         if get_value_at_path(body, *path) in empty_values:
             parents = (path[:end] for end in range(len(path) - 1, 0, -1))
             parent = next((item for item in parents if get_mapping(body, *item)), ())
-            yield UnreadPart(parent, format_path(path), reason=ALWAYS_WRITTEN)
+            yield locate_doubt(parent, format_path(path), reason=ALWAYS_WRITTEN)
 
 
 @cache
@@ -211,7 +214,7 @@ def is_custom_namesake(body: Mapping[str, Any]) -> bool:
 
 def list_wrong_server_values(
     body: Mapping[str, Any], name: str, type_name: str
-) -> Iterator[UnreadPart]:
+) -> Iterator[LocatedDoubt]:
     """List the values of a wrong kind in a part that servers set, and may add fields to."""
     schema = ObjectSchema(
         _get_server_fields, lambda _: None, explain_unknown_value=explain_unknown_value

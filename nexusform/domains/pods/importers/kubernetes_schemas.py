@@ -19,9 +19,10 @@ from nexusform.documents.field_lists import FieldList
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.object_schemas import (
     CONTAINERS,
+    FIELD_NOT_IN_VERSION,
     SCALARS,
+    LocatedDoubt,
     ObjectSchema,
-    UnreadPart,
     parse_field_table,
 )
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
@@ -36,6 +37,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     unwrap_envelopes,
 )
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
+from nexusform.doubts.doubt import Doubt
 from nexusform.kubernetes.matching import (
     validate_dns_label,
     validate_dns_subdomain,
@@ -104,7 +106,7 @@ def list_unread_parts(
     get_list: Callable[[str], FieldList | None] = lambda _: None,
     *,
     is_stored: bool = False,
-) -> Iterator[UnreadPart]:
+) -> Iterator[LocatedDoubt]:
     """List the parts of an object that a version of Kubernetes lacks, and those without a reader.
 
     `get_list` returns the closed list of a type. Without one, its further fields are not listed.
@@ -115,9 +117,8 @@ def list_unread_parts(
     kind = f"{api_version} {body['kind']}"
     absence = _explain_absence(version, kind)
     if absence:
-        yield UnreadPart(
-            ("apiVersion",), f"apiVersion {api_version}", reason=absence, is_absent=True
-        )
+        field = f"apiVersion {api_version}"
+        yield ("apiVersion",), Doubt("", field=field, reason=absence, finding=FIELD_NOT_IN_VERSION)
         return
     fields = {name: part for name, part in body.items() if name not in ("metadata", "status")}
     schema = ObjectSchema(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, group_by
+from nexusform.documents.object_schemas import FIELD_NOT_IN_VERSION
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_admission
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
@@ -275,23 +276,26 @@ class _WorkloadReader(Struct):
         if find_kind_type(api_version, manifest.kind) is None:
             # Of a custom resource, or of an old API version: it is converted.
             return False
-        all_parts = list_unread_parts(manifest.body, self.context.version)
-        parts = [part for part in all_parts if part.is_absent]
-        for part in parts:
+        absent_parts = [
+            (path, doubt)
+            for path, doubt in list_unread_parts(manifest.body, self.context.version)
+            if doubt.finding == FIELD_NOT_IN_VERSION
+        ]
+        for path, doubt in absent_parts:
             detail = (
-                f"{manifest.title} has {part.field}, but {part.reason}. Its API server drops the "
-                "field, or rejects the object."
+                f"{manifest.title} has {doubt.field}, but {doubt.reason}. Its API server drops "
+                "the field, or rejects the object."
             )
             self.findings.append(
                 build_problem(
                     manifest.file,
-                    manifest.find_position(*part.path),
-                    "field-not-in-version",
+                    manifest.find_position(*path),
+                    FIELD_NOT_IN_VERSION,
                     detail,
                     Severity.WARNING,
                 )
             )
-        return bool(parts)
+        return bool(absent_parts)
 
     def parse_workload(self, applied: Manifest, controller: _WorkloadKind) -> Workload:
         """Return the workload of an applied manifest after admission, with live fields.

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.documents.field_lists import FieldList, build_field_list
-from nexusform.documents.field_tables import FieldTables, UnreadSubject
+from nexusform.documents.field_tables import FieldTables
 from nexusform.documents.yaml_documents import Node
 from nexusform.domains.vnf.importers.tosca_topology import Topology
-from nexusform.doubts.doubt import Influence
+from nexusform.doubts.doubt import Doubt, Influence
 
 _LABELS: Final = "a label"
 _GUEST: Final = "the guest, inside of its VM"
@@ -190,21 +190,21 @@ _TABLES: Final = FieldTables(FIELDS, _PARTS, _WITHOUT_INFLUENCE)
 def add_unread_facts(topology: Topology) -> None:
     """Add the unread facts of a topology to its notes."""
     for template in topology.templates:
-        _add_fields(topology, template, "topology", UnreadSubject("template", ""))
+        _add_fields(topology, template, "topology", Doubt("template"))
     for name, body in topology.nodes:
         kind = _find_list_name(topology, body)
         is_vdu = kind in _VDUS
-        subject = UnreadSubject("VDU", name, name) if is_vdu else UnreadSubject("node", name)
+        subject = Doubt("VDU", name, pool=name) if is_vdu else Doubt("node", name)
         _add_definition(topology, body, ("node", kind), subject)
         if is_vdu:
             _add_capabilities(topology, body.get_node("capabilities"), subject)
     for noun, section in (("group", topology.groups), ("policy", topology.policies)):
         for name, body in section:
             kind = _find_list_name(topology, body)
-            _add_definition(topology, body, (noun, kind), UnreadSubject(noun, name))
+            _add_definition(topology, body, (noun, kind), Doubt(noun, name))
 
 
-def _add_capabilities(topology: Topology, capabilities: Node, subject: UnreadSubject) -> None:
+def _add_capabilities(topology: Topology, capabilities: Node, subject: Doubt) -> None:
     """Add the unread facts of the capabilities of a VDU: its processors, memory and disks."""
     _add_fields(topology, capabilities, "capabilities", subject, "capabilities.")
     compute = capabilities.get_node("virtual_compute")
@@ -230,9 +230,7 @@ def _find_list_name(topology: Topology, body: Node) -> str:
     return _VNF if properties & fields.read.union(fields.without_influence) else name
 
 
-def _add_definition(
-    topology: Topology, body: Node, lists: tuple[str, str], subject: UnreadSubject
-) -> None:
+def _add_definition(topology: Topology, body: Node, lists: tuple[str, str], subject: Doubt) -> None:
     """Add the unread facts of a node, group or policy: its fields and properties, or its type."""
     noun, kind = lists
     if kind in TYPES_WITHOUT_INFLUENCE:
@@ -251,7 +249,7 @@ def _add_definition(
 
 
 def _add_fields(
-    topology: Topology, node: Node, list_name: str, subject: UnreadSubject, prefix: str = ""
+    topology: Topology, node: Node, list_name: str, subject: Doubt, prefix: str = ""
 ) -> None:
     """Add the unread fields of an object, with the inputs of the topology."""
     _TABLES.add_unread_fields(
