@@ -565,6 +565,7 @@ def add_server_vdu(
         boots_from_volume=from_volume,
         local_disks=(devices.ephemeral_gib, devices.swap_mib),
         missing_template=missing_template,
+        is_count_fixed=repeat.unknown_count is None and not missing_template,
         # The size and the requests of a flavor in the template are read, or unread there.
         unknown_flavor=None
         if isinstance(flavor, ResourceReference)

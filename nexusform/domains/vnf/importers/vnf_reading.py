@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
-from nexusform.documents.yaml_documents import DocumentFindings, TextPosition, build_problem
+from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, build_problem
 from nexusform.domains.vnf.importers.hot_servers import NOVA
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
@@ -40,6 +40,8 @@ from nexusform.json_data.plain_data import get_mapping
 VNFD = "vnfd"
 # Parameter of HOT files that Tacker's user data sets.
 _USER_DATA: Final = "nfv"
+# Start of the parameters that name another user data than Tacker's default one.
+_USER_DATA_CLASS: Final = "lcm-operation-user-data"
 _CAPABILITIES: Final = "requested_additional_capabilities"
 
 
@@ -72,6 +74,8 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
         vnf = template.vnf
         if descriptor.vdus:
             vnf = _merge_vnfd_and_hot_file(descriptor, template.vnf, notes)
+            if not any(name.startswith(_USER_DATA_CLASS) for name in parameters):
+                _add_fixed_numbers(descriptor, template.vnf, notes)
     findings = list(
         chain.from_iterable(document_notes.findings for document_notes in notes.values())
     )
@@ -252,6 +256,33 @@ def _add_hot_details(
     # The number of the HOT file, within the bounds of the VNFD.
     initial = hot_vdu.initial if vdu.maximum is None else min(hot_vdu.initial, vdu.maximum)
     return replace(merged_vdu, initial=max(initial, vdu.minimum))
+
+
+def _add_fixed_numbers(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> None:
+    """Add a doubt for each VDU whose number in the VNFD differs from a fixed one in the HOT file.
+
+    Tacker's default user data passes the number of the VNFD as a parameter, and changes no other
+    number: Heat creates those of the HOT file. Source: DefaultUserData of Tacker 16.0.
+    """
+    numbers = compute_vdu_counts(descriptor).numbers
+    for vdu in descriptor.vdus:
+        hot_vdu = hot.find_vdu(vdu.name)
+        number = numbers[vdu.name]
+        if hot_vdu is None or not hot_vdu.is_count_fixed or hot_vdu.initial == number:
+            continue
+        reason = (
+            f"the VNFD has {number}, but the HOT file fixes {hot_vdu.initial}, which Tacker's "
+            "default user data creates"
+        )
+        origin = hot_vdu.origin
+        notes[origin.file].add_unread_fact(
+            Node(data=None, position=TextPosition(origin.line, 1)),
+            ("server", vdu.name),
+            "count",
+            Influence.EXISTENCE,
+            reason=reason,
+            pool=vdu.name,
+        )
 
 
 def _warn_vdu_difference(

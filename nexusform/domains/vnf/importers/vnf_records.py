@@ -67,7 +67,8 @@ class Vdu(Struct, frozen=True):
     are the facts of those without a known value. `missing_template` is the nested template in which
     its server would be, "" if none is missing. Heat starts its servers after those of the
     `awaited` VDUs. `local_disks` are requested GiB of ephemeral disk and MiB of swap. `capability`
-    is the one that a VNFD requests: Tacker takes it as the flavor.
+    is the one that a VNFD requests: Tacker takes it as the flavor. With `is_count_fixed` a HOT file
+    has the number itself, no parameter.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Vdu(Struct, frozen=True):
     awaited: tuple[str, ...] = ()
     local_disks: tuple[int, int] = (0, 0)
     capability: str = ""
+    is_count_fixed: bool = False
 
 
 class PlacementRule(Struct, frozen=True):
