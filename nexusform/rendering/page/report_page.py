@@ -171,7 +171,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
 def _build_body(section: Section) -> list[Part]:
     """Build the contents of a section.
 
-    They are tables, lines, commands, items, findings and code, as far as the section has them.
+    They are tables, notes, lines, commands, items, findings and code, as far as it has them.
     """
     tables: list[Part] = []
     folded_tables: list[Part] = []
@@ -184,11 +184,15 @@ def _build_body(section: Section) -> list[Part]:
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]
     tables += folded_tables
-    lines = [build_element("p", build_text(line)) for line in section.lines]
+    lines = [
+        build_element("p", build_element("strong", heading), f": {sentence}")
+        for heading, sentence in section.notes
+    ]
+    lines += [build_element("p", build_text(line)) for line in section.lines]
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
         lines.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    # Only sections of a plan have names.
+    # Sentences come first in a section without a name.
     body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]
     body += map(_build_item_group, section.groups)
     if section.findings.findings:

@@ -86,8 +86,8 @@ def _render_sentences(lines: Sequence[Text], origin: CodeOrigin) -> list[Markdow
 def _render_section(section: Section) -> Iterable[Markdown]:
     """Yield the Markdown blocks of one section of an answer.
 
-    They are its title, lines, notes, commands, tables and findings. A folded section is inside of
-    `<details>`, with its title as the visible summary.
+    They are its title, lines, notes, commands, tables, findings, items and code. A folded section
+    is inside of `<details>`, with its title as the visible summary.
     """
     # A cross.
     title = f"\u274c {section.title}" if section.is_finding else section.title
@@ -105,6 +105,10 @@ def _render_section(section: Section) -> Iterable[Markdown]:
         yield _render_list(table.compact) if table.compact else join_markdown(lines, "\n")
     for finding in section.findings.findings:
         yield join_markdown(_render_diagnostic(finding.diagnostic, UNKNOWN_ORIGIN), "\n")
+    for items in filter(None, _render_groups(section, UNKNOWN_ORIGIN, has_all=True)):
+        yield join_markdown(items, "\n")
+    if section.code.text:
+        yield format_code_block(strip_colours(section.code.text), section.code.language)
     if section.is_folded:
         yield Markdown("</details>")
 

@@ -102,7 +102,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of a section: sentences, notes, commands, then its table.
+    """Render the lines of a section: sentences, notes, commands, findings, items, code, tables.
 
     A folded one has its first rows.
     """
@@ -116,6 +116,8 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
             finding.diagnostic, section.findings.sources, colour=paint.colour, width=inner_width
         )
         lines += box.strip("\n").split("\n")
+    lines += render_report_items(section.groups, inner_width, paint)
+    lines += section.code.text.splitlines()
     for table in section.all_tables:
         visible_table = table
         # Of a long table show only the rows with findings, if any.
