@@ -28,6 +28,7 @@ from nexusform.applying.provider_calls import (
     ProviderCall,
     build_call,
     build_object_key,
+    build_request,
     call_provider,
     get_deposed_key,
     get_provider_name,
@@ -50,6 +51,7 @@ from nexusform.interfaces.plugins import (
     ChangeResult,
     Clock,
     ManualStepPending,
+    PreconditionProvider,
     Provider,
     ProviderProblem,
     ResourceType,
@@ -262,12 +264,15 @@ class _PlanExecution:
         self._last_start = self._read_current_time()
         # With progress that could not be recorded.
         self._unrecorded_steps: set[int] = set()
+        # A provider refused a step before the first write.
+        self._is_refused = False
 
     def run(self) -> ApplyResult:
         """Start steps and process results until no step can run.
 
         Calls start only if their intents are on disk.
         """
+        self._check_preconditions()
         while True:
             calls = self._collect_startable_calls()
             # Nothing may start without a written journal.
@@ -313,6 +318,34 @@ class _PlanExecution:
             problem=self._problem,
             rejection=self._rejection,
         )
+
+    def _check_preconditions(self) -> None:
+        """Let the providers check all steps that no earlier run began.
+
+        If one is refused, no step starts: what comes before it would be written in vain.
+        """
+        calls_by_provider: dict[str, list[ProviderCall]] = {}
+        for step in self._plan.steps:
+            change = self._plan.changes[step.change] if step.kind is not StepKind.GATE else None
+            provider = self._providers.get(get_provider_name(change)) if change else None
+            is_sent = step.kind is not StepKind.FORGET and step.id not in self._operations
+            if change and is_sent and isinstance(provider, PreconditionProvider):
+                before = self._recorder.get_instance(change.address)
+                call = build_call(step, change, provider, None, self._options, before)
+                calls_by_provider.setdefault(get_provider_name(change), []).append(call)
+        for name, calls in calls_by_provider.items():
+            provider = self._providers[name]
+            assert isinstance(provider, PreconditionProvider), "selected above"
+            try:
+                problems = provider.check_preconditions([build_request(call) for call in calls])
+            except ProviderProblem as problem:
+                # The first step meets it again, and waits for its system as a step does.
+                log_event("debug", "preconditions not checked", provider=name, why=str(problem))
+                continue
+            for index, refusal in problems:
+                if calls[index].step.id not in self._end_events:
+                    self._record_end(calls[index].step, StepOutcome.FAILED, refusal.detail)
+                    self._is_refused = True
 
     def _report_running_steps(self) -> None:
         """Report each running step without a report during the last interval."""
@@ -383,7 +416,13 @@ class _PlanExecution:
         if not self._is_interrupted:
             self._is_interrupted = self._options.should_stop()
         must_stop = self._has_failed and self._options.fail_fast
-        if self._is_interrupted or self._problem or self._rejection or must_stop:
+        if (
+            self._is_refused
+            or self._is_interrupted
+            or self._problem
+            or self._rejection
+            or must_stop
+        ):
             return False
         return self._check_site_after_wait()
 
@@ -546,6 +585,8 @@ class _PlanExecution:
             reason = "The apply was interrupted before it."
         elif self._problem:
             reason = "The journal can no longer be written."
+        elif self._is_refused:
+            reason = "Another step was refused before the first write."
         elif self._rejection:
             reason = "The site changed during the apply."
         else:

@@ -211,15 +211,12 @@ def get_deposed_key(step: Step, change: Change) -> str:
     return change.deposed
 
 
-def call_provider(
-    call: ProviderCall, report: Callable[[StepProgress], None]
-) -> ChangeResult | None:
-    """Call the provider, which reports progress meanwhile; None after a delete.
-
-    Raises ProviderProblem.
-    """
+def build_request(
+    call: ProviderCall, report: Callable[[StepProgress], None] = lambda _progress: None
+) -> ChangeRequest:
+    """Build the request of a call, which reports progress meanwhile."""
     write_only = call.options.write_only.get(str(call.change.address), {})
-    request = ChangeRequest(
+    return ChangeRequest(
         key=call.key,
         address=str(call.change.address),
         prior=call.step.prior,
@@ -243,6 +240,16 @@ def call_provider(
         recorded_objects=call.recorded_objects,
         start_values=call.options.start_values.get(str(call.change.address), {}),
     )
+
+
+def call_provider(
+    call: ProviderCall, report: Callable[[StepProgress], None]
+) -> ChangeResult | None:
+    """Call the provider, which reports progress meanwhile; None after a delete.
+
+    Raises ProviderProblem.
+    """
+    request = build_request(call, report)
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)
     if call.step.kind is StepKind.DELETE:

@@ -543,6 +543,17 @@ class ChangeValidatingProvider(Protocol):
 
 
 @runtime_checkable
+class PreconditionProvider(Protocol):
+    """Provider that checks all steps of a plan before the first one writes."""
+
+    def check_preconditions(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Return errors of steps that would be refused, each with the index of its request.
+
+        Nothing is written. Raises ProviderProblem.
+        """
+
+
+@runtime_checkable
 class DryRunProvider(Protocol):
     """Provider with a server-side dry run of a plan.
 

@@ -15,6 +15,7 @@ from nexusform.interfaces.plugins import (
     ChangeValidatingProvider,
     DryRunProvider,
     PlanAwareProvider,
+    PreconditionProvider,
     Provider,
     ProviderProblem,
     StepPending,
@@ -124,6 +125,13 @@ class _RedactingStartValueProvider(_RedactingProvider):
     collect_start_values = _forward("collect_start_values")
 
 
+class _RedactingPreconditionProvider(_RedactingProvider):
+    def check_preconditions(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        with _hide_messages():
+            problems = self._provider.check_preconditions(requests)
+        return [(index, replace(problem, detail=HIDDEN_MESSAGE)) for index, problem in problems]
+
+
 class _RedactingReadDependentProvider(_RedactingProvider):
     def list_unread_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         problems = self._provider.list_unread_changes(requests)
@@ -167,5 +175,6 @@ _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     RereadingProvider: _RedactingRereadingProvider,
     ReadDependentProvider: _RedactingReadDependentProvider,
     StartValueProvider: _RedactingStartValueProvider,
+    PreconditionProvider: _RedactingPreconditionProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

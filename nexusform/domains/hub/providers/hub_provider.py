@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock
 from typing import Any, Final
 
@@ -14,9 +14,18 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import HubCache
-from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
-from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, index_hub_objects
-from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
+from nexusform.domains.hub.api.hub_client import MAX_CONCURRENT, HubClient, HubConnection
+from nexusform.domains.hub.providers.hub_bodies import (
+    MANIFEST_TYPE,
+    ObjectIdentity,
+    index_hub_objects,
+)
+from nexusform.domains.hub.providers.hub_dry_run import (
+    BEING_DELETED,
+    HUB_REJECTION,
+    OBJECT_EXISTS,
+    HubDryRun,
+)
 from nexusform.domains.hub.providers.hub_reader import (
     HubReadFindings,
     find_manifest,
@@ -38,11 +47,13 @@ from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
     ObjectKey,
+    ProviderProblem,
     ReadRequest,
     ReadResult,
     StepProgress,
 )
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.network.parallel_calls import call_in_parallel
 from nexusform.providers.optional_provider_interfaces import IdentityComparison
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
@@ -282,6 +293,38 @@ class FleetHubProvider:
             values.append(start)
         return values
 
+    def check_preconditions(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Compare all objects with the start of the plan, and let the hub validate all changes.
+
+        Not those that the plan deletes first. Raises ProviderProblem.
+        """
+        deleted = set(chain.from_iterable(map(_list_deleted_objects, requests)))
+        checked = {
+            index: request
+            for index, request in enumerate(requests)
+            if deleted.isdisjoint(_list_new_objects(request))
+            # An earlier step has written a part of it.
+            and not request.is_repeated_create
+            and not request.unfinished_change
+        }
+
+        def check_request(index: int) -> list[tuple[int, Problem]]:
+            try:
+                with self._open_writer(checked[index]) as writer:
+                    writer.check_start()
+            except ProviderProblem as problem:
+                return [(index, Problem((), HUB_REJECTION, str(problem)))]
+            return []
+
+        results = call_in_parallel(check_request, checked, MAX_CONCURRENT)
+        problems = list(chain.from_iterable(results))
+        dry_run = HubDryRun(self._connection, self._options, self._findings.recreated)
+        indexes = list(checked)
+        for number, problem in dry_run.validate_changes(list(checked.values())):
+            if problem.severity is Severity.ERROR:
+                problems.append((indexes[number], problem))
+        return problems
+
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
         """Store the figures of members read by data blocks when the plan was made.
 
@@ -348,6 +391,18 @@ class FleetHubProvider:
             yield HubStepWriter(
                 hub, self._cache, self._options, request, timing, self._coordination, figures
             )
+
+
+def _list_deleted_objects(request: ChangeRequest) -> set[ObjectIdentity]:
+    """Return the identities of the objects that a step deletes."""
+    prior = index_hub_objects(request.key.type, request.prior)
+    return set(prior) - set(index_hub_objects(request.key.type, request.planned))
+
+
+def _list_new_objects(request: ChangeRequest) -> set[ObjectIdentity]:
+    """Return the identities of the objects that a step creates."""
+    planned = index_hub_objects(request.key.type, request.planned)
+    return set(planned) - set(index_hub_objects(request.key.type, request.prior))
 
 
 def _list_deleted_namespaces(request: ChangeRequest, start_values: Values) -> list[str]:

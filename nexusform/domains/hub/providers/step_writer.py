@@ -241,6 +241,33 @@ class HubStepWriter(Struct, frozen=True):
         subject = f"The deletion of {hub_object.title}"
         self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
 
+    def check_start(self) -> None:
+        """Raise ProviderProblem if an object is not as the plan started from; write nothing."""
+        if self._type_name in APPROVAL_TYPES or self.options.is_read_only:
+            return
+        if self.request.planned is None:
+            for hub_object in build_hub_objects(self._type_name, self.request.prior_attributes):
+                existing = self._read_existing(hub_object)
+                is_other = existing is not None and is_recreated(
+                    self._type_name, hub_object, existing, self.request.private_note
+                )
+                if existing is None or is_other or is_deleting(existing):
+                    continue
+                if self._type_name != MEMBER_TYPE:
+                    reject_tool_managed_object(self.options, existing, "destroy")
+                    self._check_unchanged(hub_object, None, existing)
+            return
+        prior_objects = index_hub_objects(self._type_name, self.request.prior)
+        for hub_object in build_sent_objects(self.request):
+            existing = self._read_existing(hub_object)
+            is_managed = hub_object.identity in prior_objects
+            self._ensure_object_is_writable(hub_object, existing, is_managed=is_managed)
+            if existing is not None:
+                sent_body = remove_ignored_fields(
+                    hub_object.body, existing, self.request.ignored_paths, self.options.manager
+                )
+                self._check_unchanged(hub_object, sent_body, existing)
+
     def _send_deletion(
         self, path: str, hub_object: HubObject, existing: Values | None
     ) -> Values | None:
