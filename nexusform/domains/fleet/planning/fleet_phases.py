@@ -51,6 +51,7 @@ from nexusform.domains.pods.planning.manifest_blocks import (
     list_pod_risk_warnings,
     list_scheduled_pods,
     plan_fleet_objects,
+    plan_members,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.pod_phase import PodPhase, list_unlocated_pods
@@ -88,9 +89,10 @@ def _plan_fleet(
 ) -> DomainPhasesResult:
     """Plan hub objects, placements and pods, with the clusters of VMs planned before."""
     vms = tuple(vms)
+    members = plan_members(blocks, evaluation)
     external = collect_external_clusters(blocks.request, evaluation)
     pods = create_pod_phase(blocks, vms, external)
-    problems = plan_fleet_objects(blocks, evaluation, pods)
+    problems = plan_fleet_objects(blocks, evaluation, pods, members)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
     member_names = group_by(
         outcome.member_list.positions, lambda name: _find_cluster_id(name, outcome, pods)

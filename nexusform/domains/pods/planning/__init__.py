@@ -8,7 +8,7 @@ PUBLIC = {
     "manifest_blocks": (
         "collect_hub_objects list_prior_pods list_manifest_diagnostics plan_fleet_objects "
         "list_pod_risk_warnings create_pod_phase collect_prior_members find_missing_namespaces "
-        "compute_state_demand list_scheduled_pods"
+        "plan_members compute_state_demand list_scheduled_pods"
     ),
     "cluster_pods": "build_cluster",
     "object_pods": "PriorPods parse_pod_number",

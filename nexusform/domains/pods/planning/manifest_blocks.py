@@ -174,17 +174,36 @@ def create_pod_phase(
     return pods
 
 
+def plan_members(blocks: BlockPlanner, evaluation: Evaluation) -> set[ConfigAddress]:
+    """Plan the members that need no other object of a fleet, and return their blocks.
+
+    Data blocks with nodes may refer to them, and are read afterwards.
+    """
+    types = blocks.request.registries.resource_types
+    fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
+    others = {block.address for block in fleet_blocks}
+    planned: set[ConfigAddress] = set()
+    for block in fleet_blocks:
+        needs = blocks.order.get_direct_dependencies(block.address)
+        if types[block.type].kind is PlanningKind.MEMBER and others.isdisjoint(needs):
+            blocks.plan_block(block, evaluation)
+            planned.add(block.address)
+    return planned
+
+
 def plan_fleet_objects(
-    blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
+    blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase, planned: Collection[ConfigAddress]
 ) -> list[Diagnostic]:
     """Plan Fleet objects in order, after all VMs; independent manifests together.
 
-    Return the errors of manifests.
+    The members `planned` before are left out. Return the errors of manifests.
     """
     types = blocks.request.registries.resource_types
     fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
     phase_blocks = [
-        block for block in fleet_blocks if isinstance(types[block.type], FleetObjectType)
+        block
+        for block in fleet_blocks
+        if isinstance(types[block.type], FleetObjectType) and block.address not in planned
     ]
     manifest_addresses = {
         block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST

@@ -376,10 +376,11 @@ def test_placement_pods_evict_pods_of_objects_planned_earlier() -> None:
 
 
 @pytest.mark.parametrize("figures", ["", 'resources {\n    available = { cpu = "1" }\n  }'])
-def test_member_without_cluster_id_has_the_nodes_read_by_its_name(figures: str) -> None:
+@pytest.mark.parametrize("name", ['"m"', "fleet_member_cluster.m.id"])
+def test_member_without_cluster_id_has_the_nodes_read_by_its_name(figures: str, name: str) -> None:
     text = (
         build_member("m", more=figures)
-        + DATA.format(of='"m"')
+        + DATA.format(of=name)
         + build_hub_manifest(build_web_deployment())
     )
     result = require_success(plan_observed(text + build_placement(), build_node("n", "4")))
