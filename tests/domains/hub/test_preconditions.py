@@ -8,13 +8,8 @@ import pytest
 
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_hub_races import (
-    apply_plan,
-    list_writes,
-    make_plan,
-    scale,
-    write_configuration,
-)
+from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
+from tests.domains.hub.test_hub_races import apply_plan, make_plan, scale
 
 
 def refuse_placements(hub: Front) -> None:

@@ -10,10 +10,7 @@ from typing import Any, Final
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.override_rendering import OverrideIndex, render_resources
-from nexusform.domains.fleet.types.fleet_overrides import (
-    FLEET_CLUSTER_RESOURCE_OVERRIDE,
-    FLEET_RESOURCE_OVERRIDE,
-)
+from nexusform.domains.hub.providers.hub_bodies import build_fleet_object
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from tests.domains.fleet.judge.judge import CASES, FIRST_SEED, ask_judge, needs_judge, select
 from tests.domains.fleet.planning.observed_fleet import build_binding, build_fleet, plan_fleet
@@ -103,7 +100,7 @@ def draw_rule(draw: random.Random) -> Body:
         return {**selector, "overrideType": "Delete"}
     patches = []
     for _ in range(draw.randint(1, 3)):
-        patch = {"op": draw.choice(["add", "replace", "remove"]), "path": draw.choice(PATHS)}
+        patch: Body = {"op": draw.choice(["add", "replace", "remove"]), "path": draw.choice(PATHS)}
         if patch["op"] != "remove":
             patch["value"] = draw.choice(VALUES)
         patches.append(patch)
@@ -137,12 +134,9 @@ def build_snapshot(override: Body) -> Body:
 
 
 def read_override(body: Body) -> FleetOverride:
-    type_ = (
-        FLEET_RESOURCE_OVERRIDE
-        if body["kind"] == "ResourceOverride"
-        else FLEET_CLUSTER_RESOURCE_OVERRIDE
-    )
-    override = type_.build_fleet_object({**body["metadata"], "manifest": json.dumps(body)})
+    is_namespaced = body["kind"] == "ResourceOverride"
+    name = "fleet_resource_override" if is_namespaced else "fleet_cluster_resource_override"
+    override = build_fleet_object(name, {**body["metadata"], "manifest": json.dumps(body)})
     assert isinstance(override, FleetOverride)
     return override
 

@@ -11,6 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from nexusform.domains.fleet.scheduling.bindings import Binding
 from tests.domains.fleet.judge.judge import (
     CASES,
     FIRST_SEED,
@@ -149,7 +150,7 @@ def read_prediction(result: PlanResult) -> tuple[dict[str, list[str]], set[str]]
             else f"web-{row.target.resource_snapshot}-snapshot",
         ]
         for row in rows
-        if row.target is not None
+        if isinstance(row.target, Binding)
     }
     return predicted, {row.object for row in rows if "depends_on" in row.scores}
 

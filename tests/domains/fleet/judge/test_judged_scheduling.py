@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from nexusform.domains.fleet.scheduling.bindings import Binding
 from tests.domains.fleet.judge.judge import (
     CASES,
     FIRST_SEED,
@@ -250,7 +251,7 @@ def read_prediction(result: PlanResult) -> tuple[dict[str, Any], bool]:
             row.target.topology_spread_score,
         )
         for row in rows
-        if row.target is not None and row.target.state != "Unscheduled"
+        if isinstance(row.target, Binding) and row.target.state != "Unscheduled"
     }
     return predicted, not any("depends_on" in row.scores for row in rows)
 
