@@ -5,9 +5,9 @@ PUBLIC = {
     "plugins": (
         "EARLIER_CREATION_HINT CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider "
         "Clock DataResult DryRunProvider ExternalQueryProblem FileProblem Files ManualStepPending "
-        "ObjectKey PermissionedProvider PlanAwareProvider PlanningKind PreconditionProvider Provider "
-        "ProviderProblem "
-        "ReadContext ReadRequest ReadResult SiteCapture PluginRegistries ResourceContext "
+        "ObjectKey PermissionedProvider PlanAwareProvider PlanningKind PreconditionProvider "
+        "Provider ProviderProblem ReadContext ReadRequest ReadResult SiteCapture "
+        "PluginRegistries ResourceContext "
         "ResourceType ServerQuery ServerReader RemoteStateQuery StateReader StateUser StepPending "
         "StepProgress UnplacedVms VmHandlers get_unfinished_message"
     ),

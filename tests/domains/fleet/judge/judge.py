@@ -52,7 +52,7 @@ def build_scheduling_question(objects: Sequence[Mapping[str, Any]]) -> dict[str,
     }
 
 
-def complete_snapshots(objects: Iterable[Mapping[str, Any]], policy_hash: str) -> None:
+def complete_snapshots(objects: Iterable[Any], policy_hash: str) -> None:
     """Add what every hub writes to snapshots, with the hash that KubeFleet computes of a policy."""
     for body in objects:
         if body["kind"] == "ClusterSchedulingPolicySnapshot":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.fleet.judge.judge import (
     CASES,
     FIRST_SEED,
@@ -30,7 +31,7 @@ from tests.domains.fleet.planning.observed_fleet import (
     build_fleet,
     plan_fleet,
 )
-from tests.planning.harness import PlanResult, list_errors
+from tests.planning.harness import list_errors
 
 pytestmark = needs_judge
 Body = dict[str, Any]

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.fleet.judge.judge import (
     CASES,
     FIRST_SEED,
@@ -23,7 +24,7 @@ from tests.domains.fleet.judge.judge import (
     needs_judge,
 )
 from tests.domains.fleet.planning.observed_fleet import build_binding, build_fleet, plan_fleet
-from tests.planning.harness import PlanResult, list_errors
+from tests.planning.harness import list_errors
 
 pytestmark = needs_judge
 NOW: Final = datetime(2026, 11, 21, 2, 10, tzinfo=UTC)
@@ -290,7 +291,7 @@ def test_random_fleets() -> None:
         complete_snapshots(objects, answer["hash"])
         result = plan_fleet(objects)
         assert not list_errors(result), (list_errors(result), question)
-        fields = {item.field for item in result.plan.ledger.facts}
+        fields = {doubt.field for doubt in result.plan.ledger.unread}
         assert fields <= {"status.properties.value"}, (fields, question)
         predicted, is_exact = read_prediction(result)
         # No difference is known, not even where a plan has doubts.
