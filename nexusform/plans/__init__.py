@@ -16,6 +16,7 @@ PUBLIC = {
     ),
     "machine_losses": "MachineLoss NodeDeletion",
     "numa_sampling": "NumaSampling SampledShortage",
+    "site_facts": "list_changed_facts",
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "
         "Drift FORGOTTEN_REASON InventoryRead Mode OutputChange OutsideChange Reversal "

@@ -745,7 +745,9 @@ class Plan(Struct, frozen=True):
     names facts outside of an export for changed objects. `rejected` are the addresses of changes
     rejected by their provider, if a plan has no other error. `unread` are the facts of foreign
     documents that nexusform does not read. `start_values` are what providers read for the changes,
-    by address, in their own formats: apply compares them before each write. `listed` are the sites
+    by address, in their own formats: apply compares them before each write. `site_facts` are what
+    providers read of whole sites besides attributes, such as creation times: by provider and fact.
+    `listed` are the sites
     that differ from what their platform lists. `site_ties` hold the machines of `tied_set`.
     `consequences` are filled with `sites`, and so are the `outside_changes` that it reverts.
     """
@@ -807,6 +809,7 @@ class Plan(Struct, frozen=True):
     rejected: tuple[str, ...] = ()
     unread: tuple[Doubt, ...] = ()
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    site_facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     listed: tuple[ListedSite, ...] = ()
     consequences: tuple[Consequence, ...] = ()
     outside_changes: tuple[OutsideChange, ...] = ()

@@ -11,7 +11,8 @@ PUBLIC = {
     ),
     "optional_provider_interfaces": (
         "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison "
-        "ReadDependentProvider RereadingProvider StartValueProvider WorkloadListingProvider"
+        "ReadDependentProvider RereadingProvider SiteFactsProvider StartValueProvider "
+        "WorkloadListingProvider"
     ),
     "provider_definition": "ProviderDefinition",
     "registry": "PROVIDERS",

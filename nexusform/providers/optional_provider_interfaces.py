@@ -66,6 +66,18 @@ class StartValueProvider(Protocol):
 
 
 @runtime_checkable
+class SiteFactsProvider(Protocol):
+    """Provider that reads facts of whole sites which are no attributes of an object."""
+
+    def list_site_facts(self) -> Mapping[str, str]:
+        """Return facts as read, such as {"lab/c/web: creation time": "2026-01-01T00:00:00Z"}.
+
+        A fact starts with the id of its object. Others do not change it by moving VMs. Raises
+        ProviderProblem.
+        """
+
+
+@runtime_checkable
 class ReadDependentProvider(Protocol):
     """Provider with changes that depend on values which only its system has, not the state."""
 

@@ -1,14 +1,16 @@
 """Changes of the sites of a plan until a replay of its steps: what others did since the plan."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.json_data.plain_data import Path, format_path, get_part
+from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_part
 from nexusform.plans.impact.object_consequences import Types
 from nexusform.plans.plan import Change, Plan
 from nexusform.plans.site_capacity.occupancy import SiteVms
+from nexusform.plans.site_facts import list_changed_facts
 from nexusform.scheduling.listing.site_listing import list_site_sentences
 from nexusform.scheduling.racks.vms import Machine
+from nexusform.schemas.block_schema import Nesting
 
 _HARDWARE: Final = (
     "rack",
@@ -27,10 +29,14 @@ def list_site_changes(plan: Plan, replay: Plan, types: Types) -> list[str]:
     is observed now. `types` are the resource types by name.
     """
     texts = [*_find_changed_objects(plan, replay, types)]
+    changed_facts = list(list_changed_facts(plan.site_facts, replay.site_facts))
+    texts += changed_facts
+    # Their facts are more exact than the reason that they take no VM.
+    described_ids = {text.partition(": ")[0] for text in changed_facts}
     sites = {site.id: site for site in plan.sites}
     for site in replay.sites:
         if site.id in sites:
-            texts += _find_changed_machines(sites[site.id], site)
+            texts += _find_changed_machines(sites[site.id], site, described_ids)
             texts += _find_changed_vms(sites[site.id], site)
     listed_before = {
         (site.site_id, text) for site in plan.listed for text in list_site_sentences(site)
@@ -62,14 +68,33 @@ def _find_changed_objects(plan: Plan, replay: Plan, types: Types) -> Iterator[st
             if item.is_configurable and not item.observed
         ]
         for name in (*names, *schema.blocks):
-            for path in _list_differences(change.before.get(name), current.before.get(name)):
+            values = (change.before.get(name), current.before.get(name))
+            is_labelled = name in schema.blocks and schema.blocks[name].nesting is Nesting.MAP
+            differences = _list_label_differences if is_labelled else _list_differences
+            for path in differences(*values):
                 yield _describe_argument(change, current.before, (name, *path))
+
+
+def _list_label_differences(before: Any, after: Any) -> Iterator[Path]:
+    """Yield the paths of the different parts of labelled blocks; a whole block is one part."""
+    blocks_before, blocks_after = get_mapping(before), get_mapping(after)
+    for label in {**blocks_before, **blocks_after}:
+        if label in blocks_before and label in blocks_after:
+            for path in _list_differences(blocks_before[label], blocks_after[label]):
+                yield (label, *path)
+        else:
+            yield (label,)
 
 
 def _list_differences(before: Any, after: Any) -> Iterator[Path]:
     """Yield the paths of the different parts of two values."""
     if before == after:
         return
+    # A block that is absent on one side is named by its arguments.
+    if isinstance(before, Mapping) and after is None:
+        after = {}
+    if isinstance(after, Mapping) and before is None:
+        before = {}
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         yield ()
         return
@@ -82,6 +107,10 @@ def _describe_argument(change: Change, observed: Mapping[str, Any], path: Path) 
     """Return the argument with its values; a sensitive one has none."""
     name = f"{change.address}: {format_path(path)}"
     before, after = get_part(change.before, path), get_part(observed, path)
+    if isinstance(after, Mapping) and before is None:
+        return f"{name} was added"
+    if isinstance(before, Mapping) and after is None:
+        return f"{name} was removed"
     is_sensitive = any(path[: len(hidden)] == hidden for hidden in change.sensitive_before)
     if is_sensitive or any(isinstance(value, Mapping | list) for value in (before, after)):
         return f"{name} has another value"
@@ -94,12 +123,14 @@ def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _find_changed_machines(before: SiteVms, after: SiteVms) -> Iterator[str]:
-    """Yield the machines that are new, missing, in another state, or of other hardware."""
-    machines_before = {
-        item.facts.name: item.facts for item in before.machines if item.exists_before
-    }
-    machines_after = {item.facts.name: item.facts for item in after.machines if item.exists_before}
+def _find_changed_machines(
+    before: SiteVms, after: SiteVms, described_ids: Collection[str]
+) -> Iterator[str]:
+    """Yield the machines that are new, missing, in another state, or of other hardware.
+
+    The state of machines with `described_ids` is described already.
+    """
+    machines_before, machines_after = _map_machines(before), _map_machines(after)
     for name in machines_before.keys() - machines_after.keys():
         yield f"machine {name} is missing"
     for name, machine in machines_after.items():
@@ -107,7 +138,8 @@ def _find_changed_machines(before: SiteVms, after: SiteVms) -> Iterator[str]:
         if known is None:
             yield f"machine {name} is new"
         elif known != machine:
-            yield from _describe_machine(known, machine)
+            machine_id = f"{after.id}/{machine.rack}/{name}"
+            yield from _describe_machine(known, machine, has_state=machine_id in described_ids)
 
 
 def _map_machines(site: SiteVms) -> dict[str, Machine]:
@@ -115,11 +147,11 @@ def _map_machines(site: SiteVms) -> dict[str, Machine]:
     return {item.facts.name: item.facts for item in site.machines if item.exists_before}
 
 
-def _describe_machine(before: Machine, after: Machine) -> Iterator[str]:
-    """Yield what changed of a machine."""
+def _describe_machine(before: Machine, after: Machine, *, has_state: bool) -> Iterator[str]:
+    """Yield what changed of a machine; not its state if it `has_state` described already."""
     reason_before = before.unschedulable_reason or "in service"
     reason = after.unschedulable_reason or "in service"
-    if reason != reason_before:
+    if reason != reason_before and not has_state:
         yield f"machine {after.name} is {reason} ({reason_before} in the plan)"
     elif before.roles != after.roles:
         yield f"machine {after.name} has the roles {', '.join(after.roles)}"

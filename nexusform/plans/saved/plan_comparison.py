@@ -24,7 +24,7 @@ _NOT_COMPARED: Final = frozenset(
             "variables",
             "prior_digest",
         ),
-        *("providers", "provider_titles", "since", "checks_by", "start_values"),
+        *("providers", "provider_titles", "since", "checks_by", "start_values", "site_facts"),
     }
 )
 

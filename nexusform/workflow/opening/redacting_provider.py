@@ -25,6 +25,7 @@ from nexusform.providers.optional_provider_interfaces import (
     IdentityComparison,
     ReadDependentProvider,
     RereadingProvider,
+    SiteFactsProvider,
     StartValueProvider,
     WorkloadListingProvider,
 )
@@ -132,6 +133,10 @@ class _RedactingPreconditionProvider(_RedactingProvider):
         return [(index, replace(problem, detail=HIDDEN_MESSAGE)) for index, problem in problems]
 
 
+class _RedactingSiteFactsProvider(_RedactingProvider):
+    list_site_facts = _forward("list_site_facts")
+
+
 class _RedactingReadDependentProvider(_RedactingProvider):
     def list_unread_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         problems = self._provider.list_unread_changes(requests)
@@ -176,5 +181,6 @@ _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     ReadDependentProvider: _RedactingReadDependentProvider,
     StartValueProvider: _RedactingStartValueProvider,
     PreconditionProvider: _RedactingPreconditionProvider,
+    SiteFactsProvider: _RedactingSiteFactsProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

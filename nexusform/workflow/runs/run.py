@@ -369,7 +369,8 @@ class Run(Struct):
         """Make a hypothetical plan, or replay the steps of a plan: no server validates changes."""
         if options.replayed is not None:
             self.observed_request = request
-            return self._replay_steps(options.replayed, diagnostics, has_steps=True)
+            result = self._replay_steps(options.replayed, diagnostics, has_steps=True)
+            return replace(result, plan=replace(result.plan, site_facts=self._collect_site_facts()))
         from nexusform.planning.hypothesis.hypothetical_plan import (
             plan_assumptions,
             plan_hypothesis,
@@ -392,14 +393,27 @@ class Run(Struct):
             ).after
         return add_machine_losses(plan_assumptions(request, options.assumptions, complete), request)
 
+    def _collect_site_facts(self) -> dict[str, Mapping[str, str]]:
+        """Return the facts of whole sites by provider, as the plan read them."""
+        from nexusform.providers.optional_provider_interfaces import SiteFactsProvider
+
+        facts: dict[str, Mapping[str, str]] = {}
+        for name, provider in sorted(self.providers.items()):
+            if isinstance(provider, SiteFactsProvider):
+                facts[name] = provider.list_site_facts()
+        return facts
+
     def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:
-        """Return the plan with the inventories read by providers.
+        """Return the plan with the inventories and the facts of sites read by providers.
 
         The plan also gets the identities of their systems, if known.
         """
         captured = list_captured_inventories(self.providers, plan.timestamp)
         basis = replace(plan.basis, allows_older_export=options.allows_older_export)
         plan = replace(plan, inventories=(*plan.inventories, *captured), basis=basis)
+        # Only an apply compares them, with those of its replay.
+        if plan.steps and options.refresh:
+            plan = replace(plan, site_facts=self._collect_site_facts())
         if self.identities is None:
             return replace(plan, providers=self.settings_identities)
         from nexusform.workflow.runs.provider_identity import iterate_system_descriptions

@@ -4,7 +4,7 @@ A prediction holds only if nothing else changed. What changed since the plan exp
 better than another rule of the scheduler.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -23,7 +23,8 @@ from nexusform.json_data.plain_data import (
     get_text,
 )
 from nexusform.plans.plan import Plan
-from nexusform.providers.optional_provider_interfaces import RereadingProvider
+from nexusform.plans.site_facts import list_changed_facts
+from nexusform.providers.optional_provider_interfaces import RereadingProvider, SiteFactsProvider
 from nexusform.resources.address import Address
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.schemas.block_schema import UNMANAGED_KEY
@@ -86,9 +87,32 @@ def find_site_changes(run: Run, plan: Plan, state: State) -> SiteChanges:
                 for machine_id, text in provider.list_machine_activity(plan.timestamp).items()
                 if not {machine_id, machine_id.rpartition("/")[0]} & own_ids
             ]
+            changes += _list_other_facts(provider, name, plan, own_ids, changes)
         except ProviderProblem as problem:
             return SiteChanges(is_known=False, problem=str(problem))
     return SiteChanges(tuple(dict.fromkeys(changes)))
+
+
+def _list_other_facts(
+    provider: Provider,
+    name: str,
+    plan: Plan,
+    own_ids: AbstractSet[str],
+    known_changes: Sequence[str],
+) -> Iterator[str]:
+    """Yield the changed facts of the sites of a provider, except those of the plan's own objects.
+
+    An object in `known_changes` is described already.
+    """
+    if not isinstance(provider, SiteFactsProvider):
+        return
+    described = {text.partition(": ")[0] for text in known_changes}
+    before, after = plan.site_facts.get(name, {}), provider.list_site_facts()
+    for text in list_changed_facts({name: before}, {name: after}):
+        object_id = text.partition(": ")[0]
+        parents = {object_id, object_id.rpartition("/")[0]}
+        if not parents & own_ids and object_id.rpartition("/")[2] not in described:
+            yield text
 
 
 def _list_changed_ids(plan: Plan) -> set[str]:

@@ -90,25 +90,29 @@ def check_approved_consequences(
     if clauses:
         problems.append(_build_rejection(format_first_items(clauses, _MAX_NAMES, separator=". ")))
     problems += _list_breaches(plan, apply_limits(replay, list_limits(plan)))
-    if has_errors(problems):
-        return problems
     # Afterwards, changes are also those of the steps.
     if not is_started:
+        is_stopped = has_errors(problems)
         types = run.project.registries.resource_types
-        problems += _list_site_changes(list_site_changes(plan, replay, types))
-        problems += _list_smaller(plan, replay)
+        changes = list_site_changes(plan, replay, types)
+        problems += _list_site_changes(changes, is_stopped=is_stopped)
+        problems += () if is_stopped else _list_smaller(plan, replay)
     return problems
 
 
-def _list_site_changes(changes: Sequence[str]) -> Iterator[Diagnostic]:
+def _list_site_changes(changes: Sequence[str], *, is_stopped: bool) -> Iterator[Diagnostic]:
     """Yield a warning with a line for each change of the site since the plan."""
-    if changes:
-        yield build_warning(
-            "site-changed-since-plan",
-            "Since the plan, the site changed: "
-            f"{format_first_items(changes, _MAX_CHANGES, separator='; ')}. The plan is applied as "
-            "reviewed. To use what the site has now, plan again.",
-        )
+    if not changes:
+        return
+    listed = format_first_items(changes, _MAX_CHANGES, separator="; ")
+    result = (
+        "The plan is applied as reviewed. To use what the site has now, plan again."
+        if not is_stopped
+        else "The plan is not applied."
+    )
+    yield build_warning(
+        "site-changed-since-plan", f"Since the plan, the site changed: {listed}. {result}"
+    )
 
 
 def check_consequences_again(run: Run, plan: Plan, state: State) -> list[Diagnostic]:

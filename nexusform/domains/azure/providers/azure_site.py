@@ -89,6 +89,7 @@ from nexusform.domains.azure.providers.start_values import (
     build_start_record,
     find_activity,
     format_last_change,
+    list_identifying_facts,
     list_unshown_values,
     mark_own_step,
 )
@@ -327,6 +328,22 @@ class AzureSiteProvider(ObservedSites):
             if text:
                 activity[machine_id] = text
         return activity
+
+    def list_site_facts(self) -> Mapping[str, str]:
+        """Return what identifies the objects of the sites, and the newest actions."""
+        index = self._load_index()
+        object_ids = {normalize_id(arm_id): key for key, arm_id in index.hint_targets.items()}
+        object_ids |= {normalize_id(arm_id): key for (_, key), arm_id in index.managed.items()}
+        bodies = [*index.machines.values()]
+        for kind in (CLUSTERS, POOLS, VMS):
+            bodies += self._subscription.documents.get(kind, ())
+        facts: dict[str, str] = {}
+        for body in bodies:
+            object_id = object_ids.get(normalize_id(str(body.get("id"))), "")
+            if object_id:
+                for name, value in list_identifying_facts(body):
+                    facts[f"{object_id}: {name}"] = value
+        return facts
 
     def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
         """Return what was read of the resources of each change.

@@ -41,6 +41,8 @@ _COUNT: Final = (_PROPERTIES, "count")
 _PLANE: Final = "controlPlaneNodeConfiguration"
 _UPGRADE: Final = "upgradeSettings"
 _POWER: Final = (_PROPERTIES, "powerState")
+_READY: Final = (_PROPERTIES, "readyState")
+_STATUS: Final = (_PROPERTIES, "detailedStatus")
 _CORDON: Final = (_PROPERTIES, "cordonStatus")
 # Key in the record of a pool that another step of the plan creates, changes or deletes.
 _HAS_OWN_STEP: Final = "has_own_step"
@@ -54,7 +56,7 @@ _UPGRADE_MEMBERS: Final[Mapping[MemberPath, Any]] = {
     (_PROPERTIES, _UPGRADE, "drainTimeout"): UPGRADE_DEFAULTS["drain_timeout"],
 }
 # Properties recorded besides those that a PATCH may have. They identify what a deletion removes.
-_IDENTIFYING_PROPERTIES: Final = frozenset({"count", "cpuCores", "memorySizeGB", "vmSkuName"})
+IDENTIFYING_PROPERTIES: Final = frozenset({"count", "cpuCores", "memorySizeGB", "vmSkuName"})
 _VM_SKU: Final = (_PROPERTIES, "vmSkuName")
 _SERIAL_NUMBER: Final = (_PROPERTIES, "serialNumber")
 _ROLES: Final = (_PROPERTIES, "machineRoles")
@@ -74,6 +76,8 @@ _NOUNS: Final[Mapping[MemberPath, str]] = {
     (_PROPERTIES, "memorySizeGB"): "memory_gib",
     _CORDON: "cordon status",
     _POWER: "power state",
+    _READY: "ready state",
+    _STATUS: "detailed status",
     _CREATION: "creation time",
     _NEWEST_ACTION: "newest action",
     _VM_SKU: "VM SKU",
@@ -81,6 +85,8 @@ _NOUNS: Final[Mapping[MemberPath, str]] = {
     _ROLES: "roles",
 }
 
+# Besides attributes, which a plan compares.
+LISTED_FACTS: Final = (_CREATION, _VM_SKU, _SERIAL_NUMBER, _CORDON, _POWER, _READY, _STATUS)
 _POLICY_HINT: Final = (
     "Probable cause: an Azure Policy sets this tag. Then configure the value of the policy."
 )
@@ -97,7 +103,7 @@ def build_start_record(body: Values, patch_properties: Collection[str]) -> dict[
     It has its tags, its creation time, and the properties that a PATCH may have
     (`patch_properties`) or that identify it.
     """
-    names = _IDENTIFYING_PROPERTIES.union(patch_properties)
+    names = IDENTIFYING_PROPERTIES.union(patch_properties)
     return {
         _PROPERTIES: select_members(get_mapping(body, _PROPERTIES), names),
         TAGS: dict(get_mapping(body, TAGS)),
@@ -188,7 +194,7 @@ def build_deletion_start(
     properties = _build_argument_properties(target.kind, prior)
     accepted: dict[MemberPath, tuple[Any, ...]] = {
         (_PROPERTIES, name): (value,)
-        for name, value in select_members(properties, _IDENTIFYING_PROPERTIES).items()
+        for name, value in select_members(properties, IDENTIFYING_PROPERTIES).items()
     }
     own_record = records.get(build_record_key(target.kind, target.names), {})
     created_at = read_member(own_record, _CREATION)
@@ -333,6 +339,17 @@ def _find_newest_action(body: Any, ignored: Collection[str]) -> str | None:
             runs.append((get_text(run, "startTime"), name))
     start, name = max(runs, key=lambda run: str(parse_time(run[0]) or ""), default=("", ""))
     return f"{name} at {start}" if name else None
+
+
+def list_identifying_facts(body: Values) -> Iterator[tuple[str, str]]:
+    """Yield name and value of what identifies a resource, its status, and its newest action."""
+    for path in LISTED_FACTS:
+        value = read_member(body, path)
+        if value:
+            yield _NOUNS[path], str(value)
+    action = _find_newest_action(body, ())
+    if action:
+        yield _NOUNS[_NEWEST_ACTION], action
 
 
 def find_activity(machine: Values, since: str) -> str:

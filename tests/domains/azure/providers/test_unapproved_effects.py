@@ -15,19 +15,25 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import (
-    GROUP,
-    LOCATION,
     NEXUS,
-    PROVIDER,
     ArmServer,
     Faults,
     Site,
     build_machine_id,
 )
 from tests.domains.azure.providers.azure_sites import CLUSTER_ID, PROVIDER_BLOCK, CommandRunner
+from tests.domains.azure.providers.site_effects import (
+    POOL_ID,
+    add_pool,
+    create_again,
+    empty_machine,
+    get_properties,
+    move_node,
+    set_members,
+    start_cluster,
+    start_vm,
+)
 
-OTHER_CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/x"
-POOL_ID = f"{CLUSTER_ID}/agentPools/web"
 ACTION = """resource "nexus_bare_metal_machine_action" "x" {
   provider        = azure
   machine_id      = "lab/r2/m6"
@@ -63,84 +69,14 @@ def write_cluster(version: str = "v1.29", pool: str = "") -> None:
     )
 
 
-def read_properties(site: Site, arm_id: str) -> dict[str, Any]:
-    """Return the properties of a resource, to change them as another person does."""
-    return site.resources[arm_id.lower()]["properties"]  # type: ignore[no-any-return]
-
-
-def start_foreign_vm(site: Site) -> None:
-    """Start a VM of another team on m6."""
-    properties = {
-        "clusterId": NEXUS,
-        "provisioningState": "Succeeded",
-        "cpuCores": 4,
-        "memorySizeGB": 8,
-        "detailedStatus": "Running",
-        "powerState": "On",
-        "storageProfile": {"osDisk": {"diskSizeGB": 64}},
-        "bareMetalMachineId": build_machine_id("m6"),
-    }
-    site.put(
-        f"{GROUP}/{PROVIDER}/virtualMachines/vm-7",
-        {"extendedLocation": LOCATION, "location": "eastus", "properties": properties},
-    )
-
-
-def start_foreign_cluster(site: Site) -> None:
-    """Create a cluster of another team with its control plane on m6."""
-    properties = {
-        "clusterId": NEXUS,
-        "provisioningState": "Succeeded",
-        "kubernetesVersion": "v1.29",
-        "controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_P10_56_v1"},
-        "initialAgentPoolConfigurations": [],
-    }
-    body = {"extendedLocation": LOCATION, "location": "eastus", "properties": properties}
-    site.put(OTHER_CLUSTER_ID, body)
-    site.adjust_nodes(OTHER_CLUSTER_ID)
-    site.properties(OTHER_CLUSTER_ID)["nodes"][0]["bareMetalMachineId"] = build_machine_id("m6")
-
-
-def move_own_node(site: Site) -> None:
-    """Move a node of cluster c to m6."""
-    site.properties(CLUSTER_ID)["nodes"][-1]["bareMetalMachineId"] = build_machine_id("m6")
-
-
 def set_upgrade(name: str, value: Any) -> Callable[[Site], None]:
     def change(site: Site) -> None:
-        read_properties(site, POOL_ID)["upgradeSettings"] = {name: value}
+        get_properties(site, POOL_ID)["upgradeSettings"] = {name: value}
 
     return change
 
 
-def grow_pool(site: Site) -> None:
-    read_properties(site, POOL_ID)["count"] = 5
-    site.adjust_nodes(CLUSTER_ID)
-
-
-def add_pool(site: Site) -> None:
-    properties = {"count": 2, "mode": "User", "vmSkuName": "NC_P22_112_v1"}
-    site.put(f"{CLUSTER_ID}/agentPools/extra", {"location": "eastus", "properties": properties})
-    site.adjust_nodes(CLUSTER_ID)
-
-
-def create_again(arm_id: str) -> Callable[[Site], None]:
-    """Return a function that deletes a resource, and creates one of the same name."""
-
-    def change(site: Site) -> None:
-        body = site.resources[arm_id.lower()]
-        body["systemData"] = {**body.get("systemData", {}), "createdAt": "2026-11-30T00:00:00Z"}
-        site.etags += 1
-        body["etag"] = f"e{site.etags}"
-
-    return change
-
-
-def empty_m6(site: Site) -> None:
-    """Move every node on m6 to m5, so that an action stops nothing."""
-    for node in site.properties(CLUSTER_ID)["nodes"]:
-        if node["bareMetalMachineId"] == build_machine_id("m6"):
-            node["bareMetalMachineId"] = build_machine_id("m5")
+grow_pool = set_members(POOL_ID, count=5)
 
 
 def check_nothing_is_sent(run: CommandRunner, site: Site, sentence: str) -> None:
@@ -151,9 +87,9 @@ def check_nothing_is_sent(run: CommandRunner, site: Site, sentence: str) -> None
 
 
 ARRIVALS = [
-    (start_foreign_vm, "vm-7"),
-    (start_foreign_cluster, "x-0a1b2c3d-control-plane-"),
-    (move_own_node, "of c, which the plan did not show."),
+    (start_vm, "vm-7"),
+    (start_cluster, "x-0a1b2c3d-control-plane-"),
+    (move_node, "of c, which the plan did not show."),
 ]
 
 
@@ -168,7 +104,7 @@ def test_action_stops_no_vm_that_arrived_after_the_plan(
     nexusform: CommandRunner,
     server: ArmServer,
 ) -> None:
-    empty_m6(server.site)
+    empty_machine(server.site)
     write_action(action, allow=allow)
     assert nexusform("plan", "-out=p") == 0, nexusform.said
     change(server.site)
@@ -285,8 +221,8 @@ def test_object_that_was_created_again_is_not_changed(
 def test_machine_of_another_identity_is_left_alone(
     name: str, value: Any, sentence: str, nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    empty_m6(server.site)
-    machine = read_properties(server.site, build_machine_id("m6"))
+    empty_machine(server.site)
+    machine = get_properties(server.site, build_machine_id("m6"))
     machine["serialNumber"] = "S1"
     write_action("Restart")
     assert nexusform("plan", "-out=p") == 0, nexusform.said
@@ -300,7 +236,7 @@ def test_runtime_upgrade_that_began_is_named_before_the_first_write(
     write_cluster(pool="upgrade_settings {\n max_surge = 2\n }")
     assert nexusform("plan", "-out=p") == 0, nexusform.said
     assert "a runtime upgrade is in progress" not in nexusform.said
-    read_properties(server.site, NEXUS)["detailedStatus"] = "Updating"
+    get_properties(server.site, NEXUS)["detailedStatus"] = "Updating"
     nexusform("apply", "p")
     said = nexusform.said
     assert "Since the plan, the site changed: lab: " in said, said
@@ -327,13 +263,13 @@ def test_resumed_action_stops_no_vm_that_arrived_meanwhile(
     nexusform: CommandRunner, server: ArmServer
 ) -> None:
     """The first apply fails before its request; a VM arrives; the second one sends nothing."""
-    empty_m6(server.site)
+    empty_machine(server.site)
     write_action("PowerOff")
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1, nexusform.said
     server.site.faults = Faults()
-    read_properties(server.site, build_machine_id("m6"))["powerState"] = "On"
-    start_foreign_vm(server.site)
+    get_properties(server.site, build_machine_id("m6"))["powerState"] = "On"
+    start_vm(server.site)
     server.site.taken.clear()
     assert nexusform("apply", "-resume") == 1, nexusform.said
     assert "PowerOff of m6 would stop vm-7, which the plan did not show." in nexusform.said
@@ -343,14 +279,14 @@ def test_resumed_action_stops_no_vm_that_arrived_meanwhile(
 def test_arrival_during_the_question_stops_the_apply(
     nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    empty_m6(server.site)
+    empty_machine(server.site)
     write_action("Restart")
 
     class SlowUser(io.StringIO):
         """User who answers after another team started a VM."""
 
         def readline(self, *_arguments: Any) -> str:
-            start_foreign_vm(server.site)
+            start_vm(server.site)
             return "yes\n"
 
     monkeypatch.setenv("NF_INPUT", "1")
