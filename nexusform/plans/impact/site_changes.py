@@ -1,6 +1,6 @@
 """Changes of the sites of a plan until a replay of its steps: what others did since the plan."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_part
@@ -29,15 +29,20 @@ def list_site_changes(plan: Plan, replay: Plan, types: Types) -> list[str]:
     is observed now. `types` are the resource types by name.
     """
     texts = [*_find_changed_objects(plan, replay, types)]
-    changed_facts = list(list_changed_facts(plan.site_facts, replay.site_facts))
-    texts += changed_facts
-    # Their facts are more exact than the reason that they take no VM.
-    described_ids = {text.partition(": ")[0] for text in changed_facts}
+    described_ids: set[str] = set()
     sites = {site.id: site for site in plan.sites}
     for site in replay.sites:
         if site.id in sites:
-            texts += _find_changed_machines(sites[site.id], site, described_ids)
+            for machine_id, text in _find_changed_machines(sites[site.id], site):
+                described_ids.add(machine_id)
+                texts.append(text)
             texts += _find_changed_vms(sites[site.id], site)
+    texts += [
+        text
+        for text in list_changed_facts(plan.site_facts, replay.site_facts)
+        # The sentence about a machine is plainer than its facts.
+        if text.partition(": ")[0] not in described_ids
+    ]
     listed_before = {
         (site.site_id, text) for site in plan.listed for text in list_site_sentences(site)
     }
@@ -123,23 +128,20 @@ def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _find_changed_machines(
-    before: SiteVms, after: SiteVms, described_ids: Collection[str]
-) -> Iterator[str]:
-    """Yield the machines that are new, missing, in another state, or of other hardware.
-
-    The state of machines with `described_ids` is described already.
-    """
+def _find_changed_machines(before: SiteVms, after: SiteVms) -> Iterator[tuple[str, str]]:
+    """Yield id and clause of machines that are new, missing, in another state, or replaced."""
     machines_before, machines_after = _map_machines(before), _map_machines(after)
-    for name in machines_before.keys() - machines_after.keys():
-        yield f"machine {name} is missing"
+    for name, machine in machines_before.items():
+        if name not in machines_after:
+            yield f"{before.id}/{machine.rack}/{name}", f"machine {name} is missing"
     for name, machine in machines_after.items():
+        machine_id = f"{after.id}/{machine.rack}/{name}"
         known = machines_before.get(name)
         if known is None:
-            yield f"machine {name} is new"
+            yield machine_id, f"machine {name} is new"
         elif known != machine:
-            machine_id = f"{after.id}/{machine.rack}/{name}"
-            yield from _describe_machine(known, machine, has_state=machine_id in described_ids)
+            for text in _describe_machine(known, machine):
+                yield machine_id, text
 
 
 def _map_machines(site: SiteVms) -> dict[str, Machine]:
@@ -147,11 +149,11 @@ def _map_machines(site: SiteVms) -> dict[str, Machine]:
     return {item.facts.name: item.facts for item in site.machines if item.exists_before}
 
 
-def _describe_machine(before: Machine, after: Machine, *, has_state: bool) -> Iterator[str]:
-    """Yield what changed of a machine; not its state if it `has_state` described already."""
+def _describe_machine(before: Machine, after: Machine) -> Iterator[str]:
+    """Yield what changed of a machine."""
     reason_before = before.unschedulable_reason or "in service"
     reason = after.unschedulable_reason or "in service"
-    if reason != reason_before and not has_state:
+    if reason != reason_before:
         yield f"machine {after.name} is {reason} ({reason_before} in the plan)"
     elif before.roles != after.roles:
         yield f"machine {after.name} has the roles {', '.join(after.roles)}"

@@ -73,11 +73,13 @@ class StartValues(Struct, frozen=True):
     `accepted` are the accepted values of each member, () if the plan did not read it. `own_actions`
     are actions of the same plan on the machine, such as "power_off": their runs do not count as
     actions of others. `own_pools` are pools of the cluster that other steps of the plan compare.
+    `vm_counts` are the numbers of nodes and VMs on the machine by owner; None if they do not count.
     """
 
     accepted: Mapping[MemberPath, tuple[Any, ...]] = {}
     own_actions: frozenset[str] = frozenset()
     own_pools: frozenset[str] = frozenset()
+    vm_counts: Mapping[str, int] | None = None
 
     @property
     def has_pools(self) -> bool:

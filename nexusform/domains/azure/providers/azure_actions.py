@@ -8,7 +8,7 @@ otherwise an operator does. A machine is cordoned while its block has `cordoned`
 uncordoned only by the change that removes both, if nexusform cordoned it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -37,7 +37,12 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_cordon_requests,
     find_machine_record,
 )
-from nexusform.domains.azure.providers.start_values import build_machine_start, build_record_key
+from nexusform.domains.azure.providers.start_values import (
+    build_machine_start,
+    build_record_key,
+    count_vms_on_machine,
+    find_stopped_difference,
+)
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -175,8 +180,27 @@ def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
 class MachineActionClient(ArmClient):
     """Run actions without a lasting effect on the properties of their machine.
 
-    Their runs are compared.
+    Their runs are compared. `list_workloads` returns the bodies of all clusters and VMs.
     """
+
+    list_workloads: Callable[[], Iterable[Mapping[str, Any]]]
+
+    def check_start_values(
+        self,
+        change: ArmChange,
+        observed: Mapping[str, Any] | None,
+        step: ChangeRequest,
+        *,
+        was_sent: bool,
+    ) -> None:
+        """Also raise ProviderProblem if the action would stop VMs that arrived since the plan."""
+        super().check_start_values(change, observed, step, was_sent=was_sent)
+        if observed is None or change.start.vm_counts is None or was_sent:
+            return
+        counts = count_vms_on_machine(get_text(observed, "id"), self.list_workloads())
+        difference = find_stopped_difference(change, counts)
+        if difference:
+            raise ProviderProblem(difference)
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Run an action and wait for it.

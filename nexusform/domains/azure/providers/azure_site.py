@@ -202,9 +202,9 @@ class AzureSiteProvider(ObservedSites):
             )
             try:
                 with convert_azure_errors():
-                    return run_action(
-                        self._subscription.make_arm_client(MachineActionClient), change, request
-                    )
+                    arm = self._subscription.make_arm_client(MachineActionClient)
+                    arm.list_workloads = self._subscription.list_workloads
+                    return run_action(arm, change, request)
             finally:
                 # The action changes its machine.
                 self._discard_cache()
@@ -232,7 +232,7 @@ class AzureSiteProvider(ObservedSites):
         if group:
             # A deletion needs neither.
             context = SiteContext(group, common_fields={}, find_arm_id=str)
-            self._subscription.make_arm_client().apply_changes(
+            self._subscription.make_arm_client(ArmClient).apply_changes(
                 build_azure_changes(request, context), request
             )
 
@@ -379,8 +379,15 @@ class AzureSiteProvider(ObservedSites):
             for machine_id, _ in self._list_machine_actions(request):
                 arm_id = index.hint_targets.get(machine_id, "")
                 if normalize_id(arm_id) in index.machines:
+                    workloads = [
+                        body
+                        for kind in (CLUSTERS, VMS)
+                        for body in self._subscription.documents.get(kind, ())
+                    ]
                     record = build_machine_record(
-                        index.machines[normalize_id(arm_id)], actions_by_machine[machine_id]
+                        index.machines[normalize_id(arm_id)],
+                        actions_by_machine[machine_id],
+                        workloads,
                     )
                     records[build_record_key(MACHINES, extract_names_from_id(arm_id))] = record
             results.append(records)
@@ -578,7 +585,7 @@ class AzureSiteProvider(ObservedSites):
             if cordon_request.action is not CordonAction.KEEP
         ]
         if changes:
-            self._subscription.make_arm_client().apply_changes(changes, request)
+            self._subscription.make_arm_client(ArmClient).apply_changes(changes, request)
         if requests and is_cordon_only(request):
             # Azure confirmed it.
             return build_cordon_result(request)
@@ -618,7 +625,7 @@ class AzureSiteProvider(ObservedSites):
         site_name = request.key.id.partition("/")[0]
         common_fields = self._load_index().common_fields.get(site_name, {})
         context = SiteContext(group, common_fields, self._find_hint_arm_id)
-        arm = self._subscription.make_arm_client()
+        arm = self._subscription.make_arm_client(ArmClient)
         changes = build_azure_changes(request, context)
         try:
             arm.apply_changes(changes, request)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 Body: TypeAlias = Mapping[str, Any]
 Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
+Client = TypeVar("Client", bound=ArmClient)
 
 # Read only from the environment: configuration must not decide the recipient of tokens.
 ENDPOINT_VARIABLE: Final = "NF_AZURE_ENDPOINT"
@@ -127,7 +128,7 @@ class AzureSubscription:
             "custom_location": self._location.lower().rpartition("/")[2],
         }
 
-    def make_arm_client(self, client_class: type[ArmClient] = ArmClient) -> ArmClient:
+    def make_arm_client(self, client_class: type[Client]) -> Client:
         """Create the client for changes.
 
         Raises ProviderProblem.
@@ -214,6 +215,13 @@ class AzureSubscription:
         return self._select_bodies_at_location(
             _read_pages(self._get_client().bare_metal_machines.list_by_subscription)
         )
+
+    def list_workloads(self) -> list[dict[str, Any]]:
+        """List the current bodies of all clusters, with their nodes, and of all VMs.
+
+        Raises AzureError.
+        """
+        return [*self._list_kind(CLUSTERS), *self._list_kind(VMS)]
 
     def list_pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
         """List the current bodies of a cluster's agent pools.
@@ -491,7 +499,7 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 
     One without a known group counts as removed.
     """
-    arm = subscription.make_arm_client()
+    arm = subscription.make_arm_client(ArmClient)
 
     def describe(request: ReadRequest) -> str:
         """Describe an object that may exist, with the reason; return "" for a removed one."""

@@ -7,6 +7,7 @@ of it must have its start value in Azure, or already the requested one.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -45,6 +46,10 @@ _READY: Final = (_PROPERTIES, "readyState")
 _STATUS: Final = (_PROPERTIES, "detailedStatus")
 _CORDON: Final = (_PROPERTIES, "cordonStatus")
 # Key in the record of a pool that another step of the plan creates, changes or deletes.
+# Key in the record of a machine: its numbers of nodes and VMs by owner.
+_VM_COUNTS: Final = "vms"
+# Actions that stop what runs on the machine.
+_STOPPING_ACTIONS: Final = frozenset({"power_off", "restart", "reimage", "replace"})
 _HAS_OWN_STEP: Final = "has_own_step"
 # Computed from `actionStates` of a machine.
 _NEWEST_ACTION: Final = ("newestAction",)
@@ -116,17 +121,52 @@ def mark_own_step(record: Values) -> dict[str, Any]:
     return {**record, _HAS_OWN_STEP: True}
 
 
-def build_machine_record(body: Values, own_actions: Collection[str]) -> dict[str, Any]:
+def build_machine_record(
+    body: Values, own_actions: Collection[str], workloads: Iterable[Values] = ()
+) -> dict[str, Any]:
     """Build the record of a machine as read for a plan.
 
     `own_actions` are all actions of this plan on this machine, such as "power_off",
-    also repeated ones.
+    also repeated ones. `workloads` are the bodies of all clusters and VMs.
     """
     names = ("cordonStatus", "powerState", "actionStates", "serialNumber", "machineRoles")
     return {
         _PROPERTIES: select_members(get_mapping(body, _PROPERTIES), names),
         "own_actions": sorted(own_actions),
+        _VM_COUNTS: dict(count_vms_on_machine(get_text(body, "id"), workloads)),
     }
+
+
+def count_vms_on_machine(machine_id: str, workloads: Iterable[Values]) -> Counter[str]:
+    """Return the numbers of nodes and VMs on a machine: by "cluster/pool", or name of the VM.
+
+    A node of the same pool may get another name.
+    """
+    counts: Counter[str] = Counter()
+    for body in workloads:
+        properties = get_mapping(body, _PROPERTIES)
+        name = get_text(body, "name")
+        vms = [(name, properties)]
+        for node in list_mappings(properties, "nodes"):
+            pool = get_text(node, "agentPoolId").rpartition("/")[2] or "control plane"
+            vms.append((f"{name}/{pool}", node))
+        for owner, vm in vms:
+            if get_text(vm, "bareMetalMachineId").casefold() == machine_id.casefold():
+                counts[owner] += 1
+    return counts
+
+
+def find_stopped_difference(change: ArmChange, counts: Mapping[str, int]) -> str:
+    """Return the message about VMs that an action would stop and the plan did not show, or ""."""
+    start = change.start.vm_counts
+    if start is None:
+        return ""
+    for owner, count in sorted(counts.items()):
+        known = start.get(owner, 0)
+        if count > known:
+            fact = f"{change.target.title} runs {format_count(count, 'VM')} of {owner} in Azure"
+            return f"{fact}; the plan started from {known or 'none'}. Plan again."
+    return ""
 
 
 def build_machine_start(record: Values, action: str, effects: Mapping[str, Values]) -> StartValues:
@@ -153,7 +193,8 @@ def build_machine_start(record: Values, action: str, effects: Mapping[str, Value
     accepted[_ROLES] = (read_member(record, _ROLES),)
     if _REPLACE not in own_actions:
         accepted[_SERIAL_NUMBER] = (read_member(record, _SERIAL_NUMBER),)
-    return StartValues(accepted, own_actions)
+    vm_counts = record.get(_VM_COUNTS) if action in _STOPPING_ACTIONS else None
+    return StartValues(accepted, own_actions, vm_counts=vm_counts)
 
 
 def build_update_start(change: ArmChange, prior: Values, record: Values) -> StartValues:
@@ -213,13 +254,19 @@ def build_deletion_start(
 def build_upgrade_start(
     prior: Values, planned: Values, records: Mapping[str, Values], own_pools: Collection[str]
 ) -> StartValues:
-    """Build the start values of an upgrade besides those of its request: the pools of the cluster.
+    """Build the start values of an upgrade besides those of its request: the nodes of the cluster.
 
     `prior` and `planned` are the arguments of the cluster before and after the step. The step
     creates or deletes `own_pools`, and changes others to their planned values. Names of pools are
     in lower case.
     """
-    accepted: dict[MemberPath, tuple[Any, ...]] = {}
+    plane = (_PROPERTIES, _PLANE, "count")
+    accepted: dict[MemberPath, tuple[Any, ...]] = {
+        plane: tuple(
+            read_member({_PROPERTIES: build_cluster_properties(values)}, plane)
+            for values in (prior, planned)
+        )
+    }
     pools_with_steps = set()
     for name, record in _list_pool_records(records):
         if record.get(_HAS_OWN_STEP):

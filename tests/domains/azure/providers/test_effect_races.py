@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.domains.azure.providers.arm_changes import ArmTarget
 from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES
+from nexusform.domains.azure.providers.azure_requests import ArmClient
 from nexusform.domains.azure.providers.azure_site import _HARDWARE_TYPES, _KINDS
 from nexusform.domains.azure.providers.start_values import IDENTIFYING_PROPERTIES, LISTED_FACTS
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS
@@ -115,12 +117,13 @@ UNREAD_BY_EFFECTS = {
     "memorySizeGB",
 }
 # When the actor acts: between a saved plan and its apply, during the question, after a first
-# request that failed, and between the replay and the first request.
-MOMENTS = ("file", "prompt", "resume", "target", "before-write")
+# request that failed, and after the replay, before a step reads what it changes. Between this read
+# and the request, Azure rejects another version; an action has no version, so nothing notices it.
+MOMENTS = ("file", "prompt", "resume", "target", "before-step")
 
 
 def list_races() -> list[tuple[str, str, str]]:
-    """Return each plan with each actor, in one of the ways to apply and before the first write."""
+    """Return each plan with each actor, in one of the ways to apply and before the first step."""
     races = []
     for row, plan in enumerate(PLANS):
         for column, actor in enumerate(ACTORS):
@@ -222,13 +225,24 @@ def apply_with_actor(
             resource = f"-target={PLANS[plan].type}"
             options = (*options, *(() if options else (find_target(plan, resource),)))
         assert run("plan", "-out=p", *options) == 0, run.said
-        if moment == "before-write":
-            server.site.before_change = act
+        if moment == "before-step":
+            act_before_step(act, monkeypatch)
         else:
             act()
         code = run("apply", "p")
     assert acted
     return code, effects
+
+
+def act_before_step(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let others act just before the first step reads the resource that it changes."""
+    read = ArmClient.get_body
+
+    def act_and_read(client: ArmClient, target: ArmTarget) -> dict[str, Any] | None:
+        act()
+        return read(client, target)
+
+    monkeypatch.setattr(ArmClient, "get_body", act_and_read)
 
 
 def find_target(plan: str, prefix: str) -> str:
