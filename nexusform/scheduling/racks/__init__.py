@@ -10,7 +10,8 @@ PUBLIC = {
         "RejectionCheck Weigh ShortageContext CapacityCheck DemandFilter"
     ),
     "vms": (
-        "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED "
+        "build_standalone_demand format_pool_name NO_CONSTRAINTS find_common_constraints "
+        "CONTROL_PLANE DEFAULT_SEED "
         "Demand convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku "
         "MIB_PER_GIB Placement RackSpread ScheduledVm PlacementConstraints sum_count_intervals "
         "VFS_PER_CELL VmName VmSku round_up_to_mib NoFitReason UNKNOWN_STATE UnschedulableReason "

@@ -225,6 +225,11 @@ class VmName(Struct, frozen=True):
     number: int | str
 
 
+def format_pool_name(cluster: str, pool: str) -> str:
+    """Return `cluster/pool`; a VM outside of clusters is named once."""
+    return pool if cluster == pool else f"{cluster}/{pool}"
+
+
 class HintScope(StrEnum):
     """Scope of a placement hint."""
 

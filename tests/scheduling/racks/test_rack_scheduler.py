@@ -26,6 +26,7 @@ from nexusform.scheduling.racks.vms import (
     UnschedulableReason,
     VmName,
     VmSku,
+    format_pool_name,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.kill_points import scale_count
@@ -532,7 +533,7 @@ def test_reason_of_equal_demands_is_computed_once_until_capacity_is_freed(
     shortages = [
         scheduler.place(build_demand("NC_P46_224_v1", owner=f"c{number}")) for number in range(5)
     ]
-    assert "1 cells are fragmented by small VMs: small/p (1)." in shortages[0].reason
+    assert "1 cell is fragmented by small VMs: small/p (1)." in shortages[0].reason
     assert set(shortages) == {shortages[0]}
     assert len(calls) == 1
     # Another size has a reason of its own.
@@ -564,3 +565,10 @@ def test_equal_vms_share_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
         sku = VmSku("own", 4, 0, 16, 20)
         scheduler.place(Demand(VmName("v", "v", "vm", number), sku))
     assert len(sessions) == 1
+
+
+def test_vm_outside_of_clusters_is_named_once() -> None:
+    assert format_pool_name("a", "p") == "a/p"
+    assert format_pool_name("nexus_virtual_machine.v", "nexus_virtual_machine.v") == (
+        "nexus_virtual_machine.v"
+    )

@@ -22,7 +22,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
 )
 from nexusform.rendering.notation.sample_text import describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.racks.vms import VmSku, format_pool_name
 
 _CELL_HEADS: Final = ("cells", "")
 _FREE_HEADS: Final = ("resource", "free", "total", "share")
@@ -288,7 +288,10 @@ def _build_fragmentation_section(cells: FragmentationCounts, yardstick: VmSku) -
     rows = tuple(Row((f"{count:,}", text)) for count, text in kinds if count)
     lines = [f"Of {format_count(cells.cells, 'NUMA cell')}, measured by {yardstick.name}:"]
     if cells.broken:
-        pools = [f"{pool.cluster}/{pool.pool} ({pool.cells})" for pool in cells.broken_by]
+        pools = [
+            f"{format_pool_name(pool.cluster, pool.pool)} ({pool.cells})"
+            for pool in cells.broken_by
+        ]
         lines.append(
             f"Fragmented by {format_list(pools, 6)}; {cells.broken_vcpus:,} vCPUs and "
             f"{cells.broken_memory_gib:,} GiB in them are free for smaller VMs only."

@@ -9,10 +9,11 @@ tenants). It is inferred: a VM takes them of its own cells.
 from collections import Counter
 from collections.abc import Iterable
 
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, PoolKey, ShortageContext
 from nexusform.scheduling.racks.rules.zones import describe_zones
-from nexusform.scheduling.racks.vms import Demand, Interval, VmSku, convert_to_gib
+from nexusform.scheduling.racks.vms import Demand, Interval, VmSku, convert_to_gib, format_pool_name
 
 MAX_BLOCKING_POOLS = 5
 
@@ -143,11 +144,14 @@ def _describe_blocking_pools(cells_by_pool: Counter[PoolKey]) -> str:
         cells_by_pool.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0])
     )
     names = ", ".join(
-        f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS]
+        f"{format_pool_name(pool.cluster, pool.pool)} ({count:,})"
+        for pool, count in ranked[:MAX_BLOCKING_POOLS]
     )
     unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
     remainder = f", others ({unnamed:,})" if unnamed else ""
-    return f"{cells_by_pool.total():,} cells are fragmented by small VMs: {names}{remainder}."
+    total = cells_by_pool.total()
+    verb = select_word_form(total, "is", "are")
+    return f"{format_count(total, 'cell')} {verb} fragmented by small VMs: {names}{remainder}."
 
 
 FITS = CapacityFilter(
