@@ -6,6 +6,7 @@ A hub creates one for each observed change.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +113,26 @@ def test_excess_snapshots_are_a_wrong_prediction(
     code, said = run_command("apply", "-auto-approve")
     assert code == 2, said
     assert "its resource snapshot 2 differs from the plan in ConfigMap web/theirs" in said
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        'deployment.kubernetes.io/revision: "3"',
+        'kubectl.kubernetes.io/last-applied-configuration: "{}"',
+    ],
+)
+def test_annotation_that_no_snapshot_has_is_not_awaited(
+    hub: Front, run_command: CommandRunner, annotation: str
+) -> None:
+    write_configuration()
+    assert run_command("apply", "-auto-approve")[0] == 0
+    write_configuration(number=3, timeout="20s")
+    named = "{name: settings, namespace: web"
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(
+        text.replace(named, f"{named}, annotations: {{{annotation}}}").replace("{{", "{")
+    )
+    code, said = run_command("apply", "-auto-approve")
+    assert code == 0, said
+    assert len(hub.all("ClusterResourceSnapshot")) == 1
