@@ -50,7 +50,7 @@ def compare_answer(
     answer: Mapping[str, Any],
     # Read by the provider, so predictions there can be verified.
     observed: Sequence[Path],
-    # A difference there is no wrong prediction.
+    # A difference there is no wrong prediction; an object there is not counted.
     accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
     """Compare a provider's answer with the plan, and count the correct and wrong predictions."""
@@ -73,6 +73,8 @@ def compare_answer(
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounter()
     for entry in entries:
+        if entry in accepted:
+            continue
         entry_paths = [
             path for path in different_paths if path[: len(entry)] == entry and path not in accepted
         ]

@@ -417,9 +417,10 @@ class ChangeResult(Struct, frozen=True):
     """Attributes after a create or update.
 
     `observed_paths` are the paths observed by the provider (a predicted value there may differ from
-    the plan). At `accepted_paths` another value is no wrong prediction. `unfinished_change` is the
-    unapplied part of the change, for the object's note: it is reported as an error, and the applied
-    part is saved. `note` is merged into the object's private note, and so are the plan's
+    the plan). At `accepted_paths` another value is no wrong prediction, and an object is not
+    counted. `unfinished_change` is the unapplied part of the change, for the object's note: it is
+    reported as an error, and the applied part is saved. `note` is merged into the object's private
+    note, and so are the plan's
     `verified_predictions` about the object, if the provider can verify them. `remark` is the
     unfinished part of a completed step, as predicted, for the end of the apply, `not_verified`
     describes results without permission to read them.

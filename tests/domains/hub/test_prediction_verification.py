@@ -131,6 +131,9 @@ def test_clusters_that_wait_for_a_member_are_not_compared() -> None:
     assert list(select_reached_clusters(planned, bindings, final).on_cluster) == ["ams1"]
     certain = AppliedResources(snapshots, {"ams1": rendered, "fra1": rendered})
     assert select_reached_clusters(certain, bindings, final) is certain
+    # Nor are clusters that get the content once others are available.
+    reached = select_reached_clusters(certain, bindings, final, {"fra1"})
+    assert list(reached.on_cluster) == ["ams1"]
 
 
 def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:

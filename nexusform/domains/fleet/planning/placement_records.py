@@ -76,6 +76,8 @@ _TRACKED: Final = {
 REJECTIONS: Final = "rejections"
 # Key of the private note: unreachable clusters that still have to remove the objects of a binding.
 CLEARED_LATER: Final = "cleared_later"
+# Key of the private note: clusters whose binding depends on when others are available.
+CONDITIONAL: Final = "conditional"
 
 
 class OwnershipConflict(Struct, frozen=True):

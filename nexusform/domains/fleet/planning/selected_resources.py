@@ -27,6 +27,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     CLEARED_LATER,
+    CONDITIONAL,
     REJECTIONS,
     SNAPSHOTS,
     AppliedResources,
@@ -485,8 +486,10 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
     cleared_later = sorted(placement.clusters_cleared_later)
     cleared_note = {CLEARED_LATER: cleared_later} if cleared_later else {}
+    conditional = sorted(placement.rollout.conditional_clusters)
     placement.spec.instance.private = {
         **placed_note,
+        **({CONDITIONAL: conditional} if conditional else {}),
         **hub_record,
         **resource_note,
         **open_note,

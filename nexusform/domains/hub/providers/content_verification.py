@@ -29,6 +29,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
     expand_envelopes,
 )
 from nexusform.domains.fleet.planning.placement_records import (
+    CONDITIONAL,
     AppliedResources,
     compute_body_hash,
     read_applied_resources,
@@ -117,7 +118,10 @@ class ContentVerifier:
         # "": nothing is pending.
         is_rolled_out = not final.message and not self._is_run_managed
         resources = select_reached_clusters(
-            resources, get_mapping(self._planned, "bindings"), final
+            resources,
+            get_mapping(self._planned, "bindings"),
+            final,
+            {*get_list(self._step.planned_note, CONDITIONAL)},
         )
         if is_rolled_out and latest_index is not None and resources.on_cluster:
             # Namespace and name.
@@ -165,20 +169,21 @@ class ContentVerifier:
         return tuple(paths)
 
     def list_waiting_paths(self) -> tuple[Path, ...]:
-        """Return the paths of bindings that the plan predicts to wait for an unreachable member.
+        """Return the paths of bindings that wait as planned, so no result there is right or wrong.
 
-        The rollout continues once the member is reachable, so no result there is wrong.
+        They wait for an unreachable member, or for clusters that are not available: the rollout
+        continues once they are.
         """
+        waiting = {*get_list(self._step.planned_note, CONDITIONAL)}
         resources = self._get_planned_resources()
-        if not resources.pending_clusters:
-            return ()
-        latest = resources.snapshots[-1].index
-        return tuple(
-            ("bindings", cluster, name)
-            for cluster, binding in get_mapping(self._planned, "bindings").items()
-            if binding.get("resource_snapshot") != latest
-            for name in ("state", "resource_snapshot")
-        )
+        if resources.pending_clusters:
+            latest = resources.snapshots[-1].index
+            waiting |= {
+                cluster
+                for cluster, binding in get_mapping(self._planned, "bindings").items()
+                if binding.get("resource_snapshot") != latest
+            }
+        return tuple(("bindings", cluster) for cluster in sorted(waiting))
 
     @property
     def _is_run_managed(self) -> bool:
@@ -331,14 +336,26 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
 
 
 def select_reached_clusters(
-    planned: AppliedResources, bindings: Mapping[str, Any], final: PlacementProgress
+    planned: AppliedResources,
+    bindings: Mapping[str, Any],
+    final: PlacementProgress,
+    conditional: AbstractSet[str] = frozenset(),
 ) -> AppliedResources:
-    """Return the planned resources without clusters that wait for an unreachable member.
+    """Return the planned resources without clusters that wait for others.
+
+    Those are `conditional` clusters, and those that wait for an unreachable member.
 
     Of the member itself and of later waves, the plan has the objects from before. `bindings` are
     the planned ones. A later wave has an older resource snapshot, or other overrides than in the
     `final` progress: its rollout continued.
     """
+    if conditional:
+        certain = {
+            cluster: rendered
+            for cluster, rendered in planned.on_cluster.items()
+            if cluster not in conditional
+        }
+        planned = replace(planned, on_cluster=certain)
     if not planned.pending_clusters:
         return planned
     latest = planned.latest

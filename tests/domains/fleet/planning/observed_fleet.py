@@ -149,6 +149,25 @@ def build_fleet(
     ]
 
 
+def build_run(**spec: Any) -> list[dict[str, Any]]:
+    stages = [{"name": "all", "labelSelector": {}, "maxConcurrency": "100%"}]
+    return [
+        build_body("ClusterStagedUpdateStrategy", "s", {"stages": stages}, {}),
+        build_body(
+            "ClusterStagedUpdateRun",
+            "r",
+            {
+                "placementName": "web",
+                "stagedRolloutStrategyName": "s",
+                "resourceSnapshotIndex": "1",
+                "state": "Run",
+                **spec,
+            },
+            {},
+        ),
+    ]
+
+
 def plan_fleet(objects: Sequence[Mapping[str, Any]], configuration: str = "") -> PlanResult:
     """Plan the configuration of everything in a dump, with further blocks."""
     return plan(build_configuration() + configuration, files_there=Dump(objects))

@@ -12,6 +12,7 @@ from tests.domains.fleet.planning.observed_fleet import (
     build_binding,
     build_body,
     build_fleet,
+    build_run,
     plan_fleet,
 )
 from tests.planning.harness import PlanResult, list_warnings
@@ -46,6 +47,14 @@ def test_bad_release_holds_the_other_clusters(failure: tuple[str, str]) -> None:
         "m2": ("keep", 0, condition),
         "m3": ("keep", 0, condition),
     }
+    (change,) = (
+        item
+        for item in result.plan.changes
+        if item.address.type == "fleet_cluster_resource_placement"
+    )
+    # An apply counts them neither as correct nor as wrong.
+    assert change.private is not None
+    assert change.private["conditional"] == ["m2", "m3"]
     (warning,) = (item for item in list_warnings(result) if item.id == "incomplete-rollout")
     assert "m1 is not available" in warning.detail
     assert "continues when it is available" in warning.detail
@@ -63,6 +72,26 @@ def test_clusters_that_are_not_available_come_first() -> None:
         "m2": ("keep", 0, condition),
         "m3": ("update", 1, ""),
     }
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [(NOT_AVAILABLE, ""), (NO_ANSWER, ""), (NO_ANSWER, "Work object web-work has failed to apply")],
+)
+@pytest.mark.parametrize("snapshot", [0, 1])
+def test_run_waits_for_a_cluster_that_was_not_ready(
+    failure: tuple[str, str], message: str, snapshot: int
+) -> None:
+    """New content may end a failure or not, so what comes after is a condition."""
+    run = build_run()
+    run[0]["spec"]["stages"][0]["maxConcurrency"] = 1
+    first = build_binding("m1", failure, snapshot=snapshot)
+    first["status"]["conditions"][-1]["message"] = message
+    bindings = [first, build_binding("m2"), build_binding("m3")]
+    result = plan_fleet(build_fleet(bindings, newest=1, strategy={"type": "External"}, others=run))
+    rows = list_rows(result)
+    assert rows.pop("m1")[1] == 1
+    assert rows == dict.fromkeys(("m2", "m3"), ("keep", 0, "the availability of m1"))
 
 
 @pytest.mark.parametrize(

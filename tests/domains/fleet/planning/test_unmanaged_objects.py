@@ -6,7 +6,12 @@ from typing import Any
 
 from nexusform.domains.fleet.planning.unmanaged_objects import UNMANAGED
 from tests.domains.fleet.planning.hub_dumps import ATTRIBUTES, build_configuration
-from tests.domains.fleet.planning.observed_fleet import build_binding, build_body, build_fleet
+from tests.domains.fleet.planning.observed_fleet import (
+    build_binding,
+    build_body,
+    build_fleet,
+    build_run,
+)
 from tests.domains.fleet.planning.test_hub_stories import Dump
 from tests.domains.fleet.planning.test_readiness import list_rows
 from tests.planning.harness import PlanResult, list_errors, list_warnings, plan
@@ -30,25 +35,6 @@ def plan_without_blocks(objects: list[Any]) -> PlanResult:
 
 def list_lines(result: PlanResult) -> list[str]:
     return [item.brief for item in list_warnings(result) if item.id == UNMANAGED]
-
-
-def build_run(**spec: Any) -> list[dict[str, Any]]:
-    stages = [{"name": "all", "labelSelector": {}, "maxConcurrency": "100%"}]
-    return [
-        build_body("ClusterStagedUpdateStrategy", "s", {"stages": stages}, {}),
-        build_body(
-            "ClusterStagedUpdateRun",
-            "r",
-            {
-                "placementName": "web",
-                "stagedRolloutStrategyName": "s",
-                "resourceSnapshotIndex": "1",
-                "state": "Run",
-                **spec,
-            },
-            {},
-        ),
-    ]
 
 
 def test_staged_run_moves_content() -> None:
