@@ -33,6 +33,8 @@ from nexusform.scheduling.racks.vms import (
 
 # Choices of different VMs on one machine that are tried; with more, the range is wider.
 _MAX_CHOICES: Final = 64
+# Of too many choices of surge capacity, this many are tried.
+_MAX_SAMPLED_CHOICES: Final = 8
 # Sums of steps are whole numbers but for rounding.
 _ROUNDING: Final = 1e-6
 
@@ -111,8 +113,9 @@ def _add_surge_doubts(
             no_surge_clusters=planned.no_surge_clusters,
             uncertain_surge_clusters=planned.uncertain_surge_clusters,
         )
-    choices = list(islice(combinations(shrunk.candidates, shrunk.removed_count), _MAX_CHOICES))
     is_complete = comb(len(shrunk.candidates), shrunk.removed_count) <= _MAX_CHOICES
+    maximum = _MAX_CHOICES if is_complete else _MAX_SAMPLED_CHOICES
+    choices = list(islice(combinations(shrunk.candidates, shrunk.removed_count), maximum))
     # The choice of the plan comes first.
     tried = [shrunk.removed, *choices]
     lacking = [_find_clusters_without_surge(shrunk, sku, choice) for choice in tried]
