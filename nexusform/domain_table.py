@@ -119,6 +119,7 @@ _ALL: Final = (
         providers={"tacker": "providers.tacker:PROVIDER"},
         diagnostic_traits={
             "corrected-document": DiagnosticTraits("note", "document"),
+            "rejected-by-heat": DiagnosticTraits("note", "document"),
             "not-read-for-placement": _NOTE,
         },
     ),

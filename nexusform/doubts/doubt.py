@@ -73,7 +73,8 @@ class Doubt(Struct, frozen=True):
     def cause(self) -> str:
         """Clause on what is not known, and why. Its verb fits one field and several things."""
         if not self.field:
-            return self.reason
+            is_of_object = self.finding and self.may_change is Influence.PLACEMENT
+            return f"{self.reason} may change it" if is_of_object else self.reason
         reason = enclose(" (", escape_name(self.reason), ")")
         return f"nexusform did not read {escape_name(self.field)} of {self.subject}{reason}"
 

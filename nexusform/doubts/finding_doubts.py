@@ -42,7 +42,7 @@ FINDINGS: Final[Mapping[tuple[Influence, ...], str]] = {
     _SUBJECT_UNCERTAIN: (
         # Azure and other platforms of VMs, and Tacker.
         "network-not-on-site duplicate-running-vms "
-        "anti-affinity-below-two-instances rules-left-out-by-tacker "
+        "anti-affinity-below-two-instances rules-left-out-by-tacker rejected-by-heat "
         # Hubs and API servers.
         "hub-behaviour-differs invalid-resource-selectors missing-cluster-definition "
         "missing-cluster-namespace missing-hub-namespace unknown-resource-kind "
@@ -95,7 +95,7 @@ def build_finding_doubts(findings: Iterable[Diagnostic | Problem]) -> tuple[Doub
                 finding=finding.id,
             )
             if influence is Influence.PLACEMENT:
-                reason = f"the finding {finding.id} may change it"
+                reason = f"the finding {finding.id}"
                 doubt = replace(
                     doubt, kind="object", name="", reason=reason, address=finding.address
                 )

@@ -172,6 +172,8 @@ class PlacementAction(StrEnum):
 
 
 # The reason of `forget` rows, for any trigger.
+# Score of a row with the reason of its doubt.
+_DOUBT: Final = "depends_on"
 FORGOTTEN_REASON: Final = "it keeps running, unmanaged"
 
 
@@ -217,6 +219,15 @@ class PlacementChange(Struct, frozen=True):
     def origin(self) -> ObjectLocation | None:
         """Location before the plan for reports; None if the platform chooses the removed VM."""
         return None if self.is_chosen_removal else self.source
+
+    @property
+    def doubt(self) -> str:
+        """What its result depends on, "" if it is certain or not known to be uncertain."""
+        return str(self.scores.get(_DOUBT) or "")
+
+    def add_doubt(self, doubt: Doubt) -> Self:
+        """Return the row as an uncertain one, for the reason of a doubt."""
+        return replace(self, scores={**self.scores, "certain": False, _DOUBT: doubt.reason})
 
     @property
     def is_chosen_removal(self) -> bool:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domain_table import LazyTable, collect_loaders
+from nexusform.doubts.doubt import Doubt
 from nexusform.files.directories import make_directories
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
@@ -87,11 +88,10 @@ def _mark_incomplete_objects(plan: Plan, outcome: ProgramCheckOutcome) -> Plan:
     """
     if not outcome.incomplete_objects:
         return plan
-    doubt = {"certain": False, "depends_on": _NOT_CHECKED}
     return replace(
         plan,
         placements=tuple(
-            replace(row, scores={**row.scores, **doubt})
+            row.add_doubt(Doubt(row.kind, row.object, reason=_NOT_CHECKED))
             if (str(row.address), row.object) in outcome.incomplete_objects
             else row
             for row in plan.placements

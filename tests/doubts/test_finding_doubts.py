@@ -22,15 +22,22 @@ SUBJECT_IDS = [name for name in IDS if Influence.PLACEMENT in get_influences(nam
 SYSTEM = r"(?:hub|server|Azure|Nova|Tacker|Heat|KubeFleet|kubelet|kube-scheduler|API|[Pp]latforms?)"
 VERB = r"(?:reject\w*|ignor\w*|refus\w*|drops?|has no|have no|lacks?|fails?|never|not check)"
 CLAIM = re.compile(rf"\b{SYSTEM}\b.{{0,60}}\b{VERB}\b|\b{VERB}\b.{{0,40}}\b{SYSTEM}\b")
+ID_CONSTANT = re.compile(r'^(\w+): Final = "([a-z]+(?:-[a-z]+)+)"$', re.MULTILINE)
 WARNINGS = ("WARNING", "warn", "Warning", "doubt")
 # Findings with a claim, and why the table has no doubt of them.
 OTHERWISE_DOUBTED = {
+    "anti-affinity": "no finding",
     "creation-rejected-by-azure": "its addresses are those of another tool",
     "exhausted-site-resources": "VMs have hosts; whether they start is the finding itself",
     "field-not-in-version": "a doubt per pod, by the object's version",
     "hub-rejection": "an error",
     "invalid-number": "an error",
     "invalid-openstack-inventory": "an error",
+    "invalid-vnf-document": "an error",
+    "invalid-yaml": "an error",
+    "nested-template-not-given": "a doubt about the resource, which is not read",
+    "not-read-for-placement": "it has no influence",
+    "in-doubt": "no finding",
     "finished-pods-in-quota": "a doubt per pod, by its admission",
     "not-checked": "it is about the server's dry run, after the plan",
     "pod-os-not-supported": "a doubt per pod, by its admission",
@@ -62,25 +69,22 @@ def test_pools_and_objects_with_a_finding_about_a_real_system_are_uncertain(name
 def list_claiming_ids() -> set[str]:
     """Return the ids of warnings that a function builds beside a claim about a real system."""
     ids: set[str] = set()
-    for path in PACKAGE.rglob("*.py"):
-        text = path.read_text()
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    # Public names are imported by other modules.
+    public_constants = {
+        name: value for text in texts for name, value in ID_CONSTANT.findall(text) if name[0] != "_"
+    }
+    for text in texts:
         if not CLAIM.search(text):
             continue
-        tree = ast.parse(text)
-        constants = {
-            target.id: node.value.value
-            for node in tree.body
-            if isinstance(node, ast.AnnAssign)
-            and isinstance(target := node.target, ast.Name)
-            and isinstance(node.value, ast.Constant)
-        }
-        for function in ast.walk(tree):
+        constants = {**public_constants, **dict(ID_CONSTANT.findall(text))}
+        for function in ast.walk(ast.parse(text)):
             if isinstance(function, ast.FunctionDef):
                 ids |= list_ids_of_function(function, constants)
     return ids
 
 
-def list_ids_of_function(function: ast.FunctionDef, constants: Mapping[str, object]) -> set[str]:
+def list_ids_of_function(function: ast.FunctionDef, constants: Mapping[str, str]) -> set[str]:
     """Return the ids in a function that builds a warning with a claim."""
     source = ast.unparse(function)
     claims, names = False, set()
@@ -93,7 +97,7 @@ def list_ids_of_function(function: ast.FunctionDef, constants: Mapping[str, obje
             claims |= is_message and bool(CLAIM.search(node.value))
             names.add(node.value)
         elif isinstance(node, ast.Name):
-            names.add(str(constants.get(node.id, "")))
+            names.add(constants.get(node.id, ""))
     if not claims or not any(word in source for word in WARNINGS):
         return set()
     return {name for name in names if re.fullmatch(r"[a-z]+(-[a-z]+)+", name)}

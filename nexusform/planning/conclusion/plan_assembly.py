@@ -286,10 +286,7 @@ def _add_doubt(row: PlacementChange, ledger: DoubtLedger) -> PlacementChange:
     """
     doubt = ledger.find_doubt_of_object(str(row.address))
     is_decided = row.action is not PlacementAction.KEEP or bool(row.scores.get("certain"))
-    if doubt is None or not is_decided or "depends_on" in row.scores:
-        return row
-    scores = {"certain": False, "depends_on": f"the finding {doubt.finding}"}
-    return replace(row, scores={**row.scores, **scores})
+    return row if doubt is None or not is_decided or row.doubt else row.add_doubt(doubt)
 
 
 def _compare_listed_sites(sites: Mapping[str, SitePlan], state: State) -> tuple[ListedSite, ...]:

@@ -385,7 +385,7 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
         if KINDS[row.kind].runs_on_vms and "certain" in row.scores:
             pod_count += 1
             if not row.scores["certain"]:
-                causes[str(row.scores.get("depends_on") or "ties")] += 1
+                causes[row.doubt or "ties"] += 1
     tables = [table for table in plan.placement_tables if table.placed]
     placed_sites = {table.site_id for table in tables}
     return PlacementConfidenceSummary(

@@ -661,15 +661,11 @@ def _describe_binding_confidence(plan: Plan, figures: PlacementConfidenceSummary
         and row.action in _CHANGES
         and (row.address, row.object) not in uncertain_bindings
     ]
-    assumptions = Counter(
-        row.scores["depends_on"] for row in changed_rows if "depends_on" in row.scores
-    )
+    assumptions = Counter(row.doubt for row in changed_rows if row.doubt)
     kept_assumptions = Counter(
-        row.scores["depends_on"]
+        row.doubt
         for row in plan.placements
-        if row.action is PlacementAction.KEEP
-        and KINDS[row.kind].by_resource
-        and "depends_on" in row.scores
+        if row.action is PlacementAction.KEEP and KINDS[row.kind].by_resource and row.doubt
     )
     for noun, counts in (("changed binding", assumptions), ("kept binding", kept_assumptions)):
         for assumption, count in counts.items():

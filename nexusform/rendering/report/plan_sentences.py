@@ -499,7 +499,7 @@ def format_uncertainty_mark(row: PlacementChange) -> str:
     """
     if row.chosen_by:
         return f"{row.chosen_by} may remove it"
-    return "uncertain" if row.scores.get("depends_on") else ""
+    return "uncertain" if row.doubt else ""
 
 
 def describe_plan_origin(plan: Plan) -> str:

@@ -28,6 +28,7 @@ from nexusform.domains.fleet.scheduling.watcher import (
     find_queue_trigger,
 )
 from nexusform.domains.pods.pod_kind import UNREACHABLE_MEMBERS
+from nexusform.doubts.doubt import Doubt
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import (
     FORGOTTEN_REASON,
@@ -137,8 +138,8 @@ def _add_doubt(unreachable: Mapping[str, str], row: PlacementChange) -> Placemen
     if row.cluster not in unreachable:
         return row
     reason = f"unknown until the member is reachable: {unreachable[row.cluster]}"
-    doubt = {"certain": False, "depends_on": UNREACHABLE_MEMBERS}
-    return replace(row, reason=f"{row.reason}; {reason}", scores={**row.scores, **doubt})
+    uncertain_row = row.add_doubt(Doubt("binding", row.object, reason=UNREACHABLE_MEMBERS))
+    return replace(uncertain_row, reason=f"{row.reason}; {reason}")
 
 
 def _add_condition(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
@@ -149,8 +150,7 @@ def _add_condition(placement: PlacementPlan, row: PlacementChange) -> PlacementC
     if row.cluster not in placement.rollout.conditional_clusters | uncertain_evictions:
         return row
     assumption = f"the availability of {placement.format_awaited_clusters()}"
-    doubt = {"certain": False, "depends_on": assumption}
-    return replace(row, scores={**row.scores, **doubt})
+    return row.add_doubt(Doubt("binding", row.object, reason=assumption))
 
 
 def _add_doubt_about_content(placement: PlacementPlan, row: PlacementChange) -> PlacementChange:
@@ -167,10 +167,9 @@ def _add_doubt_about_content(placement: PlacementPlan, row: PlacementChange) -> 
 
 def add_doubt_about_hub(row: PlacementChange, assumption: str = _UNREAD_HUB) -> PlacementChange:
     """Return the row of a change as uncertain: not all objects of its hub were read."""
-    if row.action is PlacementAction.KEEP or "depends_on" in row.scores:
+    if row.action is PlacementAction.KEEP or row.doubt:
         return row
-    doubt = {"certain": False, "depends_on": assumption}
-    return replace(row, scores={**row.scores, **doubt})
+    return row.add_doubt(Doubt("binding", row.object, reason=assumption))
 
 
 def find_unread_members(

@@ -19,6 +19,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.pod_kind import LEFT_OBJECTS, PodLocation
+from nexusform.doubts.doubt import Doubt
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -158,8 +159,7 @@ def keep_pods_of_lost_members(
         ):
             yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         elif departing_id:
-            doubt = {"certain": False, "depends_on": LEFT_OBJECTS}
-            yield replace(row, scores={**row.scores, **doubt})
+            yield row.add_doubt(Doubt("pod", row.object, reason=LEFT_OBJECTS))
         else:
             yield row
 

@@ -85,9 +85,7 @@ def add_left_objects(
         is_lost = row.action is PlacementAction.LOSE and row.trigger == BINDING_REMOVED
         if row.action is PlacementAction.FORGET or is_lost:
             combined.setdefault(cluster_id, {})[str(row.address)] = ""
-        elif row.action is PlacementAction.REMOVE and (
-            row.scores.get("depends_on") in _LATE_REMOVALS
-        ):
+        elif row.action is PlacementAction.REMOVE and (row.doubt in _LATE_REMOVALS):
             owners = combined.setdefault(cluster_id, {})
             owners.setdefault(str(row.address), members.get(cluster_id, ""))
     return combined
@@ -116,7 +114,7 @@ def warn_left_objects(
     clusters_in_doubt = {
         (row.site_id, row.target.cluster)
         for row in rows
-        if row.scores.get("depends_on") == LEFT_OBJECTS and isinstance(row.target, PodLocation)
+        if row.doubt == LEFT_OBJECTS and isinstance(row.target, PodLocation)
     }
     for instance in instances:
         cluster_id = get_text(instance.before, "id")

@@ -865,8 +865,7 @@ def _add_doubt_about_removal(row: PlacementChange, assumption: str) -> Placement
     """Return the row of a pod, uncertain for this assumption if the pod is removed."""
     if row.action is not PlacementAction.REMOVE:
         return row
-    doubt = {"certain": False, "depends_on": assumption}
-    return replace(row, scores={**row.scores, **doubt})
+    return row.add_doubt(Doubt("pod", row.object, reason=assumption))
 
 
 def list_unlocated_pods(cluster_name: str, manifests: Sequence[Manifest]) -> list[ScheduledPod]:

@@ -75,6 +75,8 @@ from nexusform.domains.vnf.importers.vnf_text import (
 )
 from nexusform.doubts.doubt import Influence
 
+# Read by nexusform alone.
+_REJECTED: Final = "rejected-by-heat"
 BASE_HOT: Final = "base_hot"
 # Groups that repeat a resource.
 _REPEATED_TYPES: Final = (
@@ -125,7 +127,7 @@ def parse_hot(
             ).is_absent:
                 notes.add_warning(
                     document,
-                    CORRECTED,
+                    _REJECTED,
                     "heat_template_version is missing; Heat rejects the template.",
                 )
             _add_unread_version(document, notes)
@@ -347,7 +349,7 @@ def _add_scaling_group(
             f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it '
             "on the OS::Nova::Server of the group. It is read as if set there."
         )
-        notes.add_warning(misplaced_hints, CORRECTED, detail)
+        notes.add_warning(misplaced_hints, _REJECTED, detail)
         hints = (
             *hints,
             SchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes),
