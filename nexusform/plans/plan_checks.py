@@ -116,7 +116,8 @@ class DecisionDifference(Struct, frozen=True):
 class ProgramCheck(Struct, frozen=True):
     """Decisions of a plan repeated by a real program: `checked` of `total` objects named `noun`.
 
-    `readers` are the programs that built its requests, with their versions.
+    `readers` are the programs that built its requests, with their versions. `not_checked` names
+    what the program was not asked about any of them.
     """
 
     program: str
@@ -126,3 +127,4 @@ class ProgramCheck(Struct, frozen=True):
     noun: str
     differences: tuple[DecisionDifference, ...] = ()
     readers: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()

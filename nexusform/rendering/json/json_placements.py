@@ -387,7 +387,7 @@ def _build_program_check(check: ProgramCheck) -> dict[str, Any]:
             }
             for difference in check.differences
         ],
-        **omit_empty({"readers": list(check.readers)}),
+        **omit_empty({"readers": list(check.readers), "not_checked": list(check.not_checked)}),
     }
 
 

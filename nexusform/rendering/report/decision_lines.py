@@ -820,17 +820,15 @@ def describe_guard_rails(results: Sequence[GuardRailResult], command: str) -> It
 
 
 def _describe_program_check(check: ProgramCheck) -> str:
-    """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with readers and number of differences."""
+    """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with readers, differences and gaps."""
     readers = f" (requests built by {format_list(check.readers, 3)})" if check.readers else ""
     text = (
         f"{check.program} {check.version}{readers}: {check.checked:,} of "
         f"{format_count(check.total, check.noun)}"
     )
-    return (
-        f"{text}, {format_count(len(check.differences), 'difference')}"
-        if check.differences
-        else text
-    )
+    if check.differences:
+        text += f", {format_count(len(check.differences), 'difference')}"
+    return text + enclose("; not checked: ", format_list(check.not_checked))
 
 
 def _build_previous_plan_line(plan: Plan) -> list[DecisionLine]:

@@ -82,8 +82,12 @@ def test_plan_is_checked_by_nova(
         "noun": "VM",
         "differences": [],
         "readers": ["heat 27.0.1"],
+        "not_checked": ["the site and its servers", "quotas", "networks"],
     }
-    text = "Checked by: nova 34.0.0 (requests built by heat 27.0.1): 2 of 2 VMs"
+    text = (
+        "Checked by: nova 34.0.0 (requests built by heat 27.0.1): 2 of 2 VMs; not checked: the "
+        "site and its servers, quotas and networks"
+    )
     assert text in read_text(capsys)
     with monkeypatch.context() as patch:
         multipliers = dict(nova_profile.DEFAULT_MULTIPLIERS) | {"cpu": -5.0, "ram": -5.0}

@@ -29,6 +29,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
 )
 from nexusform.domains.program_checks.workflow.stack_requests import (
     PLATFORM,
+    TACKER,
     StackReading,
     list_readers,
     list_reasons,
@@ -42,7 +43,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
-from nexusform.scheduling.racks.uncertainty.arrivals import Stage
+from nexusform.scheduling.racks.uncertainty.arrivals import UNTRIED, Stage
 from nexusform.scheduling.racks.uncertainty.operations import (
     OccupyOperation,
     PlaceOperation,
@@ -58,6 +59,9 @@ _SITE_TYPE: Final = "openstack_site"
 _MAX_DIFFERENCES: Final = 100
 _NO_STACK: Final = "their requests come from no VNF document"
 _UNCERTAIN: Final = "their hosts are uncertain"
+# Facts of the cloud for which no program is asked.
+_NOT_CHECKED: Final = ("the site and its servers", "quotas", "networks")
+_GRANTS: Final = "what a grant sets"
 
 
 class _NovaDriverRequest(Struct):
@@ -164,6 +168,7 @@ def check_with_nova(
         "VM",
         tuple(findings.differences),
         readers=tuple(f"{name} {readers[name]}" for name in readers),
+        not_checked=(*_NOT_CHECKED, *((_GRANTS,) if TACKER in readers else ())),
     )
     return ProgramCheckOutcome(
         check,
@@ -361,7 +366,9 @@ class _NovaSiteReplay:
             self.total += 1
             pool = PlacedPool(self._site.id, address, vm.pool, is_decided=False)
             reading = self._readings.get(address)
-            if not self._ledger.has_certain_hosts(pool):
+            doubt = self._ledger.find_doubt_of_pool(pool)
+            # The order of the plan is repeated, and others are not.
+            if doubt is not None and doubt.reason != UNTRIED:
                 reason = _UNCERTAIN
             elif "body" in request:
                 predicted = host

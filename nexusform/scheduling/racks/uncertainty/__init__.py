@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "arrivals": "Arrival BuildingVms GroupMembership REMOVALS Stage",
+    "arrivals": "UNTRIED Arrival BuildingVms GroupMembership REMOVALS Stage",
     "certainty": (
         "compute_default_runs MIN_RUNS MAX_RUNS PoolCertainty repeat_with_samples run_operations"
     ),
