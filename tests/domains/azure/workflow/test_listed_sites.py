@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -707,3 +708,23 @@ def test_refresh_records_the_time_of_its_export(capsys: pytest.CaptureFixture[st
         code, out = run(capsys, "plan", *options)
         assert (code, "the export is from 2026-11-27T05:00:00Z, older" in out) == (1, True), out
         assert run(capsys, "plan", "-allow-older-export", *options)[0] == 0
+
+
+@pytest.mark.parametrize("machines", [("r1m2",), ("r1m2", "r2m1", "r3m3")])
+def test_capacity_without_broken_machines_is_that_of_both_sites(
+    machines: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line of the listed site and the line of its broken machines have the same figures."""
+
+    def change(bodies: Bodies) -> None:
+        add_rack(bodies)
+        for name in machines:
+            set_machine(name, powerState="Off", readyState="False")(bodies)
+
+    change_export(change)
+    text = " ".join(run(capsys, "plan", "-details")[1].replace("│", " ").split())
+    listed = re.search(r"capacity as listed: (\S+) x \S+ \((\S+) as configured\)", text)
+    without = re.search(r"Capacity without them: (\S+)( to (\S+))? \(", text)
+    assert listed is not None, text
+    assert without is not None, text
+    assert {without[1], without[3] or without[1]} == {listed[1], listed[2]}, text
