@@ -73,6 +73,7 @@ class DomainPhasesResult(Struct, frozen=True):
     The plan gets `rows` of all objects that they place, `rollouts`, `rejected_clusters`,
     `content_changes` and `feasibility`; `observed_attributes` replace those in state as the
     starting point. `step_order` lists the addresses to complete before the step of an address.
+    `content_addresses` lists the addresses of the content that an address places.
     `list_workloads()` returns the workloads on VMs after the plan.
     `collect_findings(instances, risks)` returns their findings; `risks` only if everything is
     placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to draining these nodes of
@@ -89,6 +90,7 @@ class DomainPhasesResult(Struct, frozen=True):
     feasibility: tuple[Feasibility, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
+    content_addresses: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     list_workloads: Callable[[], Sequence[ScheduledPod]] = tuple
     collect_findings: Callable[..., list[Diagnostic]] = lambda *_instances, **_risks: []

@@ -204,6 +204,9 @@ def build_plan(
     domain_rows = mark_waiting_pods(
         list(chain.from_iterable(result.rows for result in domain_results)), changes, types
     )
+    content_addresses = dict(
+        chain.from_iterable(result.content_addresses.items() for result in domain_results)
+    )
     listing_warnings: Iterable[Diagnostic] = ()
     if listed:
         from nexusform.planning.conclusion.listed_sites import build_maintenance_warnings
@@ -217,7 +220,7 @@ def build_plan(
             everything=request.includes_rejections,
             has_unplaced=request.allows_shortage,
         ),
-        *(_add_doubt(row, ledger) for row in domain_rows),
+        *(_add_doubt(row, ledger, content_addresses) for row in domain_rows),
     )
     observed_attributes = dict(
         chain.from_iterable(result.observed_attributes.items() for result in domain_results)
@@ -279,12 +282,19 @@ def build_plan(
     return _build_result(plan, blocks, outcome, validation, lost_addresses)
 
 
-def _add_doubt(row: PlacementChange, ledger: DoubtLedger) -> PlacementChange:
+def _add_doubt(
+    row: PlacementChange,
+    ledger: DoubtLedger,
+    content_addresses: Mapping[Address, Sequence[Address]],
+) -> PlacementChange:
     """Return the row of a domain's object, uncertain if a finding about its resource is a doubt.
 
+    So is a finding about the content that the resource places (`content_addresses`).
     A row that is uncertain already keeps its reason, and one without a change or figure stays.
     """
-    doubt = ledger.find_doubt_of_object(str(row.address))
+    addresses = (row.address, *content_addresses.get(row.address, ()))
+    doubts = (ledger.find_doubt_of_object(str(address)) for address in addresses)
+    doubt = next((doubt for doubt in doubts if doubt is not None), None)
     is_decided = row.action is not PlacementAction.KEEP or bool(row.scores.get("certain"))
     return row if doubt is None or not is_decided or row.doubt else row.add_doubt(doubt)
 

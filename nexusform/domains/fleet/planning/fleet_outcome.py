@@ -88,9 +88,9 @@ class FleetOutcome(Struct, frozen=True):
     It has `rows` of all bindings, placements by address, members after the last iteration,
     rollouts, rejected clusters, the contents of clusters, values changed by overrides, and observed
     bindings of placements. Changes of `unreachable_members` are pending. `step_order` lists the
-    addresses to complete before the step of an address.
-    `clusters` are members with known nodes, by name. Removals from `members_in_doubt` are
-    uncertain; it has the assumption by name.
+    addresses to complete before the step of an address, `content_addresses` the blocks with the
+    objects of a placement. `clusters` are members with known nodes, by name. Removals from
+    `members_in_doubt` are uncertain; it has the assumption by name.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -104,6 +104,7 @@ class FleetOutcome(Struct, frozen=True):
     content_changes: tuple[ContentChange, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
+    content_addresses: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
     members_in_doubt: Mapping[str, str] = field(default_factory=dict)
 

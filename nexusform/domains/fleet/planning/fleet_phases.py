@@ -208,6 +208,7 @@ def _build_fleet_contribution(
         feasibility=feasibility,
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
+        content_addresses=outcome.content_addresses,
         diagnostics=diagnostics,
         list_workloads=list_workloads,
         find_disruptions=pods.find_disruptions,

@@ -226,6 +226,7 @@ def plan_placements(
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
+        content_addresses=_map_content(by_address, hub),
         clusters={
             name: state.cluster for name, state in members.items() if state.cluster is not None
         },
@@ -265,6 +266,24 @@ def _mark_left_objects(
             yield replace(row, leaves_objects=True, reason=reason)
         else:
             yield row
+
+
+def _map_content(
+    placements: Mapping[Address, PlacementPlan], hub: PlannedHub
+) -> dict[Address, tuple[Address, ...]]:
+    """Return the addresses of the blocks with the objects of each placement, by its address."""
+    owners = {
+        manifest.identity: instance.address
+        for instance, manifests in hub.configured_objects
+        for manifest in manifests
+    }
+    content: dict[Address, tuple[Address, ...]] = {}
+    for address, placement in placements.items():
+        snapshots = placement.snapshot_store.snapshots
+        objects = snapshots[-1].objects if snapshots else ()
+        addresses = dict.fromkeys(owners.get(item.identity) for item in objects)
+        content[address] = tuple(filter(None, addresses))
+    return content
 
 
 def _list_contents(

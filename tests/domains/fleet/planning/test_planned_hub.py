@@ -22,6 +22,7 @@ from nexusform.domains.fleet.planning.resource_selection import HubIndex, select
 from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.state.objects import State
+from tests.domains.fleet.planning.fleet_harness import build_member, build_placement
 from tests.planning.harness import build_state, list_warnings, plan, require_success
 
 HUB = """
@@ -241,6 +242,21 @@ resource "fleet_hub_manifest" "space" {
   EOT
 }
 """
+
+
+def test_content_that_the_hub_rejects_makes_its_placement_uncertain() -> None:
+    member = build_member("a")
+    content = SHOP.replace(
+        "  EOT\n}",
+        "    ---\n    apiVersion: v1\n    kind: Namespace\n"
+        "    metadata:\n      name: web\n  EOT\n}",
+    )
+    doubt = {"certain": False, "depends_on": "the finding missing-hub-namespace"}
+    for namespace, expected in (("shopp", doubt), ("default", {})):
+        text = member + content.replace("shopp", namespace) + build_placement()
+        (row,) = require_success(plan(text)).plan.placements
+        assert row.object == "a"
+        assert {name: row.scores[name] for name in doubt if name in row.scores} == expected
 
 
 def list_namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
