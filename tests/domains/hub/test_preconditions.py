@@ -8,7 +8,7 @@ import pytest
 
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
+from tests.domains.hub.test_fleet_provider import list_writes
 from tests.domains.hub.test_hub_races import apply_plan, make_plan, scale
 
 
@@ -42,9 +42,11 @@ def test_nothing_is_written_before_a_refused_step(
 
 def test_a_new_plan_continues_after_a_refusal(hub: Front, run_command: CommandRunner) -> None:
     make_plan(hub, run_command, "change")
-    refuse_placements(hub)
+    scale(hub)
     _code, said = apply_plan(run_command)
     assert "Another step was refused before the first write" in said, said
-    hub.judge(lambda _body: "")
-    write_configuration(number=3, content="2")
+    # Nothing has to be resumed or discarded.
     assert run_command("apply", "-auto-approve")[0] == 0
+    content = hub.get("ConfigMap", "settings", "web")
+    assert content is not None
+    assert content["data"] == {"a": "2"}
