@@ -5,9 +5,8 @@ They have verdicts, scores and overridden objects.
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
-from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.rendering.manifest_export import render_yaml
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.placement_explanation import (
@@ -405,9 +404,6 @@ def _build_override_sections(
     return sections
 
 
-_MAX_NODE_NAMES: Final = 3
-
-
 def build_pod_report(reason: PodPlacementReason) -> Report:
     """Build the report of one pod on one cluster.
 
@@ -532,7 +528,7 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
     rows: list[Row] = []
     for (mark, *figures), names in groups.items():
-        name_text = f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES)
+        name_text = f"{names[0]} (chosen)" if mark else ", ".join(names)
         rows.append(Row((name_text, *figures)))
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
@@ -558,9 +554,7 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
             )
         groups.setdefault(tuple(reasons), []).append(verdict.node)
     rows = [
-        Row((format_first_items(names, _MAX_NODE_NAMES), *reason))
-        for reasons, names in groups.items()
-        for reason in reasons
+        Row((", ".join(names), *reason)) for reasons, names in groups.items() for reason in reasons
     ]
     table = Table(("node", "rule", "reason"), tuple(rows))
     return Section("Rejected nodes", table=table, name="rejected")

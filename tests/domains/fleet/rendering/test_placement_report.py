@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.rendering.placement_report import (
-    build_placement_document,
-    build_placement_report,
-)
+from nexusform.domains.fleet.rendering.placement_report import build_placement_report
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -22,8 +19,10 @@ from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snaps
 from nexusform.domains.fleet.workflow.placement_reasons import PlacementReason
 from nexusform.kubernetes.matching import Taint
 from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.rendering.json.report_document import build_report_document
 from nexusform.rendering.report.report_tree import Report
 from nexusform.resources.address import parse_address
+from tests.answer_rows import read_rows
 
 P = parse_address("fleet_cluster_resource_placement.p")
 COST = "kubernetes.azure.com/per-cpu-core-cost"
@@ -85,14 +84,16 @@ def test_scheduler_stop_is_the_verdict() -> None:
 def test_document_has_every_verdict() -> None:
     snapshot = build_next_snapshot(None, SORTED)
     explanation = explain((), FLEET, SORTED, snapshot)
-    document = build_placement_document(
-        PlacementReason(P, "", explanation, compute_policy_drift((), FLEET, SORTED, snapshot))
-    )
-    by_name = {c["cluster"]: c for c in document["clusters"]}
-    assert by_name["dodo"]["rejected"][0]["rule"] == "taint_toleration"
-    assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
-    assert by_name["jumpingcat"]["margin"]["decided_by"] == "affinity"
-    assert document["last_picked"] == "smartfish"
+    drift = compute_policy_drift((), FLEET, SORTED, snapshot)
+    reason = PlacementReason(P, "", explanation, drift)
+    document = build_report_document(build_placement_report(reason))
+    clusters, *preferences = document["sections"]
+    by_name = {row["cluster"]: row for row in read_rows(clusters)}
+    assert by_name["dodo"]["verdict"].startswith("taint_toleration: ")
+    assert by_name["smartfish"]["verdict"] == "picked"
+    assert by_name["jumpingcat"]["margin"].endswith(" affinity")
+    [smartfish] = [part for part in preferences if part["title"] == "Preferences of smartfish"]
+    assert "88.89 %" in smartfish["lines"][0]
 
 
 def test_bound_cluster_with_present_rejection() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
-from nexusform.domains.fleet.rendering.placement_report import build_pod_document, build_pod_report
+from nexusform.domains.fleet.rendering.placement_report import build_pod_report
 from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason, build_pod_reasons
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.rendering.json.report_document import build_report_document
 from nexusform.rendering.text.report_text import render_report_text
+from tests.answer_rows import read_rows
 from tests.domains.pods.planning.test_pods import (
     HOSTNAME,
     build_deployment,
@@ -53,9 +55,9 @@ def test_pending_pod_names_rejecting_nodes() -> None:
     outline = build_pod_report(found)
     assert outline.is_finding
     assert outline.verdict == "stays Pending"
-    document = build_pod_document(found)
-    assert document["node"] is None
-    assert [n["node"] for n in document["nodes"] if not n["rejections"]] == []
+    [rejected] = build_report_document(outline)["sections"]
+    names = {name for row in read_rows(rejected) for name in row["node"].split(", ")}
+    assert names == {verdict.node for verdict in found.nodes}
 
 
 def test_running_pod_has_current_verdicts() -> None:
