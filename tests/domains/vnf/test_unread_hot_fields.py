@@ -504,7 +504,7 @@ def test_flavor_or_image_without_a_known_name_is_unknown(
     prop: str, field: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its requirements may exclude any host of Nova; on Nexus it has no influence."""
-    write_hot(prop)
+    write_hot(prop, "resources:\n  x: { type: OS::Glance::WebImage }")
     if field == "flavor":
         path = Path("base.yaml")
         path.write_text(path.read_text().replace("      flavor: worker.large\n", ""))
@@ -572,3 +572,28 @@ def test_requests_of_a_flavor_are_unread_if_the_size_is_set_elsewhere(
     document, text = plan(capfd)
     assert [fact["field"] for fact in document["unread"]] == ["flavor"]
     assert 'set vm_sku_name = "worker.large" in vdu ' in text
+
+
+@pytest.mark.parametrize(
+    "prop",
+    [
+        "metadata: { n: { get_attr: [peeer, name] } }",
+        "user_data: { get_resource: peeer }",
+        "name: { if: [{ equals: [a, a] }, { get_resource: peeer }, x] }",
+    ],
+)
+def test_reference_to_a_missing_resource_is_named(
+    prop: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_hot(prop, "resources:\n  peer: { type: OS::Heat::Value, properties: { value: 1 } }")
+    document, _ = plan(capfd)
+    (fact,) = [item for item in document["unread"] if item["field"] == "reference"]
+    assert 'Did you mean "peer"?' in fact["reason"]
+    assert document["placement_changes"][0]["certainty"] is None
+    # In the other branch it is never read.
+    write_hot(
+        "name: { if: [{ equals: [a, b] }, { get_resource: peeer }, x] }",
+        "resources:\n  peer: { type: OS::Heat::Value, properties: { value: 1 } }",
+    )
+    document, _ = plan(capfd)
+    assert not [item for item in document.get("unread", []) if item["field"] == "reference"]

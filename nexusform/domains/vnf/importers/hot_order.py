@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
-from nexusform.documents.yaml_documents import Node
+from nexusform.documents.yaml_documents import ELISION, Node
 from nexusform.domains.vnf.importers.hot_values import Template, resolve_condition, select_branch
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
 
@@ -19,6 +19,8 @@ ResourceId: TypeAlias = tuple[str, str]
 _MAX_DEPTH: Final = 40
 # Functions with the name of a resource, alone or as the first of a list.
 _REFERENCES: Final = frozenset({"get_resource", "get_attr", "Ref", "Fn::GetAtt"})
+# Parameters that Heat sets itself.
+_PSEUDO_PARAMETERS: Final = ("AWS::", "OS::")
 _CONDITIONALS: Final = frozenset({"if", "Fn::If"})
 
 
@@ -41,6 +43,27 @@ def list_dependencies(template: Template) -> dict[ResourceId, tuple[ResourceId, 
         )
         for name, body in bodies.items()
     }
+
+
+def find_missing_references(template: Template) -> Iterator[tuple[Node, str, str]]:
+    """Yield each resource with a name in `depends_on` or a reference that no resource has.
+
+    Also yield the name of the resource, and the missing one. Heat refuses such a template.
+    """
+    resources = find_first_field(template.root, "resources", "Resources")
+    bodies = dict(resources.list_fields())
+    # An excerpt leaves resources out.
+    if ELISION in bodies or any(body.data == ELISION for body in bodies.values()):
+        return
+    # `Ref` may name a parameter, too.
+    parameters = find_first_field(template.root, "parameters", "Parameters")
+    known = {*bodies, *dict(parameters.list_fields())}
+    for name, body in bodies.items():
+        if resolve_condition(name, template) is not True:
+            continue
+        for needed in dict.fromkeys(_list_needed_names(body, template)):
+            if needed not in known and not needed.startswith(_PSEUDO_PARAMETERS):
+                yield body, name, needed
 
 
 def _list_needed_names(body: Node, template: Template) -> Iterator[str]:

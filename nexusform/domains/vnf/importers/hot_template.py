@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.diagnostics.diagnostic import has_errors, suggest_name
 from nexusform.documents.yaml_documents import (
     DocumentFindings,
     Node,
@@ -33,7 +33,11 @@ from nexusform.domains.vnf.importers.hot_fields import (
     TYPES_WITHOUT_INFLUENCE,
     read_heat_schema,
 )
-from nexusform.domains.vnf.importers.hot_order import find_awaited_vdus, list_dependencies
+from nexusform.domains.vnf.importers.hot_order import (
+    find_awaited_vdus,
+    find_missing_references,
+    list_dependencies,
+)
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
@@ -183,6 +187,15 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     reading.dependencies.update(list_dependencies(template))
+    for body, name, missing in find_missing_references(template):
+        suggestion = suggest_name(missing, resources.data)
+        template.notes.add_unread_fact(
+            body,
+            ("resource", name),
+            "reference",
+            Influence.EXISTENCE,
+            reason=f'no resource is called "{missing}", so Heat refuses the template.{suggestion}',
+        )
     for name, body in resources.list_fields():
         reading.resource_count += 1
         if reading.resource_count > _MAX_RESOURCES:
