@@ -59,6 +59,10 @@ _OTHER_HUBS: Final = {
     "policy.karmada.io": "Karmada",
     "cluster.karmada.io": "Karmada",
     "work.karmada.io": "Karmada",
+    "fleet.cattle.io": "Rancher Fleet",
+    "core.kubefed.io": "KubeFed",
+    "apps.clusternet.io": "Clusternet",
+    "clusters.clusternet.io": "Clusternet",
 }
 _HUB_KIND_ENDINGS: Final = ("Binding", "Snapshot", "Work", "Status", "InternalMemberCluster")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

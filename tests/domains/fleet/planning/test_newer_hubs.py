@@ -79,6 +79,10 @@ def test_increased_number_is_no_deleted_binding() -> None:
     [
         ("cluster.open-cluster-management.io/v1", "ManagedCluster", "Open Cluster Management"),
         ("policy.karmada.io/v1alpha1", "PropagationPolicy", "Karmada"),
+        ("work.karmada.io/v1alpha1", "Work", "Karmada"),
+        ("fleet.cattle.io/v1alpha1", "Bundle", "Rancher Fleet"),
+        ("core.kubefed.io/v1beta1", "KubeFedCluster", "KubeFed"),
+        ("apps.clusternet.io/v1alpha1", "Subscription", "Clusternet"),
     ],
 )
 def test_dump_of_another_hub_is_named(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,6 +85,31 @@ def draw_policy(draw: random.Random) -> dict[str, Any]:
     return policy
 
 
+# Names of the API that differ from those of blocks by more than their case.
+API_NAMES = {
+    "match_expression": "matchExpressions",
+    "cluster_selector_term": "clusterSelectorTerms",
+    "toleration": "tolerations",
+    "topology_spread_constraint": "topologySpreadConstraints",
+    "metric_sorter": "propertySorter",
+}
+
+
+def translate(value: Any) -> Any:
+    """Return a policy in the form of the API; blocks send no empty list."""
+    if isinstance(value, list):
+        return [translate(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        API_NAMES.get(name) or re.sub(r"_(\w)", lambda found: found[1].upper(), name): translate(
+            item
+        )
+        for name, item in value.items()
+        if item != []
+    }
+
+
 def build_forms(policy: Mapping[str, Any], *, lenient: bool) -> tuple[dict[str, Any], ...]:
     """Return the attributes of a placement in blocks, and with the manifest of these values."""
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
@@ -108,6 +134,10 @@ def test_random_policies_have_equal_errors_and_objects(*, lenient: bool) -> None
     for _ in range(500):
         policy = draw_policy(draw)
         blocks, manifest = build_forms(policy, lenient=lenient)
+        body = json.loads(manifest["manifest"])
+        # Not made by the product.
+        body["spec"]["policy"] = translate(policy)
+        manifest = {**manifest, "manifest": json.dumps(body)}
         problems = [placement.check(form) for form in (blocks, manifest)]
         assert has_errors(problems[0]) == has_errors(problems[1]), (policy, problems)
         rejected += has_errors(problems[0])
