@@ -403,7 +403,19 @@ class SimulatedProvider:
     def _check_deleted_object(
         self, request: ChangeRequest, existing: Mapping[str, Any] | None
     ) -> None:
-        """Raise ProviderProblem if the object to delete is not as the plan shows it."""
+        """Raise ProviderProblem if the object to delete is not as the plan shows it.
+
+        Others may have deleted it, and made one of the same id. A replacement may create the new
+        object first: it has the next number.
+        """
+        assert self._reality is not None
+        key = request.key
+        numbers = [other.creation for other, _ in self._reality.find_objects(key.type, key.id)]
+        if existing is None and any(number > key.creation + 1 for number in numbers):
+            raise ProviderProblem(
+                f"{key.type} {key.id} was created again since the plan. The object was not "
+                "changed. Plan again."
+            )
         if existing is None or request.prior is None:
             return
         # The plan has these values from a fault.

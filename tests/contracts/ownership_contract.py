@@ -44,6 +44,12 @@ class OwnershipBed(Protocol):
     def remove_marks(self, snapshot: Any) -> Any:
         """Return the objects as made by hand."""
 
+    def change(self, type_name: str) -> bool:
+        """Write another argument of the object; return whether its type has one to update."""
+
+    def make_again(self, snapshot: Any) -> Any:
+        """Return the objects as others make them after a deletion: with another identity."""
+
     def run_before_creation(self, call: Callable[[], None]) -> None:
         """Call a function once, between the last read and the creation of the object."""
 

@@ -12,11 +12,13 @@ from nexusform.cli.main import run_command_line
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from tests.contracts.ownership_contract import (
+    OWN,
     SITUATIONS,
     Situation,
     apply,
     make_again_during_the_creation,
     make_at_the_same_time,
+    make_object,
     make_without_an_answer,
 )
 
@@ -119,3 +121,46 @@ def test_existing_object_is_not_written(
         assert run_command_line(["destroy", "-auto-approve", target]) == 0
         assert bed.list_changes() == changes
         assert bed.take_snapshot() == existing.objects
+
+
+IDENTITY_CASES = [
+    pytest.param(
+        name,
+        type_name,
+        step,
+        id=f"{name}-{type_name}-{step[0].strip('-').partition('=')[0]}",
+        marks=[pytest.mark.of_domains(domain)] if domain else [],
+    )
+    for name, (domain, _, types) in BEDS.items()
+    for type_name in types
+    if type_name not in NOT_RACED
+    for step in (("-destroy", "-target={}.o"), ("-replace={}.o",), ("-target={}.o",))
+]
+
+
+@pytest.mark.parametrize(("name", "type_name", "step"), IDENTITY_CASES)
+def test_object_that_others_made_again_is_not_written(
+    name: str,
+    type_name: str,
+    step: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Between plan and apply, others delete the object, and make one of the same name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NF_CONFINE", "false")
+    with import_module(BEDS[name][1]).open_bed(tmp_path, monkeypatch) as bed:
+        made = make_object(bed, type_name, tmp_path, OWN)
+        options = [part.format(type_name) for part in step]
+        is_update = len(step) == 1 and step[0].startswith("-target")
+        if is_update and not bed.change(type_name):
+            pytest.skip("objects of this type are not updated")
+        assert run_command_line(["plan", "-out=p", "-detailed-exitcode", *options]) == 2
+        bed.restore(bed.make_again(made))
+        objects, changes = bed.take_snapshot(), bed.list_changes()
+        capfd.readouterr()
+        run_command_line(["apply", "p"])
+        captured = capfd.readouterr()
+        assert bed.list_changes() == changes, captured.out + captured.err
+        assert bed.take_snapshot() == objects

@@ -44,6 +44,14 @@ class SimulatedOwnershipBed:
     def remove_marks(self, snapshot: Any) -> Any:
         return [{**row, "creation": 0} for row in snapshot]
 
+    def change(self, _type_name: str) -> bool:
+        path = Path("main.nf.hcl")
+        path.write_text(path.read_text().replace('name = "o"', 'name = "o"\n  scheduler {}'))
+        return True
+
+    def make_again(self, snapshot: Any) -> Any:
+        return [{**row, "creation": row["creation"] + 7} for row in snapshot]
+
     def run_before_creation(self, call: Callable[[], None]) -> None:
         set_attributes = Reality.set_attributes
 

@@ -123,6 +123,23 @@ class HubOwnershipBed:
         rows = json.loads(marked.replace('"manager": "nexusform"', '"manager": "kubectl"'))
         return {tuple(key): body for key, body in rows}
 
+    def change(self, type_name: str) -> bool:
+        path = Path("main.nf.hcl")
+        text = path.read_text()
+        changed = text.replace('{a: "1"}', '{a: "2"}').replace('a = "b"', 'a = "c"')
+        changed = changed.replace('min_available = "1"', 'min_available = "2"')
+        if type_name in ("fleet_cluster_resource_placement", "fleet_resource_placement"):
+            changed = changed.rstrip().removesuffix("}") + "  revision_history_limit = 3\n}\n"
+        changed = changed.replace('name = "all"', 'name = "every"')
+        path.write_text(changed)
+        return changed != text
+
+    def make_again(self, snapshot: Any) -> Any:
+        return {
+            key: {**body, "metadata": {**body["metadata"], "uid": f"again-{number}"}}
+            for number, (key, body) in enumerate(self.remove_marks(snapshot).items())
+        }
+
     def run_before_creation(self, call: Callable[[], None]) -> None:
         answer = self._hub.answer
 

@@ -219,7 +219,9 @@ class MachineActionClient(ArmClient):
                 return
             body = self.get_body(change.target)
             if body is None:
-                raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
+                raise ProviderProblem(
+                    f"{change.target.title} was deleted: Azure does not show it. Plan again."
+                )
             self.check_start_values(change, body, step, was_sent=was_sent)
             run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)

@@ -306,7 +306,7 @@ class ArmClient:
             if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
                     raise ProviderProblem(
-                        f"{change.target.title} was deleted: Azure does not show it."
+                        f"{change.target.title} was deleted: Azure does not show it. Plan again."
                     )
                 if is_overdue():
                     raise StepPending(
@@ -709,7 +709,7 @@ def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeS
     # The read may be stale.
     if was_sent:
         return _ChangeStatus.IN_PROGRESS
-    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
+    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it. Plan again.")
 
 
 def read_provisioning_state(body: Mapping[str, Any] | None) -> str:

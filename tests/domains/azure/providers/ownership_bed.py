@@ -67,6 +67,20 @@ class AzureOwnershipBed:
         """Return the objects without the tag of their creation."""
         return {path: {**body, "tags": {}} for path, body in snapshot.items()}
 
+    def change(self, _type_name: str) -> bool:
+        path = Path("more.nf.hcl")
+        text = path.read_text().replace("count       = 2", "count       = 3")
+        text = text.replace("node_count            = 1", "node_count            = 2")
+        path.write_text(text.replace("body = {", 'body = {\n tags = { a = "b" }\n', 1))
+        return True
+
+    def make_again(self, snapshot: Any) -> Any:
+        created = {"createdAt": "2026-11-30T00:00:00Z"}
+        return {
+            path: {**body, "systemData": {**body["systemData"], **created}, "etag": "again"}
+            for path, body in self.remove_marks(snapshot).items()
+        }
+
     def run_before_creation(self, call: Callable[[], None]) -> None:
         act = arm_server._Handler.act
 

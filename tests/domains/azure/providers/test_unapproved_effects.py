@@ -294,3 +294,29 @@ def test_arrival_during_the_question_stops_the_apply(
     assert nexusform("apply") == 1, nexusform.said
     assert "Restart of m6 would stop vm-7, which the plan did not show." in nexusform.said
     assert not server.site.taken
+
+
+def list_reads(site: Site) -> list[tuple[str, str]]:
+    """Return method and path of the requests since the last call, sorted."""
+    reads = sorted((method, path) for method, path, _ in site.asked)
+    site.asked.clear()
+    return reads
+
+
+@pytest.mark.parametrize("action", ["PowerOff", ""])
+def test_replay_reads_no_more_than_the_plan(
+    action: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    """An apply that the replay stops has read what the plan read, once."""
+    empty_machine(server.site)
+    if action:
+        write_action(action)
+    else:
+        write_cluster("v1.30")
+    server.site.asked.clear()
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    planned = list_reads(server.site)
+    (start_vm if action else add_pool)(server.site)
+    check_nothing_is_sent(nexusform, server.site, "Consequence not approved")
+    assert planned
+    assert list_reads(server.site) == planned

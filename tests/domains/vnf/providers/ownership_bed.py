@@ -41,6 +41,14 @@ class TackerOwnershipBed:
     def remove_marks(self, snapshot: Any) -> Any:
         return {key: {**row, "metadata": {}} for key, row in snapshot.items()}
 
+    def change(self, _type_name: str) -> bool:
+        write_configuration(level=1, block="o")
+        return True
+
+    def make_again(self, snapshot: Any) -> Any:
+        objects = self.remove_marks(snapshot)
+        return {f"again-{key}": {**row, "id": f"again-{key}"} for key, row in objects.items()}
+
     def run_before_creation(self, call: Callable[[], None]) -> None:
         def run_once(request: str) -> None:
             if request == "POST /vnf_instances":
