@@ -1,6 +1,6 @@
 """Report as terminal text: a whole answer, or sections of a plan."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -22,6 +22,7 @@ from nexusform.rendering.notation.colours import (
 )
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.report_tree import (
+    Findings,
     ItemGroup,
     Report,
     Row,
@@ -30,7 +31,6 @@ from nexusform.rendering.report.report_tree import (
     change_texts,
     get_plain_text,
 )
-from nexusform.rendering.text.diagnostic_text import render_diagnostic
 
 _INDENT = "  "
 _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
@@ -111,11 +111,8 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
     lines += section.commands
-    for finding in section.findings.findings:
-        box = render_diagnostic(
-            finding.diagnostic, section.findings.sources, colour=paint.colour, width=inner_width
-        )
-        lines += box.strip("\n").split("\n")
+    if section.findings.findings:
+        lines += _render_findings(section.findings, paint, inner_width)
     lines += render_report_items(section.groups, inner_width, paint)
     lines += section.code.text.splitlines()
     for table in section.all_tables:
@@ -136,6 +133,18 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
         *_render_bold_lines(section.title, width, paint, *styles),
         *indent_lines(lines, _INDENT),
     ]
+
+
+def _render_findings(findings: Findings, paint: Painter, width: int) -> Iterator[str]:
+    """Yield the lines of each finding in its box."""
+    # A plan without findings does not load it.
+    from nexusform.rendering.text.diagnostic_text import render_diagnostic
+
+    for finding in findings.findings:
+        box = render_diagnostic(
+            finding.diagnostic, findings.sources, colour=paint.colour, width=width
+        )
+        yield from box.strip("\n").split("\n")
 
 
 def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
