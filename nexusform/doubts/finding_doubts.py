@@ -48,6 +48,8 @@ FINDINGS: Final[Mapping[tuple[Influence, ...], str]] = {
         "missing-cluster-namespace missing-hub-namespace unknown-resource-kind "
         "invalid-fleet-manifest invalid-kubernetes-manifest ignored-envelope "
         "ineffective-delete-strategy older-property-name "
+        # Read otherwise than it is written, because a hub rejects it so.
+        "corrected-manifest "
         # kube-scheduler does not check it, so pods may not start on their nodes.
         "volume-on-several-nodes"
     ),

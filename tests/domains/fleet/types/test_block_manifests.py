@@ -15,6 +15,7 @@ from nexusform.domains.fleet.types.block_bodies import build_block_body
 from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT
 from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS
 from nexusform.schemas.block_schema import BlockSchema, Nesting
+from tests.planning.harness import plan
 
 SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
 OLD_NAME = "kubernetes.azure.com/node-count"
@@ -177,3 +178,32 @@ def test_alias_of_a_sorter_has_the_name_of_the_api_on_the_wire() -> None:
     _blocks, manifest = build_forms(policy, lenient=False)
     assert "propertySorter" in manifest["manifest"]
     assert "metricSorter" not in manifest["manifest"]
+
+
+def test_bindings_of_a_corrected_policy_are_not_exact() -> None:
+    text = """
+resource "fleet_member_cluster" "m" {
+  name = "m"
+}
+resource "fleet_cluster_resource_placement" "p" {
+  lenient = LENIENT
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy {
+    placement_type = "PickN"
+    NUMBER
+  }
+}
+"""
+    number = "number_of_clusters = 1"
+    for values, doubt in (
+        (("true", ""), "the finding corrected-manifest"),
+        (("false", number), None),
+    ):
+        result = plan(text.replace("LENIENT", values[0]).replace("NUMBER", values[1]))
+        (row,) = result.plan.placements
+        assert row.object == "m"
+        assert row.scores.get("depends_on") == doubt
