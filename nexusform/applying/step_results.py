@@ -258,20 +258,39 @@ def _format_answer_problems(
 ) -> str:
     """Format the problems of an answer as sentences; "" for none."""
     sentences: list[str] = []
+    changed_paths = [path for path in comparison.disagreements if _is_changed(call, answer, path)]
     for path in comparison.disagreements:
         planned = _format_value(call, call.step.planned, path)
         actual = _format_value(call, answer, path)
-        sentences.append(
-            f"{format_path(path)} was planned as {planned}, but the provider returned {actual}."
-        )
+        text = f"{format_path(path)} was planned as {planned}"
+        if path in changed_paths:
+            sentences.append(f"{text}, and is {actual} now: changed by others.")
+        else:
+            sentences.append(f"{text}, but the provider returned {actual}.")
     sentences += [f"{format_path(path)} is still unknown in the answer." for path in unknown]
     if not sentences:
         return ""
+    if len(changed_paths) == len(sentences):
+        return (
+            f"{' '.join(sentences)} The values were saved, so the next plan starts from them; the "
+            "object is not marked for replacement."
+        )
     return (
         f"The answer of provider {call.provider.name} does not match the plan. "
         f"{' '.join(sentences)} The answer was saved, so the next plan starts from it; the object "
         "is not marked for replacement."
     )
+
+
+def _is_changed(call: ProviderCall, answer: Mapping[str, Any], path: Path) -> bool:
+    """Return whether others changed a value of a real object during its update.
+
+    It is then neither the value before the step nor the planned one.
+    """
+    prior = get_mapping(call.change.before)
+    if call.change.before is None or not call.provider.observes_objects:
+        return False
+    return bool(get_part(answer, path) != get_part(prior, path))
 
 
 def _format_value(call: ProviderCall, attributes: Any, path: Path) -> str:

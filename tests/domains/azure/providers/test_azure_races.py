@@ -416,6 +416,8 @@ def test_value_changed_after_the_write_is_reported(race: Race) -> None:
     is_shown = not isinstance(race.other, list) and CREDENTIALS not in race.member.path
     assert (str(race.other) in race.run.said) is is_shown, race.run.said
     assert race.member.argument or "this apply requested" in race.run.said or not is_shown
+    if race.member.argument in ("count", "max_surge", "max_unavailable", "drain_timeout"):
+        assert "now: changed by others." in race.run.said, race.run.said
     assert race.value == race.other
     race.converge()
 
