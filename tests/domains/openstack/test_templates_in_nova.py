@@ -127,7 +127,7 @@ def build_site() -> dict[str, Any]:
     hosts = {
         "c1": build_host(64, **details),
         "c2": build_host(60, aggregates={"fast": {"tier": "gold"}}, **details),
-        "c3": build_host(56, disk_gib=1200, traits=["CUSTOM_SSD"], **details),
+        "c3": build_host(56, disk_gib=1010, traits=["CUSTOM_SSD"], **details),
         "c4": build_host(
             32,
             numa_cells=build_cells(dedicated=True),
@@ -348,6 +348,55 @@ STACKS = {
         (write(v=VOLUME, a=server("big", image=None, **BOOT), b=server("small", after="a")),),
         multipliers={"disk": 5, "ram": 0, "cpu": 0},
         least=2,
+    ),
+    "old devices without an image": Stack(
+        (
+            write(
+                v=VOLUME,
+                a=server(
+                    "big",
+                    image=None,
+                    block_device_mapping=[
+                        {"device_name": "vda", "volume_id": {"get_resource": "v"}}
+                    ],
+                ),
+                b=server("small", after="a"),
+            ),
+        ),
+        multipliers={"disk": 5, "ram": 0, "cpu": 0},
+        least=2,
+    ),
+    "old devices beside an image": Stack(
+        (
+            write(
+                v=VOLUME,
+                a=server(
+                    "big",
+                    block_device_mapping=[
+                        {"device_name": "vda", "volume_id": {"get_resource": "v"}}
+                    ],
+                ),
+                b=server("small", after="a"),
+            ),
+        ),
+        multipliers={"disk": 5, "ram": 0, "cpu": 0},
+        least=0,
+    ),
+    "second device beside an image": Stack(
+        (
+            write(
+                v=VOLUME,
+                a=server(
+                    "big",
+                    block_device_mapping=[
+                        {"device_name": "vdb", "volume_id": {"get_resource": "v"}}
+                    ],
+                ),
+                b=server("small", after="a"),
+            ),
+        ),
+        multipliers={"disk": 5, "ram": 0, "cpu": 0},
+        least=0,
     ),
     "image on a volume": Stack(
         (

@@ -311,3 +311,18 @@ def test_each_function_of_heat_is_no_plain_value() -> None:
     names = run_heat("-c", LIST_FUNCTIONS)
     assert len(names) > 30
     assert [name for name in names if not is_intrinsic_function(name)] == []
+
+
+def test_old_device_called_vda_is_the_root_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nova boots from it even beside an image, and refuses a server without any root disk."""
+    inventory = build_inventory({"c1": 64, "c2": 60})
+    # Only a server without a disk of its own fits on the first host.
+    inventory["hosts"]["c1"]["resources"]["DISK_GB"] |= {"total": 10, "max_unit": 10}
+    write_site(inventory=inventory, settings="weight_multipliers = { disk = 0 }")
+    add_vdu('image = "plain"')
+    for name, host in (("/dev/vda", "c1"), ("vdb", "c2")):
+        device = {"device_name": name, "volume_id": "v"}
+        write_template(a={"flavor": "big", "block_device_mapping": [device]})
+        assert {row["to"]["machine"] for row in read_plan()["placement_changes"]} == {host}
+    write_template(a={"flavor": "big", "image": None, "block_device_mapping": [device]})
+    assert "does not run: Nova answers 400" in plan_error(capsys)

@@ -420,7 +420,11 @@ def _parse_request(
     devices = get_list(body, "block_device_mapping_v2")
     has_boot_volume = any(
         device["destination_type"] == "volume" and device["boot_index"] == 0 for device in devices
-    ) or (not body["imageRef"] and bool(body.get("block_device_mapping")))
+    ) or any(
+        # The root disk of Nova's old list.
+        device["device_name"].removeprefix("/dev/") == "vda"
+        for device in get_list(body, "block_device_mapping")
+    )
     local = [
         device
         for device in devices

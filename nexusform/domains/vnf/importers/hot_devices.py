@@ -18,6 +18,9 @@ from nexusform.doubts.doubt import Influence
 
 _DEVICES: Final = "block_device_mapping_v2"
 _OLD_DEVICES: Final = "block_device_mapping"
+_DEVICE_NAME: Final = "device_name"
+# Nova's name of the root disk if the image has none.
+_OLD_ROOT: Final = "vda"
 _BOOT_INDEX: Final = "boot_index"
 _VOLUME_SOURCES: Final = ("volume_id", "snapshot_id", "image")
 # Messages of Heat and Nova.
@@ -70,14 +73,48 @@ def read_block_devices(
             )
             return BlockDevices()
         if name == _OLD_DEVICES:
-            # The first device is the root disk of a server without an image.
-            image = None if has_image else _read_volume_image(devices[0], template)
-            return BlockDevices(None if has_image else node, image)
+            return _read_old_devices(vdu_name, devices, node, template, has_image=has_image)
         refusal = find_refusal(devices, has_image=has_image)
         if refusal:
             detail = f'the server "{vdu_name}" does not run: {refusal}.'
             template.notes.add_error(node, INVALID_DOCUMENT, detail)
         return _read_devices(devices, node, template)
+    return BlockDevices()
+
+
+def is_old_root(device: Mapping[str, Any]) -> bool:
+    """Return whether a device of the old list is the root disk, even beside an image.
+
+    Source: API._check_and_transform_bdm of Nova 34.0.
+    """
+    return str(device.get(_DEVICE_NAME)).removeprefix("/dev/") == _OLD_ROOT
+
+
+def _read_old_devices(
+    vdu_name: str,
+    devices: Sequence[Mapping[str, Any]],
+    node: Node,
+    template: Template,
+    *,
+    has_image: bool,
+) -> BlockDevices:
+    """Read the devices of the old list: only volumes and snapshots with a device name."""
+    if any(isinstance(device.get(_DEVICE_NAME), UnresolvedValue) for device in devices):
+        template.notes.add_unread_fact(
+            node,
+            ("server", vdu_name),
+            _OLD_DEVICES,
+            Influence.PLACEMENT,
+            reason="a device_name is unknown",
+            pool=vdu_name,
+        )
+        return BlockDevices()
+    root = next(filter(is_old_root, devices), None)
+    if root is not None:
+        return BlockDevices(node, _read_volume_image(root, template))
+    if not has_image:
+        detail = f'the server "{vdu_name}" does not run: {_INVALID_SEQUENCE}.'
+        template.notes.add_error(node, INVALID_DOCUMENT, detail)
     return BlockDevices()
 
 
