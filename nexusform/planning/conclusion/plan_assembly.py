@@ -95,6 +95,7 @@ from nexusform.resources.address import (
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.rule import CountFilter
+from nexusform.scheduling.racks.uncertainty.certainty import SamplingResult
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import State, get_current_object
 
@@ -329,7 +330,7 @@ def _build_ledger(
 
 def _sample_numa_cells(
     outcome: PlacementPhasesResult,
-    certainty: Mapping[str, placement_fit.SiteCertainty],
+    certainty: Mapping[str, SamplingResult],
     split_choice: SplitChoice,
     samples: int,
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
@@ -576,7 +577,7 @@ def _measure_certainty(
     prior: PriorState,
     *,
     has_separation_rules: bool,
-) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
+) -> tuple[int, dict[str, SamplingResult]]:
     """Return the number of samples run, and the certainty of placements by site id.
 
     The certainty is lowered to the accuracy of earlier predictions. Separation rules need the
@@ -612,7 +613,7 @@ def _measure_certainty(
 
 
 def _record_arrival_doubts(
-    outcome: PlacementPhasesResult, certainties: Mapping[str, placement_fit.SiteCertainty]
+    outcome: PlacementPhasesResult, certainties: Mapping[str, SamplingResult]
 ) -> None:
     """Record for the pools of a site which orders of arrival were not tried.
 
@@ -682,7 +683,7 @@ def _validate_plan(
     blocks: BlockPlanner,
     outcome: PlacementPhasesResult,
     diagnostics: Sequence[Diagnostic],
-    certainty: Mapping[str, placement_fit.SiteCertainty] | None,
+    certainty: Mapping[str, SamplingResult] | None,
     ledger: DoubtLedger,
 ) -> PlanValidation:
     """Validate the outcome.

@@ -16,11 +16,10 @@ from nexusform.doubts.ledger import DoubtLedger, PlacedPool
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import MACHINE_LOST, PoolDemand, index_pools
 from nexusform.planning.conclusion.plan_result import ExplainedVm
-from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
-from nexusform.scheduling.racks.uncertainty.certainty import PoolCertainty
+from nexusform.scheduling.racks.uncertainty.certainty import PoolCertainty, SamplingResult
 from nexusform.scheduling.racks.vms import Placement
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ REASONS: Mapping[str, str] = {
 
 def build_placement_changes(
     objects: Iterable[VmObject],
-    certainty: Mapping[str, SiteCertainty],
+    certainty: Mapping[str, SamplingResult],
     ledger: DoubtLedger,
     *,
     everything: bool,
@@ -172,7 +171,7 @@ def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
 
 def _list_current_vm_rows(
     vm_object: VmObject,
-    certainty: Mapping[str, SiteCertainty],
+    certainty: Mapping[str, SamplingResult],
     ledger: DoubtLedger,
     *,
     everything: bool,
@@ -182,7 +181,7 @@ def _list_current_vm_rows(
     Without `everything`, unchanged VMs are omitted. The rest are VMs placed by this plan (with a
     handle), and VMs observed at another location than recorded in state.
     """
-    site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
+    site_certainty = certainty.get(vm_object.request.demand.site_id, SamplingResult())
     for pool in vm_object.pools:
         # A host that an unread fact may change has no certainty.
         is_certain = ledger.has_certain_hosts(build_placed_pool_of_object(vm_object, pool))
@@ -197,13 +196,18 @@ def _list_current_vm_rows(
                     vm_object,
                     pool,
                     key,
-                    site_certainty if is_certain else SiteCertainty(),
+                    site_certainty if is_certain else SamplingResult(),
                     everything=everything,
                 )
 
 
 def _build_row_of_current_vm(
-    vm_object: VmObject, pool: PoolDemand, key: VmKey, certainty: SiteCertainty, *, everything: bool
+    vm_object: VmObject,
+    pool: PoolDemand,
+    key: VmKey,
+    certainty: SamplingResult,
+    *,
+    everything: bool,
 ) -> PlacementChange:
     """Build the row of a VM with a location after the plan.
 
@@ -307,7 +311,7 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
 def build_placement_tables(
     objects: Iterable[VmObject],
     sites: Mapping[str, SitePlan],
-    certainty: Mapping[str, SiteCertainty],
+    certainty: Mapping[str, SamplingResult],
     ledger: DoubtLedger,
 ) -> Iterator[PlacementTable]:
     """Yield a row per pool of every unchanged or added cluster.
@@ -316,7 +320,7 @@ def build_placement_tables(
     rule treats them as one pool.
     """
     zones = {
-        site_id: _build_site_zones(site, certainty.get(site_id, SiteCertainty()))
+        site_id: _build_site_zones(site, certainty.get(site_id, SamplingResult()))
         for site_id, site in sites.items()
     }
     # By site id, owner (the block, for VMs without a cluster) and pool.
@@ -330,7 +334,7 @@ def build_placement_tables(
         yield _build_table_row(
             members,
             zones.get(site_id, _SiteZones()),
-            certainty.get(site_id, SiteCertainty()),
+            certainty.get(site_id, SamplingResult()),
             ledger,
         )
 
@@ -383,20 +387,23 @@ class _SiteZones(Struct, frozen=True):
         return sum(self.rack_counts[zone] for zone in zones)
 
 
-def _build_site_zones(site: SitePlan, certainty: SiteCertainty) -> _SiteZones:
+def _build_site_zones(site: SitePlan, certainty: SamplingResult) -> _SiteZones:
     """Count the racks of a site by zone, once for all pools."""
     zones = {
         machine.rack: machine.availability_zone
         for machine in site.machines.values()
         if not machine.unschedulable_reason
     }
-    return _SiteZones(Counter(zones.values()), frozenset(map(zones.get, certainty.uncertain_racks)))
+    with_unknown_cells = {
+        zones.get(site.machines[name].rack) for name in certainty.uncertain_machines
+    }
+    return _SiteZones(Counter(zones.values()), frozenset(with_unknown_cells))
 
 
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]],
     zones: _SiteZones,
-    certainty: SiteCertainty,
+    certainty: SamplingResult,
     ledger: DoubtLedger,
 ) -> PlacementTable:
     """Build the row of one pool.

@@ -7,11 +7,11 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortage, SiteCertainty
+from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortage
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.numa_sampling import NumaSampling
-from nexusform.scheduling.racks.uncertainty.certainty import run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import SamplingResult, run_operations
 from nexusform.scheduling.racks.uncertainty.operations import PlaceOperation
 from nexusform.scheduling.racks.uncertainty.splits import (
     PACKED,
@@ -30,7 +30,7 @@ MAXIMUM_SAMPLES: Final = 100
 
 def compute_numa_sampling(
     sites: Mapping[str, SitePlan],
-    certainty: Mapping[str, SiteCertainty],
+    certainty: Mapping[str, SamplingResult],
     split_choice: SplitChoice,
     sample_count: int,
 ) -> NumaSampling | None:

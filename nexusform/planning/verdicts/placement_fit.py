@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
@@ -46,11 +46,11 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.uncertainty.arrivals import REMOVALS
 from nexusform.scheduling.racks.uncertainty.certainty import (
     PoolCertainty,
+    SamplingResult,
     compute_default_runs,
     repeat_with_samples,
 )
-from nexusform.scheduling.racks.uncertainty.operations import Token
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, NoFitReason, Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, NoFitReason
 
 MAXIMUM_NAMED = 5
 DOES_NOT_FIT = "insufficient-capacity"
@@ -660,30 +660,9 @@ def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
     return [name for name in site.machines if name in exceeded]
 
 
-class SiteCertainty(Struct, frozen=True):
-    """Results of the samples of one site per VM (its handle) and per pool.
-
-    `outcomes` holds, per sample, the placement of each VM (its handle), None if it did not fit;
-    kept only on request. `fits` holds per sample whether all VMs fitted. On `uncertain_racks` are
-    VMs in unknown cells that determine whether others fit: results for VMs on these racks are
-    sampled, not certain. `machine_classes` are those of tied machines, by name in site order.
-    `alternatives` are other machines of VMs under a condition, and `untried` is a clause on orders
-    of arrival that were not tried.
-    """
-
-    vms: Mapping[int, PlacementCertainty] = field(default_factory=dict)
-    pools: Mapping[tuple[str, str], PoolCertainty] = field(default_factory=dict)
-    outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
-    fits: tuple[bool, ...] = ()
-    uncertain_racks: frozenset[str] = frozenset()
-    machine_classes: Mapping[str, int] = field(default_factory=dict)
-    alternatives: Mapping[int, str] = field(default_factory=dict)
-    untried: str = ""
-
-
 def lower_certainty_to_accuracy(
-    certainty: Mapping[str, SiteCertainty], records: Mapping[str, PredictionRecord]
-) -> dict[str, SiteCertainty]:
+    certainty: Mapping[str, SamplingResult], records: Mapping[str, PredictionRecord]
+) -> dict[str, SamplingResult]:
     """Return the certainties by site, lowered to the accuracy of earlier predictions.
 
     Only predictions verified on the site count.
@@ -750,7 +729,7 @@ def measure_site_certainties(
     progress: Progress,
     first: int = 0,
     keep_outcomes: bool = False,
-) -> tuple[int, dict[str, SiteCertainty]]:
+) -> tuple[int, dict[str, SamplingResult]]:
     """Measure the certainty of the placements of every site by repeating them in samples.
 
     Each sample makes other random choices, from the seed `first` on. Return the number of samples
@@ -761,7 +740,7 @@ def measure_site_certainties(
     if placed_count == 0:
         return 0, {}
     sample_count = compute_default_runs(placed_count) if samples is None else samples
-    certainty: dict[str, SiteCertainty] = {}
+    certainty: dict[str, SamplingResult] = {}
     active_sites = {
         site_id: site for site_id, site in sites.items() if site.operations and sample_count
     }
@@ -777,23 +756,6 @@ def measure_site_certainties(
             keep_outcomes=keep_outcomes,
             on_progress=_build_progress_callback(progress, finished, total),
         )
-        # A VM without capacity in the plan has a tuple as its token, and no handle.
-        vms = {
-            token: vm_certainty
-            for token, vm_certainty in outcome.vms.items()
-            if isinstance(token, int)
-        }
-        pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
-        machines = [site.machines[name] for name in outcome.uncertain_machines]
-        uncertain_racks = frozenset(machine.rack for machine in machines)
-        certainty[site_id] = SiteCertainty(
-            vms,
-            pools,
-            outcome.outcomes,
-            outcome.fits,
-            uncertain_racks,
-            outcome.machine_classes,
-            {token: text for token, text in outcome.alternatives.items() if isinstance(token, int)},
-            outcome.untried or (REMOVALS if site.has_arrivals_after_removals else ""),
-        )
+        untried = outcome.untried or (REMOVALS if site.has_arrivals_after_removals else "")
+        certainty[site_id] = replace(outcome, untried=untried)
     return sample_count, certainty

@@ -27,11 +27,11 @@ from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
-from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.resources.address import Address
+from nexusform.scheduling.racks.uncertainty.certainty import SamplingResult
 from nexusform.scheduling.racks.uncertainty.operations import Token
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement
 
@@ -104,7 +104,7 @@ def evaluate_rules(
     instances: Iterable[Instance],
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
-    certainty: Mapping[str, SiteCertainty],
+    certainty: Mapping[str, SamplingResult],
     list_pods: Callable[[], Iterable[ScheduledPod]] = tuple,
     ledger: DoubtLedger = _EMPTY_LEDGER,
 ) -> SeparationVerdicts:
@@ -154,7 +154,7 @@ def evaluate_rules(
     return verdicts
 
 
-def _iterate_sample_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
+def _iterate_sample_outcomes(certainty: Mapping[str, SamplingResult]) -> Iterator[Outcome]:
     """Yield the placements of each sample, by site; every site has the same number of samples."""
     sample_count = max(
         (len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0

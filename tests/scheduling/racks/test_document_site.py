@@ -204,7 +204,7 @@ def test_certainty_differs_for_rack_counts_and_single_vms() -> None:
         if demand.vm.cluster in {"cluster-a", "cluster-b", "cluster-c"}:
             base.place(demand)
     answer = repeat_with_samples(base, [PlaceOperation(demand.vm, demand) for demand in last], 20)
-    pools = {pool.pool: pool for pool in answer.pools}
+    pools = {pool.pool: pool for pool in answer.pools.values()}
     assert pools[POOL1].counts == {"rack7": 12, "rack8": 12}
     assert pools[POOL1].vms_on_certain_counts == 24
     assert set(pools[POOL2].certain_racks) == set(pools[POOL2].counts)

@@ -295,8 +295,9 @@ class TestAddedFilter:
         base = RackScheduler(build_three_racks())
         steps = [PlaceOperation(number, build_demand(number)) for number in range(7)]
         answer = repeat_with_samples(base, steps, 20)
-        assert answer.pools[0].counts == {"r1": 2, "r2": 2, "r3": 2}
-        assert answer.pools[0].certain_racks == ("r1", "r2", "r3")
+        (pool,) = answer.pools.values()
+        assert pool.counts == {"r1": 2, "r2": 2, "r3": 2}
+        assert pool.certain_racks == ("r1", "r2", "r3")
         assert all(run_operations(base, steps, seed)[6] is None for seed in range(20))
 
 

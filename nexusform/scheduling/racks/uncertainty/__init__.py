@@ -4,7 +4,8 @@
 PUBLIC = {
     "arrivals": "UNTRIED Arrival BuildingVms GroupMembership REMOVALS Stage",
     "certainty": (
-        "compute_default_runs MIN_RUNS MAX_RUNS PoolCertainty repeat_with_samples run_operations"
+        "compute_default_runs MIN_RUNS MAX_RUNS PoolCertainty repeat_with_samples "
+        "run_operations SamplingResult"
     ),
     "operations": "OccupyOperation Operation PlaceOperation ReleaseOperation Token",
     "splits": (

@@ -72,7 +72,7 @@ class PoolCertainty(Struct, frozen=True):
 
 
 class SamplingResult(Struct, frozen=True):
-    """Result of repetitions.
+    """Result of repetitions of one site, per VM (its handle) and per pool.
 
     `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request. Its
     cells may be missing.
@@ -83,8 +83,8 @@ class SamplingResult(Struct, frozen=True):
     not tried, "" if all were.
     """
 
-    vms: Mapping[Token, PlacementCertainty]
-    pools: tuple[PoolCertainty, ...]
+    vms: Mapping[Token, PlacementCertainty] = field(default_factory=dict)
+    pools: Mapping[PoolId, PoolCertainty] = field(default_factory=dict)
     machine_classes: Mapping[str, int] = field(default_factory=dict)
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
@@ -222,7 +222,7 @@ def repeat_with_samples(
     placements of every sample. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
-        return SamplingResult(vms={}, pools=())
+        return SamplingResult()
     planned = run_operations(base, operations)
     demands = {
         operation.token: operation.demand
@@ -277,7 +277,7 @@ def repeat_with_samples(
         pools = tuple(pools_with_ties)
     return SamplingResult(
         vms=sample_matches.compute_vm_certainties(matches, runs),
-        pools=pools,
+        pools={(pool.owner, pool.pool): pool for pool in pools},
         machine_classes=class_by_machine,
         outcomes=tuple(outcomes),
         fits=tuple(fits),

@@ -67,7 +67,7 @@ def test_tied_machines_are_those_of_many_samples(seed: int) -> None:
     few = collect_tied_machines(base, operations, runs)
     many = collect_tied_machines(base, operations, 800)
     result = repeat_with_samples(base, operations, runs)
-    for pool in result.pools:
+    for pool in result.pools.values():
         names = set(list_tied_machines(result, pool))
         key = (pool.owner, pool.pool)
         assert few.get(key, set()) <= names <= many.get(key, set())
@@ -77,15 +77,15 @@ def test_pools_of_an_empty_site_may_use_all_equal_machines() -> None:
     base = RackScheduler([machine for rack in "abcd" for machine in build_rack(rack, 40)])
     operations = [PlaceOperation(name, build_demand(name)) for name in ("x", "y")]
     result = repeat_with_samples(base, operations, certainty.MIN_RUNS_FOR_TIES)
-    assert [len(list_tied_machines(result, pool)) for pool in result.pools] == [160, 160]
-    assert [pool.tied_classes for pool in result.pools] == [1, 1]
+    assert [len(list_tied_machines(result, pool)) for pool in result.pools.values()] == [160, 160]
+    assert [pool.tied_classes for pool in result.pools.values()] == [1, 1]
 
 
 def test_a_rack_with_a_vm_is_no_equal_of_empty_racks() -> None:
     base = RackScheduler([machine for rack in "abc" for machine in build_rack(rack, 2)])
     base.add_existing(VmName("o", "o", "p", 0), LARGE, Placement("a-bm01", "a", "1", (0,)))
     result = repeat_with_samples(base, [PlaceOperation("x", build_demand("x"))], 50)
-    [pool] = result.pools
+    [pool] = result.pools.values()
     assert {name[0] for name in list_tied_machines(result, pool)} == {"b", "c"}
 
 
@@ -114,5 +114,5 @@ def test_ties_of_a_plan_with_removals_are_those_of_its_samples() -> None:
     )
     operations = [ReleaseOperation(handle), PlaceOperation("x", build_demand("x"))]
     result = repeat_with_samples(base, operations, 50)
-    [pool] = result.pools
+    [pool] = result.pools.values()
     assert list_tied_machines(result, pool) == ["r1-bm01", "r1-bm02", "r1-bm03"]
