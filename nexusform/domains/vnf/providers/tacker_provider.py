@@ -786,9 +786,16 @@ def _list_change_problems(
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
     # Tacker changes these arguments only with another package.
-    fixed = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
+    fixed = ("vnfd", "base_hot", "nested", "flavour_id")
     # Since its instantiation.
     changed = [name for name in fixed if planned.get(name) != prior.get(name)]
+    # An omitted level is the default one of the VNFD.
+    levels = [
+        read_documents(values).vnf.find_level(values.get("instantiation_level"))
+        for values in (prior, planned)
+    ]
+    if levels[0] != levels[1]:
+        changed.append("instantiation_level")
     if changed:
         detail = (
             f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace "
