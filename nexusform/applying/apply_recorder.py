@@ -253,8 +253,8 @@ def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str 
     return ApplyStart(
         lineage=state.lineage or lineage,
         serial=state.serial + 1,
-        nexusform_version=plan.nexusform_version,
-        catalogue=plan.catalogue,
+        nexusform_version=plan.start.nexusform_version,
+        catalogue=plan.start.catalogue,
         plan_digest=plan_digest,
         providers=state.providers,
     )
@@ -279,7 +279,7 @@ def build_opening_records(plan: Plan, state: State) -> list[Record]:
         records.append(InstanceMoves(moves))
         draft.apply_record(records[-1])
     new_addresses = dict(moves)
-    for observed_address, current in plan.refreshed_objects.items():
+    for observed_address, current in plan.observed.refreshed_objects.items():
         address = new_addresses.get(observed_address, observed_address)
         instance = draft.get_instance(address)
         recorded = get_current_object(instance)

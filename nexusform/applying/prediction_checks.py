@@ -193,7 +193,9 @@ def _collect_predictions(
 
 def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
     """Return the placement tables by site id, cluster and pool."""
-    return {(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+    return {
+        (table.site_id, table.cluster, table.pool): table for table in plan.figures.placement_tables
+    }
 
 
 def select_tied(

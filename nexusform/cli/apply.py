@@ -493,7 +493,10 @@ def _check_and_apply(
     if verdict.plan is None:
         return 1
     # A plan made again has no limits of its own.
-    plan = replace(verdict.plan, guard_rails=saved.plan.guard_rails)
+    plan = replace(
+        verdict.plan,
+        verdicts=replace(verdict.plan.verdicts, guard_rails=saved.plan.verdicts.guard_rails),
+    )
     problems = check_approved_consequences(run, saved.plan)
     if not has_errors(problems):
         plan, new_problems = read_drift_again(run, plan)
@@ -595,10 +598,10 @@ def _report_result(
     run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOutcome
 ) -> ApplyOutcome:
     """Report the counts, the diagnostics and the outputs of an apply; return the same outcome."""
-    job.reporter.report_result(outcome, plan.mode)
+    job.reporter.report_result(outcome, plan.options.mode)
     job.reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
     # No output remains.
-    if plan.mode is not Mode.DESTROY:
+    if plan.options.mode is not Mode.DESTROY:
         job.reporter.report_outputs(outcome.applied.state.outputs)
     return outcome
 
@@ -629,10 +632,12 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
     """
     screen = reporter.screen
     assert screen is not None, "prompts need a terminal"
-    question, explanation = _QUESTIONS[plan.mode]
-    if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
+    question, explanation = _QUESTIONS[plan.options.mode]
+    if plan.options.mode is Mode.DESTROY and (plan.options.targets or plan.options.excludes):
         question = f"Do you really want to destroy {_describe_destroyed_objects(plan)}"
-    workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
+    workspace_note = (
+        f' in workspace "{plan.options.workspace}"' if plan.options.workspace != "default" else ""
+    )
     answer = screen.prompt_user(
         f"{question}{workspace_note}?",
         f"  {explanation}\n  Only 'yes' will be accepted to approve.",
@@ -640,7 +645,7 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
     if answer == "yes":
         screen.print_text()
         return True
-    screen.print_text(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
+    screen.print_text(f"\n{'Destroy' if plan.options.mode is Mode.DESTROY else 'Apply'} cancelled.")
     if answer is None:
         screen.print_text(f"No answer on stdin. {_APPROVAL_HINT}")
     return False

@@ -390,7 +390,7 @@ def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed:
         return 0
     if plan.has_changes or has_waiting_changes(plan):
         return _EXIT_CHANGES
-    is_drift_unknown = plan.mode is Mode.REFRESH_ONLY and plan.has_unread_objects
+    is_drift_unknown = plan.options.mode is Mode.REFRESH_ONLY and plan.has_unread_objects
     # Without a read, changes cannot be excluded.
     return 1 if plan.is_from_state or is_drift_unknown else 0
 

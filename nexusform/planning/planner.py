@@ -86,7 +86,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
         result = add_zone_remedies(request, result, make_plan)
-    if any(row.is_waiting for row in result.plan.feasibility):
+    if any(row.is_waiting for row in result.plan.workloads.feasibility):
         from nexusform.planning.replanning.waiting_pod_remedies import add_feasibility_remedies
 
         return add_feasibility_remedies(request, result, make_plan)

@@ -23,6 +23,7 @@ PUBLIC = {
         "RejectedCluster PlacementAction PlacementChange PlacementTable PlacementTotal Plan "
         "PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "
-        "MissingObject NOT_READ_IDS HypotheticalPlan build_hypothetical_plan"
+        "MissingObject NOT_READ_IDS HypotheticalPlan build_hypothetical_plan Observations "
+        "PlacementFigures WorkloadResults"
     ),
 }

@@ -731,99 +731,171 @@ class SitePredictionAccuracy(Struct, frozen=True):
     date: str = ""
 
 
-class Plan(Struct, frozen=True):
-    """A complete plan.
-
-    `unchanged_count` counts unchanged objects, with and without a row. `placement_totals` cover
-    every object of the prior state, by kind. `lineage` is "" for a first plan; `serial` the prior
-    state's. `refreshed_objects` holds objects as read by the providers if they differ from state
-    (None: missing). `samples` is the number of samples behind the certainty (0: none),
-    `numa_sampling` the dependency on unknown NUMA cells (None: none). `planned_outputs` are the
-    root outputs after, `refined_outputs` the refinements of unknown parts of them. `catalogue` is
-    the SKU catalogue's version. `targets`, `excludes` and `replaces` are the options of the plan,
-    for the checks at apply. `inventories` are those read by data sources, `basis` the inputs that
-    may change until apply. `address_moves` are pairs of an old address and a new one. `sites`,
-    `capacity` and `other_capacity` are VM locations and spare capacity: empty until
-    `planning.conclusion.site_records` fills them as the last stage of planning.
-    `observed_attributes` are attributes of objects shown by data sources, which replace those in
-    state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint
-    rules disabled by the configuration; the others ran if `is_linted`. `guard_rails` are the
-    results of the limits of `-fail-on`. `content_changes` are objects that placements remove from
-    clusters, or whose pods they change. `feasibility` has a row per binding of a placement with
-    pods; for `untested_bindings` of a large plan, no fix was tested. `since` compares with an
-    earlier plan (None: none). `checks_by` are checks by real programs. `providers` holds the
-    identity of the systems behind the providers, `provider_titles` describe them. `missing_data`
-    names facts outside of an export for changed objects. `rejected` are the addresses of changes
-    rejected by their provider, if a plan has no other error. `unread` are the facts of foreign
-    documents that nexusform does not read. `start_values` are what providers read for the changes,
-    by address, in their own formats: apply compares them before each write. `site_facts` are what
-    providers read of whole sites besides attributes, such as creation times: by provider and fact.
-    `listed` are the sites
-    that differ from what their platform lists. `site_ties` hold the machines of `tied_set`.
-    `consequences` are filled with `sites`, and so are the `outside_changes` that it reverts.
-    """
+class PlannedOptions(Struct, frozen=True):
+    """Options of the plan, for the checks at apply."""
 
     mode: Mode = Mode.NORMAL
-    changes: tuple[Change, ...] = ()
-    steps: tuple[Step, ...] = ()
-    drift: tuple[Drift, ...] = ()
-    outputs: tuple[OutputChange, ...] = ()
-    planned_outputs: Mapping[str, OutputState] = field(default_factory=dict)
-    refined_outputs: Mapping[str, Refinements] = field(default_factory=dict)
-    placements: tuple[PlacementChange, ...] = ()
-    placement_tables: tuple[PlacementTable, ...] = ()
-    site_ties: tuple[SiteTies, ...] = ()
-    unchanged_count: int = 0
-    placement_totals: tuple[PlacementTotal, ...] = ()
-    samples: int = 0
-    diagnostics: tuple[Diagnostic, ...] = ()
-    checks: tuple[CheckResult, ...] = ()
-    variables: Mapping[str, VariableValue] = field(default_factory=dict)
-    refreshed_objects: Mapping[Address, ObjectState | None] = field(default_factory=dict)
+    workspace: str = "default"
+    targets: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+class PlanStart(Struct, frozen=True):
+    """State version from which a plan starts, and when and by which version it was made.
+
+    `lineage` is "" for a first plan; `serial` is the prior state's. `catalogue` is the SKU
+    catalogue's version.
+    """
+
     lineage: str = ""
     serial: int = 0
     prior_digest: str = ""
     catalogue: str = ""
     timestamp: str = ""
     nexusform_version: str = ""
-    workspace: str = "default"
-    targets: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
-    replaces: tuple[str, ...] = ()
-    errored: bool = False
-    address_moves: tuple[tuple[Address, Address], ...] = ()
+
+
+class Observations(Struct, frozen=True):
+    """What was read of the real systems, and what was not.
+
+    `refreshed_objects` holds objects as read by the providers if they differ from state (None:
+    missing). `observed_attributes` are attributes of objects shown by data sources, which replace
+    those in state. `start_values` are what providers read for the changes, by address, in their own
+    formats: apply compares them before each write. `site_facts` are what providers read of whole
+    sites besides attributes, such as creation times: by provider and fact. `providers` holds the
+    identity of the systems behind the providers, `provider_titles` describe them. `inventories` are
+    those read by data sources. `listed` are the sites that differ from what their platform lists.
+    `unread` are the doubts of documents that nexusform does not read in full. `missing_data` names
+    facts outside of an export for changed objects.
+    """
+
+    refreshed_objects: Mapping[Address, ObjectState | None] = field(default_factory=dict)
+    drift: tuple[Drift, ...] = ()
+    observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    site_facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    provider_titles: tuple[str, ...] = ()
     inventories: tuple[InventoryRead, ...] = ()
-    separation_verdicts: tuple[SeparationVerdict, ...] = ()
+    listed: tuple[ListedSite, ...] = ()
+    unread: tuple[Doubt, ...] = ()
+    missing_data: tuple[str, ...] = ()
+
+
+class RootValues(Struct, frozen=True):
+    """Variables and outputs of the root module.
+
+    `planned_outputs` are the outputs after, `refined_outputs` the refinements of unknown parts of
+    them.
+    """
+
+    variables: Mapping[str, VariableValue] = field(default_factory=dict)
+    outputs: tuple[OutputChange, ...] = ()
+    planned_outputs: Mapping[str, OutputState] = field(default_factory=dict)
+    refined_outputs: Mapping[str, Refinements] = field(default_factory=dict)
+
+
+class PlacementFigures(Struct, frozen=True):
+    """Figures of the placements: totals, and how certain they are.
+
+    `placement_totals` cover every object of the prior state, by kind. `unchanged_count` counts
+    unchanged objects, with and without a row. `samples` is the number of samples behind the
+    certainty (0: none), `numa_sampling` the dependency on unknown NUMA cells (None: none).
+    `site_ties` hold the machines of `tied_set`.
+    """
+
+    placement_tables: tuple[PlacementTable, ...] = ()
+    placement_totals: tuple[PlacementTotal, ...] = ()
+    unchanged_count: int = 0
+    samples: int = 0
+    numa_sampling: NumaSampling | None = None
+    site_ties: tuple[SiteTies, ...] = ()
+    prediction_scores: tuple[SitePredictionAccuracy, ...] = ()
+
+
+class SiteRecords(Struct, frozen=True):
+    """VM locations and spare capacity.
+
+    They are empty until `planning.conclusion.site_records` fills them, the last stage of planning.
+    """
+
     sites: tuple[SiteVms, ...] = ()
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
-    numa_sampling: NumaSampling | None = None
-    basis: PlanInputs = field(default_factory=PlanInputs)
-    rollouts: tuple[Rollout, ...] = ()
+
+
+class PlanImpact(Struct, frozen=True):
+    """What a plan interrupts, ends or reverts.
+
+    `consequences` are filled with the sites, and so are the `outside_changes` that it reverts.
+    """
+
     upgrades: tuple[Upgrade, ...] = ()
-    prediction_scores: tuple[SitePredictionAccuracy, ...] = ()
+    machine_actions: tuple[PlannedMachineAction, ...] = ()
+    consequences: tuple[Consequence, ...] = ()
+    outside_changes: tuple[OutsideChange, ...] = ()
+
+
+class WorkloadResults(Struct, frozen=True):
+    """Rollouts of placements, and what becomes of the workloads on clusters.
+
+    `content_changes` are objects that placements remove from clusters, or whose pods they change.
+    `feasibility` has a row per binding of a placement with pods; for `untested_bindings` of a large
+    plan, no fix was tested.
+    """
+
+    rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     content_changes: tuple[ContentChange, ...] = ()
     feasibility: tuple[Feasibility, ...] = ()
     untested_bindings: int = 0
-    machine_actions: tuple[PlannedMachineAction, ...] = ()
-    observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
-    dry_run_messages: tuple[str, ...] = ()
+
+
+class PlanVerdicts(Struct, frozen=True):
+    """Results of checks of the plan.
+
+    `guard_rails` are the results of the limits of `-fail-on`, `checks_by` the checks by real
+    programs. `disabled_rules` are lint rules disabled by the configuration; the others ran if
+    `is_linted`. `dry_run_messages` are the results of server-side dry runs. `since` compares with
+    an earlier plan (None: none). `rejected` are the addresses of changes rejected by their
+    provider, if a plan has no other error.
+    """
+
+    checks: tuple[CheckResult, ...] = ()
+    separation_verdicts: tuple[SeparationVerdict, ...] = ()
+    guard_rails: tuple[GuardRailResult, ...] = ()
+    checks_by: tuple[ProgramCheck, ...] = ()
     disabled_rules: tuple[str, ...] = ()
     is_linted: bool = False
-    guard_rails: tuple[GuardRailResult, ...] = ()
+    dry_run_messages: tuple[str, ...] = ()
     since: PreviousPlanDifferences | None = None
-    checks_by: tuple[ProgramCheck, ...] = ()
-    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    provider_titles: tuple[str, ...] = ()
-    missing_data: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
-    unread: tuple[Doubt, ...] = ()
-    start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    site_facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    listed: tuple[ListedSite, ...] = ()
-    consequences: tuple[Consequence, ...] = ()
-    outside_changes: tuple[OutsideChange, ...] = ()
+
+
+class Plan(Struct, frozen=True):
+    """A complete plan: what changes and where, and a record per further subject.
+
+    `address_moves` are pairs of an old address and a new one. `basis` has the inputs that may
+    change until apply.
+    """
+
+    changes: tuple[Change, ...] = ()
+    steps: tuple[Step, ...] = ()
+    placements: tuple[PlacementChange, ...] = ()
+    address_moves: tuple[tuple[Address, Address], ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    errored: bool = False
+    basis: PlanInputs = PlanInputs()
+    options: PlannedOptions = PlannedOptions()
+    start: PlanStart = PlanStart()
+    observed: Observations = Observations()
+    root_values: RootValues = RootValues()
+    figures: PlacementFigures = PlacementFigures()
+    site_records: SiteRecords = SiteRecords()
+    impact: PlanImpact = PlanImpact()
+    workloads: WorkloadResults = WorkloadResults()
+    verdicts: PlanVerdicts = PlanVerdicts()
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -852,7 +924,7 @@ class Plan(Struct, frozen=True):
             for site_id, class_by_machine in classes.items()
             if class_by_machine
         )
-        return replace(self, site_ties=site_ties)
+        return replace(self, figures=replace(self.figures, site_ties=site_ties))
 
     def reject_assumptions(self) -> None:
         """Raise TypeError for a hypothetical plan, before it would be saved or applied."""
@@ -862,9 +934,11 @@ class Plan(Struct, frozen=True):
     @property
     def ledger(self) -> DoubtLedger:
         """Ledger of the doubts, which decides what is certain."""
-        pools = (table.placed_pool for table in self.placement_tables if table.placed)
-        listed = chain.from_iterable(site.list_doubts() for site in self.listed)
-        return build_ledger(self.unread, pools, (*listed, *build_finding_doubts(self.diagnostics)))
+        pools = (table.placed_pool for table in self.figures.placement_tables if table.placed)
+        listed = chain.from_iterable(site.list_doubts() for site in self.observed.listed)
+        return build_ledger(
+            self.observed.unread, pools, (*listed, *build_finding_doubts(self.diagnostics))
+        )
 
     @property
     def shrunk_pools(self) -> frozenset[tuple[str, str]]:
@@ -877,7 +951,7 @@ class Plan(Struct, frozen=True):
         ledger = self.ledger
         return sum(
             table.placed
-            for table in self.placement_tables
+            for table in self.figures.placement_tables
             if not ledger.has_certain_hosts(table.placed_pool)
         )
 
@@ -887,7 +961,7 @@ class Plan(Struct, frozen=True):
 
         A plan with changes rejected by a provider (`rejected`) is complete.
         """
-        return self.errored and not self.rejected
+        return self.errored and not self.verdicts.rejected
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""
@@ -916,12 +990,12 @@ class Plan(Struct, frozen=True):
     @property
     def placed_vms(self) -> int:
         """Number of VMs with a new location."""
-        return sum(table.placed for table in self.placement_tables)
+        return sum(table.placed for table in self.figures.placement_tables)
 
     @property
     def lost_unmanaged_count(self) -> int:
         """Number of unmanaged VMs that lose their machine; they have no row."""
-        return sum(site.lost_unmanaged_count for site in self.sites)
+        return sum(site.lost_unmanaged_count for site in self.site_records.sites)
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -950,16 +1024,30 @@ class Plan(Struct, frozen=True):
         A change is one of an object, address, output, placement of observed objects,
         or recorded fact.
         """
-        output_actions = {output.action for output in self.outputs}
+        output_actions = {output.action for output in self.root_values.outputs}
         if self.reported_changes or output_actions - {Action.NO_OP}:
             return True
         changed_addresses = {
             row.address for row in self.placements if row.action is not PlacementAction.KEEP
         }
-        if not changed_addresses.isdisjoint(self.observed_attributes):
+        if not changed_addresses.isdisjoint(self.observed.observed_attributes):
             return True
         # Objects changed outside are to be recorded.
-        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)
+        return self.options.mode is Mode.REFRESH_ONLY and bool(self.observed.refreshed_objects)
+
+
+# Records of a plan by field: a plan file has the fields of all of them side by side.
+PLAN_PARTS: Final[Mapping[str, type[Struct]]] = {
+    "options": PlannedOptions,
+    "start": PlanStart,
+    "observed": Observations,
+    "root_values": RootValues,
+    "figures": PlacementFigures,
+    "site_records": SiteRecords,
+    "impact": PlanImpact,
+    "workloads": WorkloadResults,
+    "verdicts": PlanVerdicts,
+}
 
 
 class HypotheticalPlan(Plan, frozen=True):

@@ -406,7 +406,7 @@ def list_refreshed_objects(
 
 def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     """Return the objects after a plan has been applied to its prior state."""
-    objects = list_refreshed_objects(prior, plan.refreshed_objects)
+    objects = list_refreshed_objects(prior, plan.observed.refreshed_objects)
     # The change of the new address has the object.
     for old, _new in plan.address_moves:
         objects.pop(old, None)

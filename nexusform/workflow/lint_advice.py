@@ -159,7 +159,7 @@ def _refresh_sites(
 
 def _build_listed_findings(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a finding per site that its platform lists with differences: a line for each."""
-    for site in plan.listed:
+    for site in plan.observed.listed:
         yield build_warning("site-differs", "\n".join(describe_listed_sites([site])))
 
 

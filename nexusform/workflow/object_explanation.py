@@ -225,7 +225,11 @@ def _build_saved_plan_request(context: CommandContext, plan_path: str) -> _Reque
         return None, problems, opened.sources
     plan = saved.plan
     request = build_plan_request(opened.project, StoredState(prior), plan)
-    return replace(request, now=plan.timestamp, workspace=plan.workspace), problems, opened.sources
+    return (
+        replace(request, now=plan.start.timestamp, workspace=plan.options.workspace),
+        problems,
+        opened.sources,
+    )
 
 
 class _ExplanationQuery(Struct, frozen=True):
@@ -243,7 +247,9 @@ class _ExplanationQuery(Struct, frozen=True):
         """
         plain_request = replace(self.request, samples=0, includes_remedies=False)
         planned = make_plan(plain_request)
-        return replace(self._explain_planned(planned), inventories=planned.plan.inventories)
+        return replace(
+            self._explain_planned(planned), inventories=planned.plan.observed.inventories
+        )
 
     def _explain_planned(self, planned: PlanResult) -> Explanations:
         """Explain from the plan, or plan an unchanged VM again."""
@@ -372,7 +378,7 @@ class _ExplanationQuery(Struct, frozen=True):
         snapshot = build_snapshot(
             objects,
             registries,
-            planned.plan.catalogue,
+            planned.plan.start.catalogue,
             list_recorded_machines(self.request.state, registries),
         )
         explanations = []
@@ -389,7 +395,7 @@ class _ExplanationQuery(Struct, frozen=True):
             row = rows.get((explained_vm.address, name))
             clauses = [
                 ledger.explain_uncertain_hosts(table.placed_pool)
-                for table in planned.plan.placement_tables
+                for table in planned.plan.figures.placement_tables
                 if row is not None and (table.address, table.pool) == (row.address, row.pool)
             ]
             explanation = VmExplanation(
@@ -397,7 +403,7 @@ class _ExplanationQuery(Struct, frozen=True):
                 object=name,
                 explained_vm=explained_vm,
                 certainty=row.certainty if row is not None else None,
-                samples=planned.plan.samples,
+                samples=planned.plan.figures.samples,
                 alternatives=list_alternative_machines(site, demand, machine)
                 if site is not None
                 else (),
@@ -508,7 +514,7 @@ def explain_pools(
     """
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []
-    for table in planned.plan.placement_tables:
+    for table in planned.plan.figures.placement_tables:
         if not pattern.is_match(table.address) or name not in ("", table.pool):
             continue
         planned_object = planned.objects.get(table.address)

@@ -78,7 +78,11 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
         plan = _mark_incomplete_objects(plan, outcome)
         diagnostics += _warn_about_unchecked_objects(outcome)
         diagnostics += _write_cases_of_differences(outcome, directory)
-    return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
+    return replace(
+        plan,
+        verdicts=replace(plan.verdicts, checks_by=tuple(checks)),
+        diagnostics=(*plan.diagnostics, *diagnostics),
+    )
 
 
 def _mark_incomplete_objects(plan: Plan, outcome: ProgramCheckOutcome) -> Plan:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nexusform.applying.events import StepEvent, StepListener
-from nexusform.plans.plan import Action, Change, Plan, Step, StepKind
+from nexusform.plans.plan import Action, Change, Plan, PlanStart, Step, StepKind
 from nexusform.resources.address import Address
 
 
@@ -42,7 +42,7 @@ def build_create_plan(waits: Mapping[int, Sequence[int]]) -> Plan:
     steps = tuple(
         build_step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits)
     )
-    return Plan(changes=changes, steps=steps, nexusform_version="0.1.0")
+    return Plan(changes=changes, steps=steps, start=PlanStart(nexusform_version="0.1.0"))
 
 
 class JournalLines:

@@ -304,11 +304,15 @@ def test_refined_outputs_are_saved_in_plan_file_and_not_shown(project: Project) 
     assert '"a-' not in project.printed().replace('"a-${timestamp()}"', "")
     saved, _ = plan_file.read_plan_file(path.read_bytes())
     assert saved is not None
-    assert saved.plan.refined_outputs == {"o": (((0,), Refinement(not_null=True, prefix="a-")),)}
+    assert saved.plan.root_values.refined_outputs == {
+        "o": (((0,), Refinement(not_null=True, prefix="a-")),)
+    }
     # The saved refinements must hold at apply; otherwise nothing is applied.
     wrong = {"o": (((0,), Refinement(not_null=True, prefix="b-")),)}
     document = plan_file.write_plan_file(
-        replace(saved.plan, refined_outputs=wrong), saved.configuration_files, saved.prior_state
+        replace(saved.plan, root_values=replace(saved.plan.root_values, refined_outputs=wrong)),
+        saved.configuration_files,
+        saved.prior_state,
     )
     path.write_bytes(document)
     assert project.run("apply", "-no-color", str(path)) == 1

@@ -291,7 +291,7 @@ class FleetComparison:
         for name, cluster in outcome.clusters.items():
             rows = [
                 row
-                for row in self._result.plan.feasibility
+                for row in self._result.plan.workloads.feasibility
                 if row.cluster == name and row.is_selected
             ]
             if rows:
@@ -461,7 +461,7 @@ class FleetComparison:
             cluster = get_fleet(result).outcome.clusters.get(target)
             rows = [
                 item
-                for item in result.plan.feasibility
+                for item in result.plan.workloads.feasibility
                 if item.is_selected and item.cluster == target
             ]
             planned = next((item for item in rows if item.placement == row.placement), None)
@@ -484,7 +484,7 @@ class FleetComparison:
         result = self._fleet.plan(adjustments=tuple(_read_edit(edit, 0) for edit in fix["edits"]))
         rows = [
             item
-            for item in result.plan.feasibility
+            for item in result.plan.workloads.feasibility
             if item.is_selected and item.placement == row.placement
         ]
         expected = {FeasibilityResult.RUNS}, False

@@ -46,7 +46,9 @@ def build_all_types() -> PluginRegistries:
 def add_consequences(made: Plan) -> Plan:
     """Return a plan with its consequences, for plans that are not completed with their sites."""
     types = build_all_types().resource_types
-    return replace(made, consequences=compute_consequences(made, types))
+    return replace(
+        made, impact=replace(made.impact, consequences=compute_consequences(made, types))
+    )
 
 
 class UnreadableConfigurationError(Exception):
@@ -170,9 +172,9 @@ def build_state_after(result: PlanResult, state: State = EMPTY) -> State:
         state.lineage or "lineage",
         state.serial + 1,
         "0.1",
-        result.plan.catalogue,
+        result.plan.start.catalogue,
         found,
-        dict(result.plan.planned_outputs),
+        dict(result.plan.root_values.planned_outputs),
         (),
         max([state.last_creation, *(c.creation for c in result.plan.changes)]),
     )

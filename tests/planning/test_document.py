@@ -108,7 +108,10 @@ def build_applied_state() -> State:
 
 
 def list_tables(result: PlanResult) -> dict[tuple[str, str], PlacementTable]:
-    return {(t.cluster.removeprefix("cluster-"), t.pool): t for t in result.plan.placement_tables}
+    return {
+        (t.cluster.removeprefix("cluster-"), t.pool): t
+        for t in result.plan.figures.placement_tables
+    }
 
 
 def build_row(table: PlacementTable) -> tuple[object, ...]:
@@ -200,7 +203,7 @@ def test_first_fix_for_a_full_site_is_a_smaller_count() -> None:
 
 def test_certainty_is_reported_for_every_placement() -> None:
     result = require_success(plan(build_configuration("a"), samples=30))
-    assert result.plan.samples == 30
+    assert result.plan.figures.samples == 30
     found = list_tables(result)
     assert found["a", "pool1"].certain_racks == tuple(f"rack{n}" for n in range(1, 9))
     assert found["a", "pool1"].placed == 24
@@ -216,16 +219,16 @@ def test_certainty_covers_only_new_vms_and_can_be_disabled() -> None:
         "cluster-e-pool1-32"
     ]
     off = require_success(plan(more, build_applied_state(), samples=0))
-    assert off.plan.samples == 0
+    assert off.plan.figures.samples == 0
     assert all(r.certainty is None for r in off.plan.placements)
 
 
 def test_default_number_of_samples() -> None:
-    assert require_success(plan(build_configuration("a"), samples=None)).plan.samples == 100
+    assert require_success(plan(build_configuration("a"), samples=None)).plan.figures.samples == 100
     assert (
         require_success(
             plan(build_configuration(), build_applied_state(), samples=None)
-        ).plan.samples
+        ).plan.figures.samples
         == 0
     )
 

@@ -234,7 +234,7 @@ def check_plan(
     run(result.plan, state, seed, watch=not grows_while_rolling(result)).check("after")
     again = plan({"main.nf.json": build_document(site)}, after)
     assert is_empty(again)
-    assert again.plan.unchanged_count == len(said.places())
+    assert again.plan.figures.unchanged_count == len(said.places())
     return after, said
 
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from nexusform.plans.plan import Action, CheckResult, Drift, Mode, OutputChange, Plan, VariableValue
+from nexusform.plans.plan import (
+    Action,
+    CheckResult,
+    Drift,
+    Mode,
+    Observations,
+    OutputChange,
+    PlacementFigures,
+    Plan,
+    PlannedOptions,
+    PlanStart,
+    PlanVerdicts,
+    RootValues,
+    VariableValue,
+)
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, ObjectType
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.values.typed_value import UNKNOWN
@@ -194,12 +208,14 @@ def every_shape() -> Plan:
                 address("thing", "z"), Action.DELETE, before, None, sensitive_before=(("secret",),)
             ),
         ),
-        outputs=(
-            OutputChange("gone", Action.DELETE, "x", None, STRING, False),
-            OutputChange("machines", Action.UPDATE, ["a"], ["a", "b"], ListType(STRING), False),
-            OutputChange("new", Action.CREATE, None, UNKNOWN, STRING, False),
-            OutputChange("same", Action.NO_OP, 1, 1, NUMBER, False),
-            OutputChange("token", Action.UPDATE, "s1", "s2", STRING, True),
+        root_values=RootValues(
+            outputs=(
+                OutputChange("gone", Action.DELETE, "x", None, STRING, False),
+                OutputChange("machines", Action.UPDATE, ["a"], ["a", "b"], ListType(STRING), False),
+                OutputChange("new", Action.CREATE, None, UNKNOWN, STRING, False),
+                OutputChange("same", Action.NO_OP, 1, 1, NUMBER, False),
+                OutputChange("token", Action.UPDATE, "s1", "s2", STRING, True),
+            )
         ),
     )
 
@@ -243,10 +259,12 @@ def drifted() -> Plan:
     one = address("nexus_rack", "r")
     return Plan(
         changes=(change(one, Action.UPDATE, rack | {"machine_count": 15}, rack),),
-        drift=(
-            Drift(one, rack, rack | {"machine_count": 15}),
-            Drift(address("nexus_rack", "gone"), rack, None),
-            Drift(address("nexus_rack", "noise"), rack, rack | {"name": "x"}, relevant=False),
+        observed=Observations(
+            drift=(
+                Drift(one, rack, rack | {"machine_count": 15}),
+                Drift(address("nexus_rack", "gone"), rack, None),
+                Drift(address("nexus_rack", "noise"), rack, rack | {"name": "x"}, relevant=False),
+            )
         ),
     )
 
@@ -254,13 +272,18 @@ def drifted() -> Plan:
 def refresh_only() -> Plan:
     plan = drifted()
     return Plan(
-        mode=Mode.REFRESH_ONLY, drift=plan.drift, refreshed_objects={plan.drift[0].address: None}
+        options=PlannedOptions(mode=Mode.REFRESH_ONLY),
+        observed=Observations(
+            drift=plan.observed.drift, refreshed_objects={plan.observed.drift[0].address: None}
+        ),
     )
 
 
 def outputs_only() -> Plan:
     return Plan(
-        outputs=(OutputChange("site", Action.CREATE, None, {"name": "lab"}, STRING, False),)
+        root_values=RootValues(
+            outputs=(OutputChange("site", Action.CREATE, None, {"name": "lab"}, STRING, False),)
+        )
     )
 
 
@@ -281,27 +304,31 @@ def rich_document() -> Plan:
             ),
             *every_action().changes[15:20],
         ),
-        outputs=plan.outputs,
-        planned_outputs={
-            "machines": OutputState(["a", "b"], ListType(STRING)),
-            "token": OutputState("s2", STRING, True),
-            "new": OutputState(UNKNOWN, STRING),
-        },
-        drift=drifted().drift,
-        checks=(
-            CheckResult("resource", 'thing.x["a"]', "pass"),
-            CheckResult("resource", 'thing.x["b"]', "fail", ("no room",)),
-            CheckResult("check", "check.spread", "unknown"),
+        root_values=RootValues(
+            outputs=plan.root_values.outputs,
+            planned_outputs={
+                "machines": OutputState(["a", "b"], ListType(STRING)),
+                "token": OutputState("s2", STRING, True),
+                "new": OutputState(UNKNOWN, STRING),
+            },
+            variables={
+                "zones": VariableValue(["1"], ListType(STRING)),
+                "password": VariableValue("hunter2", STRING, sensitive=True),
+            },
         ),
-        variables={
-            "zones": VariableValue(["1"], ListType(STRING)),
-            "password": VariableValue("hunter2", STRING, sensitive=True),
-        },
+        observed=Observations(drift=drifted().observed.drift),
+        verdicts=PlanVerdicts(
+            checks=(
+                CheckResult("resource", 'thing.x["a"]', "pass"),
+                CheckResult("resource", 'thing.x["b"]', "fail", ("no room",)),
+                CheckResult("check", "check.spread", "unknown"),
+            )
+        ),
         placements=changed_placements().placements,
-        placement_tables=changed_placements().placement_tables,
-        unchanged_count=174,
-        timestamp="2026-03-01T00:00:00Z",
-        nexusform_version="0.1.0",
+        figures=PlacementFigures(
+            placement_tables=changed_placements().figures.placement_tables, unchanged_count=174
+        ),
+        start=PlanStart(timestamp="2026-03-01T00:00:00Z", nexusform_version="0.1.0"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.diagnostics.diagnostic import Position, Span, build_warning
-from nexusform.plans.plan import Action, PlacementAction, Plan
+from nexusform.plans.plan import Action, PlacementAction, PlacementFigures, Plan, PlanStart
 from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from tests.rendering.pieces import (
     MAIN,
@@ -50,12 +50,11 @@ def added_cluster() -> Plan:
     return Plan(
         changes=(change(D, Action.CREATE, None, cluster_d(), source=source, block='resource "x"'),),
         placements=rows,
-        placement_tables=_build_tables(),
-        unchanged_count=125,
-        samples=100,
+        figures=PlacementFigures(
+            placement_tables=_build_tables(), unchanged_count=125, samples=100
+        ),
         diagnostics=(pinned,),
-        timestamp="2026-03-01T00:00:00Z",
-        nexusform_version="0.1.0",
+        start=PlanStart(timestamp="2026-03-01T00:00:00Z", nexusform_version="0.1.0"),
     )
 
 
@@ -83,17 +82,19 @@ def changed_placements() -> Plan:
     return Plan(
         changes=(change(D, Action.UPDATE, before_attributes, after_attributes),),
         placements=tuple(rows),
-        placement_tables=(
-            _build_tables()[1],
-            table(
-                "pool2",
-                "NC_P22_112_v1",
-                21,
-                per_rack,
-                minimum_remaining_on_rack=1,
-                possible_vms_per_rack=dict.fromkeys(per_rack, (0, 3)),
+        figures=PlacementFigures(
+            placement_tables=(
+                _build_tables()[1],
+                table(
+                    "pool2",
+                    "NC_P22_112_v1",
+                    21,
+                    per_rack,
+                    minimum_remaining_on_rack=1,
+                    possible_vms_per_rack=dict.fromkeys(per_rack, (0, 3)),
+                ),
             ),
+            unchanged_count=174,
+            samples=0,
         ),
-        unchanged_count=174,
-        samples=0,
     )

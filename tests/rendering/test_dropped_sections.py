@@ -117,10 +117,14 @@ def plan_rename_and_upgrade(directory: Path) -> Plan:
     steps = (RolloutStep("update", "", 0, ("a", "b")),)
     return replace(
         plan,
-        listed=(ListedSite("a", "a", (difference,)),),
-        rollouts=(Rollout(address("thing", "placement"), "a change", 1, steps),),
-        other_capacity=(balancer,),
-        checks=(CheckResult("check", "check.spread", "fail", ("no room",)),),
+        observed=replace(plan.observed, listed=(ListedSite("a", "a", (difference,)),)),
+        workloads=replace(
+            plan.workloads, rollouts=(Rollout(address("thing", "placement"), "a change", 1, steps),)
+        ),
+        site_records=replace(plan.site_records, other_capacity=(balancer,)),
+        verdicts=replace(
+            plan.verdicts, checks=(CheckResult("check", "check.spread", "fail", ("no room",)),)
+        ),
     )
 
 

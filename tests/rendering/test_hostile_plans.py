@@ -75,10 +75,10 @@ def with_findings(plan: Plan, *, errored: bool) -> Plan:
         plan,
         errored=errored,
         diagnostics=(DIAGNOSTIC, warning) if errored else (warning,),
-        checks=(check,),
-        provider_titles=("provider title",),
-        dry_run_messages=("dry run",),
-        missing_data=("missing",),
+        verdicts=replace(plan.verdicts, checks=(check,), dry_run_messages=("dry run",)),
+        observed=replace(
+            plan.observed, provider_titles=("provider title",), missing_data=("missing",)
+        ),
     )
 
 

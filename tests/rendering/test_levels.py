@@ -51,8 +51,11 @@ def plan(plans: SimpleNamespace) -> Plan:
             ),
             build_warning("zones-pinned", "advice", brief="new/p: pinned"),
         ),
-        sites=(SiteVms("lab", "lab", pools=pools),),
-        capacity=(SiteSkuCapacity("lab", "lab", sku.name, 1, before, after),),
+        site_records=replace(
+            plans.added_cluster().site_records,
+            sites=(SiteVms("lab", "lab", pools=pools),),
+            capacity=(SiteSkuCapacity("lab", "lab", sku.name, 1, before, after),),
+        ),
     )
     return mark_existing_findings(told)
 

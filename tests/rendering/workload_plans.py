@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import Action, PlacementAction, PlacementChange, PlacementFigures, Plan
 from tests.rendering.pieces import address, change
 
 
@@ -71,5 +71,5 @@ def fleet_and_pods() -> Plan:
     return Plan(
         changes=(change(web, Action.UPDATE, before, after),),
         placements=tuple(rows),
-        unchanged_count=12,
+        figures=PlacementFigures(unchanged_count=12),
     )

@@ -51,7 +51,7 @@ def build_snapshot_of_state(state: State) -> Snapshot:
 
 def build_snapshot_after_plan(result: PlanResult, prior: State = EMPTY) -> Snapshot:
     return build_snapshot(
-        list_planned_objects(result.plan, prior), build_all_types(), result.plan.catalogue
+        list_planned_objects(result.plan, prior), build_all_types(), result.plan.start.catalogue
     )
 
 

@@ -72,13 +72,13 @@ def build_preview(plan: Plan) -> PlacementPreview:
     texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     # By address of the instance and pool.
     zones: dict[tuple[str, str], list[str]] = {}
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         for pool in site.pools:
             vms = (*pool.unchanged, *pool.added)
             zones[str(pool.address), pool.pool] = sorted(
                 {vm.placement.availability_zone for vm in vms}
             )
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         key = (str(table.address.config_address), table.pool)
         pool_zones = zones.get((str(table.address), table.pool), [])
         hints[key].append(_format_vms_per_rack(table))
@@ -114,7 +114,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     capacity = next(
         (
             row.after
-            for row in plan.capacity
+            for row in plan.site_records.capacity
             if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)
         ),
         None,

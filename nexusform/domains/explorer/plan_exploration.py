@@ -104,7 +104,7 @@ class PlanExploration:
         # Path of the count in the configuration, by pool.
         self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
         self._pools: dict[str, PoolCountControl] = {}
-        for table in self.base.placement_tables:
+        for table in self.base.figures.placement_tables:
             path = _get_count_path(table.address.type, table.pool)
             # A pool with a count to change.
             if path is not None:

@@ -49,7 +49,7 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
         if not change.before or not change.after:
             continue
         site_resources = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
-        problem = _check_cluster(change, site_resources, result.plan.timestamp)
+        problem = _check_cluster(change, site_resources, result.plan.start.timestamp)
         if problem is not None:
             yield result.objects[change.address].instance.build_diagnostic(problem)
 

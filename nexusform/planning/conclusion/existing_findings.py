@@ -67,12 +67,14 @@ def mark_existing_findings(plan: Plan) -> Plan:
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages = {
-        (row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters
+        (row.site_id, cluster)
+        for row in plan.site_records.capacity
+        for cluster in row.new_no_surge_clusters
     }
     # Addresses of all objects with VMs.
     addresses: set[str] = set()
     addresses_with_new_shortage: set[str] = set()
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         for pool in site.pools:
             addresses.add(str(pool.address))
             if (site.id, pool.cluster) in new_shortages:
@@ -80,7 +82,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
     # By kind of finding: a finding at one of these addresses existed before.
     existing_addresses = {
         "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
-        "shared-machine": select_without_new_sharing(plan.sites),
+        "shared-machine": select_without_new_sharing(plan.site_records.sites),
     }
     diagnostics = list(plan.diagnostics)
     for index, diagnostic in enumerate(diagnostics):
@@ -150,7 +152,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         if action is PlacementAction.PLACE and effect is Effect.WAITING
     }
     return _PlanActions(
-        has_predecessor=plan.serial > 0,
+        has_predecessor=plan.start.serial > 0,
         changed_resources={
             address
             for change in plan.reported_changes

@@ -80,7 +80,7 @@ def add_listed_capacity(
 ) -> tuple[Plan, tuple[SiteSkuCapacity, ...]]:
     """Return the plan and its capacity with the range from configured to listed machines."""
     listed_rows = {(row.site_id, row.sku): row for row in listed}
-    differing = {site.site_id for site in plan.listed if site.changes_capacity}
+    differing = {site.site_id for site in plan.observed.listed if site.changes_capacity}
     rows: list[SiteSkuCapacity] = []
     for row in configured:
         other = listed_rows.get((row.site_id, row.sku))
@@ -102,9 +102,9 @@ def add_listed_capacity(
         replace(site, capacity=(clauses[site.site_id],))
         if site.changes_capacity and not site.lacks_hardware and site.site_id in clauses
         else site
-        for site in plan.listed
+        for site in plan.observed.listed
     ]
-    return replace(plan, listed=tuple(sites)), tuple(rows)
+    return replace(plan, observed=replace(plan.observed, listed=tuple(sites))), tuple(rows)
 
 
 def _merge_capacity(

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,12 +78,15 @@ from nexusform.plans.plan import (
     Change,
     CheckResult,
     Mode,
+    Observations,
     PlacementAction,
     PlacementChange,
+    PlacementFigures,
     Plan,
     SeparationVerdict,
     SitePredictionAccuracy,
     Step,
+    WorkloadResults,
 )
 from nexusform.resources.address import (
     Address,
@@ -125,6 +128,10 @@ _UNKNOWN_VALUES = frozenset(
 _PLACEMENT_ADVICE = frozenset(
     kind for kind, remark in collect_diagnostic_traits().items() if remark.is_placement_advice
 )
+
+
+# Its records have no content.
+_EMPTY: Final = Plan()
 
 
 class PlacementPhasesResult(Struct, frozen=True):
@@ -241,38 +248,50 @@ def build_plan(
         build_imbalance_error(placement_totals.mistakes),
     )
     plan = Plan(
-        mode=request.mode,
         changes=tuple(changes),
         steps=tuple(_build_steps(changes, outcome, prior, types, action_order)),
-        drift=collect_drifted_objects(request.state, request.refreshed_objects),
-        outputs=outputs.changes,
-        planned_outputs=outputs.after,
-        refined_outputs=outputs.refined,
+        observed=Observations(
+            drift=collect_drifted_objects(request.state, request.refreshed_objects),
+            inventories=root_outputs.list_inventories_read(outcome.evaluation, request.now),
+            observed_attributes=observed_attributes,
+            unread=ledger.unread,
+            listed=listed,
+        ),
+        root_values=replace(
+            _EMPTY.root_values,
+            outputs=outputs.changes,
+            planned_outputs=outputs.after,
+            refined_outputs=outputs.refined,
+        ),
         placements=rows,
-        placement_totals=placement_totals.totals,
-        placement_tables=tuple(build_placement_tables(objects, outcome.sites, certainty, ledger)),
+        figures=PlacementFigures(
+            placement_totals=placement_totals.totals,
+            placement_tables=tuple(
+                build_placement_tables(objects, outcome.sites, certainty, ledger)
+            ),
+            unchanged_count=_count_unchanged_objects(objects, domain_rows),
+            samples=samples,
+            numa_sampling=numa_sampling,
+            prediction_scores=tuple(_collect_prediction_scores(prior)),
+        ),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        unchanged_count=_count_unchanged_objects(objects, domain_rows),
-        samples=samples,
-        numa_sampling=numa_sampling,
-        checks=(*checks, *blocks.checks),
-        inventories=root_outputs.list_inventories_read(outcome.evaluation, request.now),
+        verdicts=replace(
+            _EMPTY.verdicts,
+            checks=(*checks, *blocks.checks),
+            separation_verdicts=validation.separation_verdicts,
+        ),
         basis=outcome.evaluation.settings.reads.build_inputs(request.commit),
-        prediction_scores=tuple(_collect_prediction_scores(prior)),
-        upgrades=upgrades,
-        separation_verdicts=validation.separation_verdicts,
-        rollouts=tuple(chain.from_iterable(result.rollouts for result in domain_results)),
-        rejected_clusters=tuple(
-            chain.from_iterable(result.rejected_clusters for result in domain_results)
+        impact=replace(_EMPTY.impact, upgrades=upgrades, machine_actions=machine_actions),
+        workloads=WorkloadResults(
+            rollouts=tuple(chain.from_iterable(result.rollouts for result in domain_results)),
+            rejected_clusters=tuple(
+                chain.from_iterable(result.rejected_clusters for result in domain_results)
+            ),
+            content_changes=tuple(
+                chain.from_iterable(result.content_changes for result in domain_results)
+            ),
+            feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         ),
-        content_changes=tuple(
-            chain.from_iterable(result.content_changes for result in domain_results)
-        ),
-        feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
-        machine_actions=machine_actions,
-        observed_attributes=observed_attributes,
-        unread=ledger.unread,
-        listed=listed,
     )
     machine_classes = {
         site_id: site_certainty.machine_classes for site_id, site_certainty in certainty.items()
@@ -476,7 +495,7 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
     changes = refresh_changes.build_unchanged_changes(request.state.instances)
     totals = compute_totals(changes, rows=(), types=request.registries.resource_types).totals
     unchanged_count = sum(total.unchanged for total in totals)
-    plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
+    plan = Plan(figures=PlacementFigures(placement_totals=totals, unchanged_count=unchanged_count))
     return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, diagnostics))
 
 
@@ -522,19 +541,25 @@ def build_refresh_plan(
     # Outputs read data blocks.
     unread = dict.fromkeys((*facts_of_sites, *evaluation.settings.reads.unread))
     plan = Plan(
-        mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
-        drift=collect_drifted_objects(request.state, request.refreshed_objects),
-        outputs=outputs.changes,
-        planned_outputs=outputs.after,
+        observed=Observations(
+            drift=collect_drifted_objects(request.state, request.refreshed_objects),
+            unread=tuple(unread),
+            listed=_compare_listed_sites(sites, request.state),
+        ),
+        root_values=replace(
+            _EMPTY.root_values, outputs=outputs.changes, planned_outputs=outputs.after
+        ),
         placements=tuple(rows),
-        placement_totals=placement_totals.totals,
-        unchanged_count=sum(total.unchanged for total in placement_totals.totals),
+        figures=PlacementFigures(
+            placement_totals=placement_totals.totals,
+            unchanged_count=sum(total.unchanged for total in placement_totals.totals),
+        ),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        checks=(*variable_results.checks, *condition_results.checks),
+        verdicts=replace(
+            _EMPTY.verdicts, checks=(*variable_results.checks, *condition_results.checks)
+        ),
         basis=evaluation.settings.reads.build_inputs(request.commit),
-        unread=tuple(unread),
-        listed=_compare_listed_sites(sites, request.state),
     )
     all_diagnostics = [
         *diagnostics,
@@ -829,21 +854,30 @@ def _add_inputs_and_diagnostics_to_plan(
     return replace(
         plan,
         diagnostics=tuple(unique),
-        variables=root_outputs.collect_variable_values(request),
+        root_values=replace(
+            plan.root_values, variables=root_outputs.collect_variable_values(request)
+        ),
         basis=replace(
             plan.basis, ephemeral_variables=root_outputs.list_ephemeral_variables(request)
         ),
-        refreshed_objects=refreshed_objects,
-        lineage=state.lineage,
-        serial=state.serial,
-        prior_digest=request.prior_digest,
-        catalogue=get_catalogue_version(request),
-        timestamp=request.now,
-        nexusform_version=__version__,
-        workspace=request.workspace,
-        targets=request.targets,
-        excludes=request.excludes,
-        replaces=request.replaces,
+        observed=replace(plan.observed, refreshed_objects=refreshed_objects),
+        start=replace(
+            plan.start,
+            lineage=state.lineage,
+            serial=state.serial,
+            prior_digest=request.prior_digest,
+            catalogue=get_catalogue_version(request),
+            timestamp=request.now,
+            nexusform_version=__version__,
+        ),
+        options=replace(
+            plan.options,
+            mode=request.mode,
+            workspace=request.workspace,
+            targets=request.targets,
+            excludes=request.excludes,
+            replaces=request.replaces,
+        ),
         errored=is_errored,
     )
 

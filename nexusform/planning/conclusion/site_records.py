@@ -73,12 +73,12 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     if not plan.errored:
-        capacity = compute_headroom(before, after, plan.machine_actions)
+        capacity = compute_headroom(before, after, plan.impact.machine_actions)
         if any(row.chosen_by for row in plan.placements):
             from nexusform.planning.conclusion.scale_in_capacity import widen_capacity
 
             capacity = widen_capacity(capacity, after, result.objects.values())
-        if any(site.changes_capacity for site in plan.listed):
+        if any(site.changes_capacity for site in plan.observed.listed):
             from nexusform.planning.conclusion.listed_sites import add_listed_capacity
 
             listed_before, listed_after = (
@@ -99,13 +99,16 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
             )
             plan, capacity = add_listed_capacity(plan, capacity, listed_capacity)
         other_capacity = _collect_site_resource_capacity(result, before, after)
-    plan = replace(plan, capacity=capacity, other_capacity=other_capacity)
+    plan = replace(
+        plan,
+        site_records=replace(plan.site_records, capacity=capacity, other_capacity=other_capacity),
+    )
     plan = add_consequences(plan, registries)
-    if plan.drift:
+    if plan.observed.drift:
         from nexusform.plans.impact.outside_changes import find_outside_changes
 
         outside_changes = find_outside_changes(plan, registries.resource_types)
-        plan = replace(plan, outside_changes=outside_changes)
+        plan = replace(plan, impact=replace(plan.impact, outside_changes=outside_changes))
     if plan.diagnostics:
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
@@ -159,7 +162,11 @@ def _add_sites(
     lost_vms = set(map(tuple, lost_vm_rows))
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
-    result = replace(result, plan=replace(plan, sites=sites), occupied_before=before)
+    result = replace(
+        result,
+        plan=replace(plan, site_records=replace(plan.site_records, sites=sites)),
+        occupied_before=before,
+    )
     return result, before, after
 
 
@@ -182,11 +189,20 @@ def add_consequences(plan: P, registries: PluginRegistries) -> P:
     has_effects = any(change.action is not Action.NO_OP for change in plan.changes) or any(
         row.action is not PlacementAction.KEEP for row in plan.placements
     )
-    if not has_effects and not any(site.pools for site in plan.sites) and not plan.outages:
+    if (
+        not has_effects
+        and not any(site.pools for site in plan.site_records.sites)
+        and not plan.outages
+    ):
         return plan
     from nexusform.plans.impact.risk_assessment import compute_consequences
 
-    return replace(plan, consequences=compute_consequences(plan, registries.resource_types))
+    return replace(
+        plan,
+        impact=replace(
+            plan.impact, consequences=compute_consequences(plan, registries.resource_types)
+        ),
+    )
 
 
 def list_risk_diagnostics(plan: Plan, *, everything: bool) -> Iterator[Diagnostic]:
@@ -195,7 +211,7 @@ def list_risk_diagnostics(plan: Plan, *, everything: bool) -> Iterator[Diagnosti
     With `everything`, also for VMs that the plan places on too few racks: the decision names them.
     """
     unavoidable_risks: dict[bool, list[Consequence]] = {}
-    for risk in plan.consequences:
+    for risk in plan.impact.consequences:
         is_preexisting = risk.since is ConsequenceCause.STATE
         if not risk.is_avoidable:
             unavoidable_risks.setdefault(is_preexisting, []).append(risk)
@@ -248,7 +264,9 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
             plan,
             diagnostics=(*plan.diagnostics, *problems),
             errored=plan.errored or has_errors(problems),
-            missing_data=tuple(cluster_findings.list_missing_data(result)),
+            observed=replace(
+                plan.observed, missing_data=tuple(cluster_findings.list_missing_data(result))
+            ),
         ),
     )
 
@@ -328,10 +346,15 @@ def build_occupied_sites(
     `as_listed` the sites have the machines that their platform lists.
     """
     present = list(_list_objects_on_side(plan, registries, side, prior_notes))
-    if side is BeforeOrAfter.AFTER and plan.machine_actions:
-        present = list(_record_machine_actions(present, plan.machine_actions, registries))
+    if side is BeforeOrAfter.AFTER and plan.impact.machine_actions:
+        present = list(_record_machine_actions(present, plan.impact.machine_actions, registries))
     layout = site_plans.build_site_layout(
-        present, registries, plan.catalogue, lost_machines, recorded_machines, as_listed=as_listed
+        present,
+        registries,
+        plan.start.catalogue,
+        lost_machines,
+        recorded_machines,
+        as_listed=as_listed,
     )
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for resource_type, site_object in layout.objects:
@@ -588,9 +611,11 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     """
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {
-        row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES
+        row.site: row.used
+        for row in plan.site_records.other_capacity
+        if row.kind is SiteResourceKind.VOLUMES
     }
-    for row in plan.other_capacity:
+    for row in plan.site_records.other_capacity:
         if not row.is_insufficient:
             continue
         if row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site):

@@ -69,7 +69,9 @@ def plan_hypothesis(
     if outages:
         hypothetical_plan = add_consequences(hypothetical_plan, request.registries)
     if assumptions:
-        hypothetical_plan = replace(hypothetical_plan, since=comparison)
+        hypothetical_plan = replace(
+            hypothetical_plan, verdicts=replace(hypothetical_plan.verdicts, since=comparison)
+        )
     return Hypothesis(before, replace(after, plan=hypothetical_plan), comparison)
 
 

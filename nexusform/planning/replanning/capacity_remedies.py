@@ -64,7 +64,7 @@ def format_certain_count_note(
     These are samples of unknown NUMA cells. The note is "" if the plan `outcome` with `count` VMs
     fits in every sample. `plan_count` plans with another number.
     """
-    if not is_remedy_uncertain(outcome.plan.numa_sampling):
+    if not is_remedy_uncertain(outcome.plan.figures.numa_sampling):
         return ""
     lower = existing_count
     upper = count - 1
@@ -75,7 +75,7 @@ def format_certain_count_note(
             break
         middle = (lower + upper + 1) // 2
         smaller = plan_count(middle)
-        if smaller.plan.errored or is_remedy_uncertain(smaller.plan.numa_sampling):
+        if smaller.plan.errored or is_remedy_uncertain(smaller.plan.figures.numa_sampling):
             upper = middle - 1
         else:
             lower = middle
@@ -567,7 +567,7 @@ def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Addre
     created_addresses = {
         change.address for change in plan.changes if change.action is Action.CREATE
     }
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         if table.address in created_addresses:
             sku = skus.get(table.vm_sku_name)
             memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)

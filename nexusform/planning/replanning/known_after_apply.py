@@ -62,7 +62,7 @@ def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bo
     """
     if any(has_unknown_part(change.after) for change in plan.changes):
         return True
-    if any(has_unknown_part(output.value) for output in plan.planned_outputs.values()):
+    if any(has_unknown_part(output.value) for output in plan.root_values.planned_outputs.values()):
         return True
     return any(_LATE_CALLS.search(source.text) for source in configuration.files.values())
 
@@ -92,7 +92,12 @@ def finalize_plan(
         for step in plan.steps
     )
     outputs = _finalize_outputs(plan, new_plan, problems)
-    return replace(plan, changes=changes, steps=steps, planned_outputs=outputs), problems
+    return replace(
+        plan,
+        changes=changes,
+        steps=steps,
+        root_values=replace(plan.root_values, planned_outputs=outputs),
+    ), problems
 
 
 def _replace_unknown_values_of_changes(
@@ -124,9 +129,11 @@ def _finalize_outputs(
     Differences are added to `problems`.
     """
     outputs: dict[str, OutputState] = {}
-    for name, output in plan.planned_outputs.items():
-        final = new_plan.planned_outputs.get(name, output)
-        problems += check_output(name, output, final, plan.refined_outputs.get(name, ()))
+    for name, output in plan.root_values.planned_outputs.items():
+        final = new_plan.root_values.planned_outputs.get(name, output)
+        problems += check_output(
+            name, output, final, plan.root_values.refined_outputs.get(name, ())
+        )
         outputs[name] = final if has_unknown_part(output.value) else output
     return outputs
 
@@ -330,15 +337,15 @@ def evaluate_final_results(
     keys. Outputs based on them are evaluated again.
     """
     has_unknown_output = any(
-        has_unknown_part(output.value) for output in plan.planned_outputs.values()
+        has_unknown_part(output.value) for output in plan.root_values.planned_outputs.values()
     )
-    has_unknown_check = any(check.status == "unknown" for check in plan.checks)
+    has_unknown_check = any(check.status == "unknown" for check in plan.verdicts.checks)
     # Such a plan evaluates all outputs again.
-    is_refresh_only = plan.mode is Mode.REFRESH_ONLY
+    is_refresh_only = plan.options.mode is Mode.REFRESH_ONLY
     is_needed = wrong_addresses or has_unknown_output or has_unknown_check or is_refresh_only
-    if plan.mode is Mode.DESTROY or not is_needed:
-        return FinalResults(plan.planned_outputs, plan.checks)
-    is_selection = bool(plan.targets or plan.excludes)
+    if plan.options.mode is Mode.DESTROY or not is_needed:
+        return FinalResults(plan.root_values.planned_outputs, plan.verdicts.checks)
+    is_selection = bool(plan.options.targets or plan.options.excludes)
     # Problems of outputs and conditions are then not reported.
     is_partial = is_selection or is_refresh_only
     evaluation = build_state_evaluation(replace(request, is_applying=True))
@@ -347,16 +354,18 @@ def evaluate_final_results(
     names = set(request.configuration.root.outputs)
     # Other outputs keep the value from before the plan.
     if is_selection:
-        planned_names = {change.name for change in plan.outputs}
+        planned_names = {change.name for change in plan.root_values.outputs}
         names &= planned_names
         outputs.values |= {
-            name: kept for name, kept in plan.planned_outputs.items() if name not in planned_names
+            name: kept
+            for name, kept in plan.root_values.planned_outputs.items()
+            if name not in planned_names
         }
     for name in sorted(names):
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     results = FinalResults(
         outputs=outputs.values,
-        checks=plan.checks,
+        checks=plan.verdicts.checks,
         changed_outputs=tuple(outputs.changed_outputs),
         diagnostics=tuple(outputs.diagnostics),
     )
@@ -381,7 +390,7 @@ class _FinalOutputs(Struct):
 
         It stays as planned if it is known and based on no wrong prediction.
         """
-        planned = self.plan.planned_outputs.get(name)
+        planned = self.plan.root_values.planned_outputs.get(name)
         if (
             planned is not None
             and name not in self.dependent_names
@@ -402,7 +411,7 @@ class _FinalOutputs(Struct):
         # Nothing to compare with.
         if planned is None:
             return
-        refinements = self.plan.refined_outputs.get(name, ())
+        refinements = self.plan.root_values.refined_outputs.get(name, ())
         inconsistencies = check_output(name, planned, actual, refinements)
         # A wrong prediction explains them.
         if inconsistencies and name in self.dependent_names:
@@ -442,7 +451,7 @@ def _evaluate_conditions_after_apply(
 
     The problems of conditions with a new status are returned, too.
     """
-    planned = {(check.kind, check.address): check for check in plan.checks}
+    planned = {(check.kind, check.address): check for check in plan.verdicts.checks}
     # By kind and address.
     current_checks: dict[tuple[str, str], CheckResult] = {}
     problems: list[Diagnostic] = []

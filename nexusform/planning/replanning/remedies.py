@@ -90,7 +90,7 @@ def format_remedy(remedy: Remedy) -> str:
 
 def _format_certainty(outcome: PlanResult) -> str:
     """Return how many samples fit; "" if no unknown NUMA cell affects the remedy."""
-    numa_sampling = outcome.plan.numa_sampling
+    numa_sampling = outcome.plan.figures.numa_sampling
     if numa_sampling is None:
         return ""
     if is_certain_fit(outcome.sites):

@@ -27,5 +27,5 @@ def plan_trial(
     """
     trial_request = apply_edits(build_trial_request(request), edits)
     outcome = make_plan(replace(trial_request, samples=0))
-    has_samples = outcome.plan.numa_sampling is not None and request.samples != 0
+    has_samples = outcome.plan.figures.numa_sampling is not None and request.samples != 0
     return make_plan(trial_request) if has_samples and is_successful(outcome) else outcome

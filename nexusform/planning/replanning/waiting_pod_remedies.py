@@ -49,7 +49,7 @@ def add_feasibility_remedies(
     # Without -details, large plans get fewer trials.
     if not request.includes_losses:
         trials_left = min(trials_left, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
-    waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
+    waiting = [(row.placement, row.cluster) for row in plan.workloads.feasibility if row.is_waiting]
     # Domains propose fixes only for the first bindings, as many as there are trials. The
     # others stay untested.
     untested = set(waiting[trials_left:])
@@ -77,12 +77,18 @@ def add_feasibility_remedies(
                 for binding in proposal.solves:
                     fixes.setdefault(binding, {})[proposal.kind] = remedy
     rows = []
-    for row in plan.feasibility:
+    for row in plan.workloads.feasibility:
         remedies = sort_by_price(fixes.get((row.placement, row.cluster), {}).values())
         rows.append(replace(row, suggested_fixes=tuple(map(build_remedy_document, remedies))))
     untested_count = sum(binding in untested and binding not in fixes for binding in waiting)
     return replace(
-        result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested_count)
+        result,
+        plan=replace(
+            plan,
+            workloads=replace(
+                plan.workloads, feasibility=tuple(rows), untested_bindings=untested_count
+            ),
+        ),
     )
 
 
@@ -129,7 +135,7 @@ def _collect_bindings(plan: Plan) -> _Bindings:
     A binding is a placement and its selected cluster.
     """
     bindings = _Bindings(running=set(), not_running=set())
-    for row in plan.feasibility:
+    for row in plan.workloads.feasibility:
         # A row about another cluster is no binding.
         if row.is_selected:
             group = (

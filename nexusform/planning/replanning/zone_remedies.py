@@ -419,7 +419,7 @@ def _format_open_rules(plan: Plan) -> str:
     """Return a sentence on the `deny` rules that a remedy leaves violated; "" for none."""
     open_rules = [
         str(rule.address)
-        for rule in plan.separation_verdicts
+        for rule in plan.verdicts.separation_verdicts
         if rule.enforcement == "deny" and rule.violations
     ]
     return enclose(" ", ", ".join(open_rules), " would still be violated.")

@@ -54,19 +54,21 @@ def list_unapproved_consequences(
 
 def list_smaller_consequences(plan: Plan, replay: Plan) -> list[str]:
     """Return the approved risks that the steps do not have on the site as observed now."""
-    remaining = {_get_key(item) for item in replay.consequences}
+    remaining = {_get_key(item) for item in replay.impact.consequences}
     return [
-        item.text for item in plan.consequences if item.is_risk and _get_key(item) not in remaining
+        item.text
+        for item in plan.impact.consequences
+        if item.is_risk and _get_key(item) not in remaining
     ]
 
 
 def _find_stopped_vms(plan: Plan, replay: Plan) -> Iterator[str]:
     """Yield the machine actions that stop other VMs than the plan showed."""
     approved: dict[tuple[str, str], set[str]] = {}
-    for action in plan.machine_actions:
+    for action in plan.impact.machine_actions:
         approved.setdefault((action.site_id, action.machine), set()).update(action.stopped_vms)
     clusters = _map_vms_to_clusters(replay)
-    for action in replay.machine_actions:
+    for action in replay.impact.machine_actions:
         known = approved.get((action.site_id, action.machine), set())
         names = [name for name in action.stopped_vms if name not in known]
         if names:
@@ -79,7 +81,7 @@ def _map_vms_to_clusters(plan: Plan) -> dict[tuple[str, str], str]:
     """Return the cluster of each VM before the plan, by id of the site and name."""
     return {
         (site.id, vm.name): pool.cluster
-        for site in plan.sites
+        for site in plan.site_records.sites
         for pool in site.pools
         for vm in pool.before
     }
@@ -95,7 +97,7 @@ def _find_lost_vms(accepted: Sequence[Plan], replay: Plan) -> Iterator[str]:
     Which VMs of a pool these are may be the choice of the platform, so the numbers count.
     """
     accepted_rows = [_group_lost_vms(plan) for plan in accepted]
-    format_cluster = build_cluster_formatter(replay.placement_tables)
+    format_cluster = build_cluster_formatter(replay.figures.placement_tables)
     for key, rows in _group_lost_vms(replay).items():
         known = {row.object for groups in accepted_rows for row in groups.get(key, ())}
         if len(rows) <= len(known):
@@ -118,7 +120,7 @@ def _group_lost_vms(plan: Plan) -> Mapping[PoolKey, list[PlacementChange]]:
 def _find_faster_upgrades(plan: Plan, replay: Plan) -> Iterator[str]:
     """Yield the pools of upgrades with fewer nodes up, or with other drains, than in the plan."""
     approved = dict(_index_upgraded_pools(plan))
-    format_cluster = build_cluster_formatter(replay.placement_tables)
+    format_cluster = build_cluster_formatter(replay.figures.placement_tables)
     for key, (upgrade, pool) in _index_upgraded_pools(replay):
         if key not in approved:
             # Its nodes are counted as lost VMs.
@@ -144,7 +146,7 @@ def _find_faster_upgrades(plan: Plan, replay: Plan) -> Iterator[str]:
 def _index_upgraded_pools(
     plan: Plan,
 ) -> Iterator[tuple[PoolKey, tuple[Upgrade, PoolNodeRecreation]]]:
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         for pool in upgrade.pools:
             yield (upgrade.site_id, upgrade.cluster, pool.pool), (upgrade, pool)
 
@@ -162,9 +164,9 @@ def _get_key(consequence: Consequence) -> tuple[str, str, str]:
 
 def _find_larger_records(accepted: Sequence[Plan], replay: Plan) -> Iterator[str]:
     """Yield the consequences that the plan did not show, or showed smaller."""
-    records = chain.from_iterable(plan.consequences for plan in accepted)
+    records = chain.from_iterable(plan.impact.consequences for plan in accepted)
     approved = group_by(records, _get_key)
-    for consequence in replay.consequences:
+    for consequence in replay.impact.consequences:
         if not consequence.is_caused or consequence.risk in _RISKS_OF_ACTIONS:
             continue
         known = approved.get(_get_key(consequence), ())

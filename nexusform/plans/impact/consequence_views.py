@@ -14,7 +14,7 @@ from nexusform.plans.impact.object_effects import format_kind_counts
 
 
 class ConsequenceHolder(Protocol):
-    """Plan, or the record of its decision."""
+    """Impact of a plan, or the record of its decision."""
 
     @property
     def consequences(self) -> Sequence[Consequence]:
@@ -27,41 +27,45 @@ _OBJECT_KINDS: Final = (ConsequenceKind.ENDS, ConsequenceKind.REPLACED)
 _MAX_CLUSTERS: Final = 3
 
 
-def list_destroyed_objects(plan: ConsequenceHolder) -> list[Consequence]:
+def list_destroyed_objects(impact: ConsequenceHolder) -> list[Consequence]:
     """Return the objects that a plan destroys, those on clusters too.
 
     Objects with the most VMs come first, then workloads and placements with the most pods.
     """
-    return _sort_by_size(_select_objects(plan, ConsequenceKind.ENDS))
+    return _sort_by_size(_select_objects(impact, ConsequenceKind.ENDS))
 
 
-def list_replaced_objects(plan: ConsequenceHolder) -> list[Consequence]:
+def list_replaced_objects(impact: ConsequenceHolder) -> list[Consequence]:
     """Return the objects that a plan replaces, those with the most VMs first."""
-    return _sort_by_size(_select_objects(plan, ConsequenceKind.REPLACED))
+    return _sort_by_size(_select_objects(impact, ConsequenceKind.REPLACED))
 
 
-def list_plan_risks(plan: ConsequenceHolder) -> list[Consequence]:
+def list_plan_risks(impact: ConsequenceHolder) -> list[Consequence]:
     """Return what the plan hurts, and another placement does not: lasting or temporary."""
-    return [consequence for consequence in plan.consequences if consequence.is_risk]
+    return [consequence for consequence in impact.consequences if consequence.is_risk]
 
 
-def list_unnamed_risks(plan: ConsequenceHolder) -> list[Consequence]:
+def list_unnamed_risks(impact: ConsequenceHolder) -> list[Consequence]:
     """Return the risks that are not named as destroyed or replaced objects."""
-    return [risk for risk in list_plan_risks(plan) if not _is_object(risk)]
+    return [risk for risk in list_plan_risks(impact) if not _is_object(risk)]
 
 
-def list_assessed_risks(plan: ConsequenceHolder) -> list[Consequence]:
+def list_assessed_risks(impact: ConsequenceHolder) -> list[Consequence]:
     """Return the risks of a plan, and those that the state had before it."""
     return [
         consequence
-        for consequence in plan.consequences
+        for consequence in impact.consequences
         if consequence.severity is not ConsequenceSeverity.NONE
     ]
 
 
-def list_reported_consequences(plan: ConsequenceHolder) -> list[Consequence]:
+def list_reported_consequences(impact: ConsequenceHolder) -> list[Consequence]:
     """Return the destroyed objects, the replaced ones, then the other risks of a plan."""
-    return [*list_destroyed_objects(plan), *list_replaced_objects(plan), *list_unnamed_risks(plan)]
+    return [
+        *list_destroyed_objects(impact),
+        *list_replaced_objects(impact),
+        *list_unnamed_risks(impact),
+    ]
 
 
 def _is_object(consequence: Consequence) -> bool:
@@ -69,9 +73,9 @@ def _is_object(consequence: Consequence) -> bool:
     return bool(consequence.title) and consequence.kind in _OBJECT_KINDS
 
 
-def _select_objects(plan: ConsequenceHolder, kind: ConsequenceKind) -> Iterable[Consequence]:
+def _select_objects(impact: ConsequenceHolder, kind: ConsequenceKind) -> Iterable[Consequence]:
     """Yield the objects of a kind; equal ones on several clusters as one."""
-    objects = [item for item in plan.consequences if item.kind is kind and _is_object(item)]
+    objects = [item for item in impact.consequences if item.kind is kind and _is_object(item)]
     groups = group_by(objects, lambda item: (item.risk, item.address, item.subject, item.data))
     for group in groups.values():
         yield _add_data(group[0] if len(group) == 1 else _merge_clusters(group))

@@ -165,11 +165,11 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 rack_down_after=after.free_interval_after_rack_loss,
                 lacks_data=row.site_id in incomplete_sites,
             )
-            for row, after in select_largest_sku_rows(plan.capacity)
+            for row, after in select_largest_sku_rows(plan.site_records.capacity)
         ),
         upgrades=_build_surge_verdicts(plan, incomplete_sites),
         confidence=_build_confidence_figures(plan),
-        guard_rails=plan.guard_rails,
+        guard_rails=plan.verdicts.guard_rails,
         has_chosen_removals=bool(plan.shrunk_pools),
     )
 
@@ -232,7 +232,7 @@ def _sum_confidence(summaries: Sequence[PlacementConfidenceSummary]) -> Placemen
 def _find_sites_with_unknown_capacity(plan: Plan) -> frozenset[str]:
     """Return the ids of the sites whose spare capacity missing data may change."""
     ledger = plan.ledger
-    site_ids = {row.site_id for row in plan.capacity}
+    site_ids = {row.site_id for row in plan.site_records.capacity}
     return frozenset(
         site_id for site_id in site_ids if ledger.select_sites({site_id}).has_unknown_capacity
     )
@@ -247,7 +247,7 @@ def _build_surge_verdicts(plan: Plan, incomplete_sites: frozenset[str]) -> tuple
     # By site and cluster.
     results: dict[tuple[str, str], str] = {}
     # Each row is of one site and SKU.
-    for row in plan.capacity:
+    for row in plan.site_records.capacity:
         # The plan removes the site, so its clusters have no later upgrade.
         if row.after is None:
             continue
@@ -265,7 +265,7 @@ def _build_surge_verdicts(plan: Plan, incomplete_sites: frozenset[str]) -> tuple
             results[row.site, cluster] = INSUFFICIENT
     conditions = {
         (row.site, cluster): condition
-        for row in plan.capacity
+        for row in plan.site_records.capacity
         if row.after is not None
         for cluster, condition in row.after.surge_conditions
     }
@@ -293,7 +293,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     for row in interrupted_vms:
         down[row.site_id, row.cluster] += 1
         interrupted_counts[row.site_id, row.cluster, row.pool] += 1
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         # A surge adds VMs first. Interrupted VMs of a pool are among its concurrent ones.
         pool_counts = [
             0
@@ -317,8 +317,8 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         host_lost=count_objects_with_effects(counts, Effect.LOST) + plan.lost_unmanaged_count,
         max_down=max(down.values(), default=0),
         drains=_build_drains(plan, interrupted_vms),
-        stopped=len(select_stopped_vms(plan.machine_actions)),
-        max_stopped=_count_most_stopped_vms(plan.machine_actions),
+        stopped=len(select_stopped_vms(plan.impact.machine_actions)),
+        max_stopped=_count_most_stopped_vms(plan.impact.machine_actions),
     )
 
 
@@ -344,7 +344,7 @@ def _count_most_stopped_vms(actions: Iterable[PlannedMachineAction]) -> int:
 
 def _build_drains(plan: Plan, interrupted_vms: Sequence[PlacementChange]) -> DrainSchedule | None:
     """Build the schedule of the drains; None without any."""
-    if not interrupted_vms and not plan.upgrades:
+    if not interrupted_vms and not plan.impact.upgrades:
         return None
     from nexusform.plans.impact.drain_schedule import build_drain_schedule
 
@@ -359,7 +359,7 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
     pools = list_upgrade_pools(plan)
     created_again = {
         consequence.address
-        for consequence in plan.consequences
+        for consequence in plan.impact.consequences
         if consequence.kind is ConsequenceKind.REPLACED
     }
     for row in plan.placements:
@@ -386,21 +386,23 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
             pod_count += 1
             if not row.scores["certain"]:
                 causes[row.doubt or "ties"] += 1
-    tables = [table for table in plan.placement_tables if table.placed]
+    tables = [table for table in plan.figures.placement_tables if table.placed]
     placed_sites = {table.site_id for table in tables}
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
-        exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
-        exact_machines=sum(table.machines_certain for table in plan.placement_tables),
+        exact_rack_counts=sum(table.racks_certain for table in plan.figures.placement_tables),
+        exact_machines=sum(table.machines_certain for table in plan.figures.placement_tables),
         pods=pod_count,
         certain_pods=pod_count - causes.total(),
         doubts=dict(causes.most_common()),
         uncertain_rollouts=tuple(
-            rollout.cause for rollout in plan.rollouts if rollout.previous_snapshot is not None
+            rollout.cause
+            for rollout in plan.workloads.rollouts
+            if rollout.previous_snapshot is not None
         ),
         platforms=tuple(sorted({table.platform or "Azure" for table in tables})),
         is_decided=is_fully_decided(tables),
-        samples=plan.samples,
+        samples=plan.figures.samples,
         has_enough_samples=has_enough_samples(plan),
         has_fewer_samples_by_default=has_default_of_fewer_samples(plan),
         lacks_data=plan.ledger.select_sites(placed_sites).lacks_capacity_data,
@@ -417,10 +419,10 @@ def _list_verifications(plan: Plan) -> Iterable[RuleVerification]:
     # A site's id is its name.
     sites = dict.fromkeys(
         table.site_id
-        for table in plan.placement_tables
+        for table in plan.figures.placement_tables
         if table.placed and not table.platform and table.provenance != "decided"
     )
-    scores = {score.site: score for score in plan.prediction_scores if score.verified_count}
+    scores = {score.site: score for score in plan.figures.prediction_scores if score.verified_count}
     for site in sites:
         score = scores.get(site)
         yield (

@@ -33,11 +33,11 @@ def build_drain_schedule(
     # In seconds; control planes have none.
     timeouts = {
         (table.site_id, table.cluster, table.pool): table.drain_timeout
-        for table in plan.placement_tables
+        for table in plan.figures.placement_tables
     }
     # A replaced cluster may have another name.
     timeouts_by_address = {
-        (table.address, table.pool): table.drain_timeout for table in plan.placement_tables
+        (table.address, table.pool): table.drain_timeout for table in plan.figures.placement_tables
     }
     drains: defaultdict[_ClusterKey, Counter[tuple[int, str]]] = defaultdict(Counter)
     addresses: dict[_ClusterKey, Address] = {}
@@ -55,7 +55,7 @@ def build_drain_schedule(
         if timeout:
             drains[site_id, cluster][timeout, "node" if len(rows) == 1 else "batch"] += 1
             addresses.setdefault((site_id, cluster), rows[0].address)
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         for pool_recreation in upgrade.pools:
             if pool_recreation.drain_seconds:
                 key = (upgrade.site_id, upgrade.cluster)

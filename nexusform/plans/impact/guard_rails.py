@@ -165,7 +165,11 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         result, breaches = check_limit(limit, measure_limit(plan, limit.name))
         results.append(result)
         diagnostics += breaches
-    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
+    return replace(
+        plan,
+        verdicts=replace(plan.verdicts, guard_rails=tuple(results)),
+        diagnostics=(*plan.diagnostics, *diagnostics),
+    )
 
 
 def measure_limit(plan: Plan, name: str) -> tuple[GuardRailMeasurement, ...]:
@@ -235,7 +239,11 @@ def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
         f"{_PLAN_FAILED}."
     )
     warning = build_warning(NOT_CHECKED, text)
-    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+    return replace(
+        plan,
+        verdicts=replace(plan.verdicts, guard_rails=tuple(results)),
+        diagnostics=(*plan.diagnostics, warning),
+    )
 
 
 def _summarize_breaches(
@@ -280,7 +288,10 @@ def is_summed(name: str) -> bool:
 
 def list_limits(plan: Plan) -> list[GuardRailLimit]:
     """Return the limits with which a plan was checked."""
-    return [GuardRailLimit(result.name, result.limit, result.blocks) for result in plan.guard_rails]
+    return [
+        GuardRailLimit(result.name, result.limit, result.blocks)
+        for result in plan.verdicts.guard_rails
+    ]
 
 
 def count_unpredicted_resources(plan: Plan) -> int:
@@ -319,8 +330,8 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
             f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} "
             "replaced by others"
         )
-    stopped = len(select_stopped_vms(plan.machine_actions))
-    clauses += describe_stopped_vms(plan.machine_actions)
+    stopped = len(select_stopped_vms(plan.impact.machine_actions))
+    clauses += describe_stopped_vms(plan.impact.machine_actions)
     clauses += describe_lost_vms(plan)
     interrupted = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS)
     # Unmanaged VMs without their machine have no row, so they are counted apart.
@@ -333,7 +344,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _has_existing_objects(plan: Plan) -> bool:
     """Return whether any VM, binding or pod exists before the plan."""
-    return any(total.before for total in plan.placement_totals)
+    return any(total.before for total in plan.figures.placement_totals)
 
 
 def _list_created_addresses(plan: Plan) -> frozenset[str]:
@@ -347,7 +358,7 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_plan_effects(plan)
     # Objects on clusters, apart from their pods.
-    ended = sum(consequence.objects for consequence in plan.consequences)
+    ended = sum(consequence.objects for consequence in plan.impact.consequences)
     removed = count_objects_with_effects(counts, *REMOVAL_EFFECTS)
     total = removed + plan.lost_unmanaged_count + ended
     clauses = [*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)]
@@ -366,16 +377,18 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
     Then yield the value None for sites without a figure, and for missing data. In a plan without
     errors, a site without VMs needs a figure only if no site has one.
     """
-    if plan.mode is Mode.REFRESH_ONLY:
+    if plan.options.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
         return
-    rows = select_largest_sku_rows(plan.capacity)
+    rows = select_largest_sku_rows(plan.site_records.capacity)
     for row, after in rows:
         text = f"{row.site} has capacity for {after.free:,} more {row.sku} after this plan"
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
     uncounted = [
-        site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites
+        site.name
+        for site in plan.site_records.sites
+        if not site.is_removed and site.id not in counted_sites
     ]
     if uncounted and (plan.errored or not rows):
         reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
@@ -386,7 +399,7 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         yield GuardRailMeasurement(
             None, "spare capacity is unknown: no site exists after this plan"
         )
-    remaining_sites = {site.id for site in plan.sites if not site.is_removed}
+    remaining_sites = {site.id for site in plan.site_records.sites if not site.is_removed}
     ledger = plan.ledger.select_sites(counted_sites | remaining_sites)
     if ledger.has_unknown_capacity:
         yield GuardRailMeasurement(
@@ -402,7 +415,7 @@ def _describe_missing_data(ledger: DoubtLedger) -> str:
 
 def has_enough_samples(plan: Plan) -> bool:
     """Return whether the samples of a plan suffice for a statement about certainty."""
-    return plan.samples >= MIN_RUNS
+    return plan.figures.samples >= MIN_RUNS
 
 
 def has_default_of_fewer_samples(plan: Plan) -> bool:
@@ -416,7 +429,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     The counts are those of their pool. Yield nothing without placed VMs.
     """
     placed_count = plan.placed_vms
-    is_decided = is_fully_decided(plan.placement_tables)
+    is_decided = is_fully_decided(plan.figures.placement_tables)
     uncertain_count = plan.uncertain_vms
     if not placed_count or (is_decided and not uncertain_count):
         # No placement is predicted.
@@ -424,18 +437,18 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     if not is_decided and not has_enough_samples(plan):
         text = (
             f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has "
-            f"{plan.samples}"
+            f"{plan.figures.samples}"
         )
         yield GuardRailMeasurement(value=None, text=text)
         return
     ledger = plan.ledger.select_sites(
-        {table.site_id for table in plan.placement_tables if table.placed}
+        {table.site_id for table in plan.figures.placement_tables if table.placed}
     )
     if ledger.has_unknown_capacity:
         yield GuardRailMeasurement(
             None, f"certainty is unknown because {_describe_missing_data(ledger)}"
         )
-    certain = sum(table.racks_certain for table in plan.placement_tables)
+    certain = sum(table.racks_certain for table in plan.figures.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
     text += enclose("; not read: ", ledger.describe() if uncertain_count else "")
     yield GuardRailMeasurement(certain / placed_count, text)
@@ -458,7 +471,7 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     Unknown ones are measured separately.
     """
     # Without clusters rejected by the placement.
-    bindings = [row for row in plan.feasibility if row.is_selected]
+    bindings = [row for row in plan.workloads.feasibility if row.is_selected]
     bindings_by_result = group_by(bindings, lambda row: row.result)
     results = (FeasibilityResult.CANNOT_RUN, FeasibilityResult.WAITS, FeasibilityResult.REJECTED)
     infeasible = [row for row in bindings if row.result in results]
@@ -474,7 +487,7 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_risks(plan: Plan, severity: ConsequenceSeverity) -> Iterator[GuardRailMeasurement]:
     """Count the risks of one severity; they depend on hosts that may not be known."""
-    risks = [risk for risk in list_plan_risks(plan) if risk.severity is severity]
+    risks = [risk for risk in list_plan_risks(plan.impact) if risk.severity is severity]
     count = format_count(len(risks), f"{severity.value} risk")
     names = format_first_items([text for text, _ in describe_risks(risks)], _MAX_RISKS, "; ")
     if plan.errored:
@@ -482,7 +495,9 @@ def _measure_risks(plan: Plan, severity: ConsequenceSeverity) -> Iterator[GuardR
     else:
         yield GuardRailMeasurement(len(risks), enclose(f"{count}: ", names))
     ledger = plan.ledger
-    if not all(ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
+    if not all(
+        ledger.has_certain_hosts(table.placed_pool) for table in plan.figures.placement_tables
+    ):
         yield GuardRailMeasurement(
             None, f"risks are unknown because {_describe_missing_data(ledger)}"
         )

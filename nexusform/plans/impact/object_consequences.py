@@ -109,7 +109,7 @@ class _LostRows:
                 self.by_binding[row.address, row.object] = [row]
         # The names of clusters in rows of pods may differ from those of members.
         members: dict[tuple[Address, str, str], str] = {}
-        for change in plan.content_changes:
+        for change in plan.workloads.content_changes:
             if change.leaves_cluster and change.address not in ended:
                 self.by_binding.setdefault((change.address, change.cluster), [])
                 cluster = change.workload.partition("/")[0]
@@ -138,7 +138,7 @@ def find_object_consequences(plan: Plan, types: Types) -> Iterator[Consequence]:
     names = _ObjectNames(plan, types)
     # Of a placement that ends or leaves a cluster, by address and cluster.
     content = group_by(
-        (change for change in plan.content_changes if change.leaves_cluster),
+        (change for change in plan.workloads.content_changes if change.leaves_cluster),
         lambda change: change.address,
     )
     yield from _find_ended_resources(plan, types, rows, names, content)
@@ -495,7 +495,7 @@ def describe_lost_data(content: Iterable[ContentChange]) -> str:
 def _find_left_clusters(plan: Plan, lost: _LostRows, names: _ObjectNames) -> Iterator[Consequence]:
     """Yield the consequence of each cluster that a placement of the plan leaves."""
     content = group_by(
-        (change for change in plan.content_changes if change.leaves_cluster),
+        (change for change in plan.workloads.content_changes if change.leaves_cluster),
         lambda change: (change.address, change.cluster),
     )
     for (address, cluster), rows in lost.by_binding.items():
@@ -534,7 +534,7 @@ _CONTENT_VERBS: Final[Mapping[ContentEffect, tuple[str, str]]] = {
 
 def _find_content_changes(plan: Plan, lost: _LostRows) -> Iterator[Consequence]:
     """Yield the consequence of each object of content that ends, or loses pods, on a cluster."""
-    for change in plan.content_changes:
+    for change in plan.workloads.content_changes:
         if change.effect is ContentEffect.LOSES_DATA:
             yield _build_data_loss(change)
         if change.effect is ContentEffect.WEAKENED:
@@ -633,7 +633,7 @@ def _find_smaller_pools(plan: Plan, lost: _LostRows, names: _ObjectNames) -> Ite
     # A deleted pool has no table.
     sizes = {
         (table.address, table.site_id, table.cluster, table.pool): table.total_count
-        for table in plan.placement_tables
+        for table in plan.figures.placement_tables
     }
     placed = Counter(
         (row.address, row.site_id, row.cluster, row.pool)

@@ -204,7 +204,7 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
     """Return the pools re-created by the plan's upgrades: site, cluster, pool, trigger."""
-    pools = [(upgrade, pool.pool) for upgrade in plan.upgrades for pool in upgrade.pools]
+    pools = [(upgrade, pool.pool) for upgrade in plan.impact.upgrades for pool in upgrade.pools]
     return frozenset(
         (upgrade.site_id, upgrade.cluster, name, upgrade.trigger) for upgrade, name in pools
     )
@@ -248,7 +248,7 @@ def get_source_node(row: PlacementChange) -> Node:
 
 def count_plan_effects(plan: Plan) -> tuple[EffectCount, ...]:
     """Count the effects of a plan on all VMs, bindings and pods."""
-    return count_content_effects(count_effects(plan.placements), plan.content_changes)
+    return count_content_effects(count_effects(plan.placements), plan.workloads.content_changes)
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:

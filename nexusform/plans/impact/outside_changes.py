@@ -21,7 +21,7 @@ def find_outside_changes(plan: Plan, types: Types) -> tuple[OutsideChange, ...]:
     new_addresses = dict(plan.address_moves)
     changes = {change.address: change for change in plan.changes if not change.deposed}
     outside_changes: list[OutsideChange] = []
-    for drift in plan.drift:
+    for drift in plan.observed.drift:
         change = changes.get(new_addresses.get(drift.address, drift.address))
         if change is None or change.after is None:
             continue

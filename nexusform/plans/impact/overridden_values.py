@@ -34,7 +34,9 @@ def list_overridden_values(plan: Plan) -> list[OverriddenValue]:
     """
     values: list[OverriddenValue] = []
     overridden = [
-        change for change in plan.content_changes if change.effect is ContentEffect.OVERRIDDEN
+        change
+        for change in plan.workloads.content_changes
+        if change.effect is ContentEffect.OVERRIDDEN
     ]
     groups = group_by(overridden, lambda change: (change.override, change.object, change.path))
     for (override, title, path), changes in groups.items():

@@ -27,12 +27,12 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     # Its errors come first.
     if plan.errored:
         return plan
-    if previous.lineage != plan.lineage:
+    if previous.start.lineage != plan.start.lineage:
         return warn_about_previous(plan, "It is for another state: their lineages differ")
     if previous.errored:
         return warn_about_previous(plan, "That plan failed")
-    ref = previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan"
-    return replace(plan, since=compare_plans(plan, previous, ref))
+    ref = previous.basis.commit[:_COMMIT_LENGTH] or previous.start.timestamp or "the previous plan"
+    return replace(plan, verdicts=replace(plan.verdicts, since=compare_plans(plan, previous, ref)))
 
 
 def compare_plans(plan: Plan, previous: Plan, ref: str) -> PreviousPlanDifferences:
@@ -44,7 +44,9 @@ def compare_plans(plan: Plan, previous: Plan, ref: str) -> PreviousPlanDifferenc
     after = build_decision(plan)
     earlier = before.impact
     later = after.impact
-    has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
+    has_several_sites = (
+        len({site.id for site in (*plan.site_records.sites, *previous.site_records.sites)}) > 1
+    )
     freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(
         plan, has_several_sites
     )
@@ -130,11 +132,16 @@ def _collect_changes(plan: Plan) -> dict[_Key, Any]:
 
 def _collect_other_parts(plan: Plan) -> tuple[Any, ...]:
     """Return the further parts of a report: outputs, findings, verdicts and maintenance."""
-    outputs = {output.name: (output.action, output.before, output.after) for output in plan.outputs}
+    outputs = {
+        output.name: (output.action, output.before, output.after)
+        for output in plan.root_values.outputs
+    }
     findings = {(diagnostic.id, diagnostic.address) for diagnostic in plan.diagnostics}
-    verdicts = {str(verdict.address): verdict.satisfied for verdict in plan.separation_verdicts}
-    checks = [(check.address, check.status, check.messages) for check in plan.checks]
-    return outputs, findings, verdicts, checks, plan.upgrades, plan.machine_actions
+    verdicts = {
+        str(verdict.address): verdict.satisfied for verdict in plan.verdicts.separation_verdicts
+    }
+    checks = [(check.address, check.status, check.messages) for check in plan.verdicts.checks]
+    return outputs, findings, verdicts, checks, plan.impact.upgrades, plan.impact.machine_actions
 
 
 def _sort_names(names: Iterable[str]) -> tuple[str, ...]:

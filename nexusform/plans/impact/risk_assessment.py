@@ -109,7 +109,7 @@ def _find_lost_capacity(plan: Plan) -> Iterator[Consequence]:
 
     Only if the plan causes it. A new cluster without surge capacity had none before.
     """
-    for row, after in select_largest_sku_rows(plan.capacity):
+    for row, after in select_largest_sku_rows(plan.site_records.capacity):
         before = row.before.free if row.before is not None else 0
         if before and not after.free_interval.maximum:
             yield Consequence(
@@ -134,10 +134,10 @@ def _find_lost_capacity(plan: Plan) -> Iterator[Consequence]:
                 before=before,
                 after=meanwhile,
             )
-    has_several_sites = len({row.site_id for row in plan.capacity}) > 1
+    has_several_sites = len({row.site_id for row in plan.site_records.capacity}) > 1
     surge_before: set[tuple[str, str]] = set()
     surge_lost: dict[tuple[str, str], str] = {}
-    for row in plan.capacity:
+    for row in plan.site_records.capacity:
         if row.before is not None:
             surge_before |= {(row.site, cluster) for cluster in row.before.clusters}
         for cluster in sorted(row.new_no_surge_clusters):
@@ -160,8 +160,8 @@ def _find_rack_dependencies(plan: Plan) -> Iterator[Consequence]:
 
     A site of one rack has no such risk: without that rack, it has no machine at all.
     """
-    has_several_sites = len(plan.sites) > 1
-    for site in plan.sites:
+    has_several_sites = len(plan.site_records.sites) > 1
+    for site in plan.site_records.sites:
         machines = [machine for machine in site.machines if machine.exists_after]
         if len({machine.facts.rack for machine in machines}) == 1:
             continue
@@ -233,7 +233,7 @@ def _find_single_racks(plan: Plan) -> Iterator[Consequence]:
     """
     chosen = {(row.site_id, row.cluster, row.pool) for row in plan.placements if row.chosen_by}
     titles = _count_sites_by_cluster(plan)
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         for cluster, rows in group_by(site.pools, lambda pool: pool.cluster).items():
             name = f"{site.id}/{cluster}" if titles[cluster] > 1 else cluster
             known = [row for row in rows if (site.id, cluster, row.pool) not in chosen]
@@ -271,8 +271,8 @@ def _build_single_rack_risk(name: str, rows: Sequence[PoolVms], rack: str) -> Co
 
 def _find_upgrade_losses(plan: Plan) -> Iterator[Consequence]:
     """Yield the risk of each pool without a node during its upgrade."""
-    format_cluster = build_cluster_formatter(plan.placement_tables)
-    for upgrade in plan.upgrades:
+    format_cluster = build_cluster_formatter(plan.figures.placement_tables)
+    for upgrade in plan.impact.upgrades:
         # Control planes have risks of their own.
         for pool in upgrade.pools:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
@@ -379,7 +379,7 @@ def _list_vm_pools(site: SiteVms, titles: Counter[str]) -> Iterator[_VmPool]:
 
 def _count_sites_by_cluster(plan: Plan) -> Counter[str]:
     """Return the number of sites with a cluster of each name."""
-    names = {(site.id, pool.cluster) for site in plan.sites for pool in site.pools}
+    names = {(site.id, pool.cluster) for site in plan.site_records.sites for pool in site.pools}
     return Counter(cluster for _, cluster in names)
 
 
@@ -387,7 +387,7 @@ def _list_down_machines(plan: Plan, site: SiteVms) -> set[str]:
     """Return the machines of a site that are off or not ready when machine actions begin."""
     action_machines = {
         action.machine
-        for action in plan.machine_actions
+        for action in plan.impact.machine_actions
         if action.site_id == site.id and action.address.type == MACHINE_ACTION_TYPE
     }
     return {
@@ -406,7 +406,7 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
     """
     upgraded = {
         (upgrade.site_id, upgrade.cluster, pool.pool)
-        for upgrade in plan.upgrades
+        for upgrade in plan.impact.upgrades
         for pool in upgrade.pools
     }
     replaced = {change.address for change in plan.changes if change.action in _REPLACEMENTS}
@@ -421,7 +421,7 @@ def _find_recreation_losses(plan: Plan) -> Iterator[Consequence]:
     if not recreated:
         return
     titles = _count_sites_by_cluster(plan)
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         down_machines = _list_down_machines(plan, site)
         for pool in _list_vm_pools(site, titles):
             names = recreated.get((site.id, pool.cluster, pool.pool), set())
@@ -463,10 +463,10 @@ def _find_machine_action_losses(plan: Plan) -> Iterator[Consequence]:
     A machine that is switched off stays off, so its VMs stay down.
     """
     titles = _count_sites_by_cluster(plan)
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         actions = [
             action
-            for action in plan.machine_actions
+            for action in plan.impact.machine_actions
             if action.site_id == site.id and action.stopped_vms
         ]
         if not actions:
@@ -526,7 +526,7 @@ def _find_stopped_vms(plan: Plan) -> Iterator[Consequence]:
 
     They stay down if it leaves the machine off.
     """
-    for action in plan.machine_actions:
+    for action in plan.impact.machine_actions:
         if not action.stopped_vms:
             continue
         count = len(action.stopped_vms)
@@ -611,8 +611,8 @@ def _find_control_plane_losses(plan: Plan) -> Iterator[Consequence]:
     # A replaced cluster has a record of its own.
     replaced = {change.address for change in plan.changes if change.action in _REPLACEMENTS}
     stopped = _count_stopped_members(plan, changed, down)
-    format_cluster = build_cluster_formatter(plan.placement_tables)
-    for table in plan.placement_tables:
+    format_cluster = build_cluster_formatter(plan.figures.placement_tables)
+    for table in plan.figures.placement_tables:
         # Not for a removed control plane.
         is_removed = not table.total_count or table.address in replaced
         if table.pool != _CONTROL_PLANE or is_removed:
@@ -708,7 +708,7 @@ def _count_stopped_members(
     if not clusters:
         return stopped
     titles = _count_sites_by_cluster(plan)
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         machines = _list_down_machines(plan, site)
         if not machines:
             continue
@@ -754,7 +754,7 @@ def _find_workload_losses(plan: Plan) -> Iterator[Consequence]:
                 workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times
             )
     protected_workloads: set[str] = set()
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         protected_workloads |= {f"{upgrade.cluster}/{name}" for name in upgrade.protected_workloads}
     for (address, name), replicas in workloads.items():
         downtime = list(
@@ -863,7 +863,7 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     the order of their numbers, one batch at a time.
     """
     batch_sizes: dict[tuple[str, str, str], int] = {}
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         if upgrade.is_rolling:
             for pool in upgrade.pools:
                 batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(

@@ -30,8 +30,8 @@ def list_site_changes(plan: Plan, replay: Plan, types: Types) -> list[str]:
     """
     texts = [*_find_changed_objects(plan, replay, types)]
     described_ids: set[str] = set()
-    sites = {site.id: site for site in plan.sites}
-    for site in replay.sites:
+    sites = {site.id: site for site in plan.site_records.sites}
+    for site in replay.site_records.sites:
         if site.id in sites:
             for machine_id, text in _find_changed_machines(sites[site.id], site):
                 described_ids.add(machine_id)
@@ -39,16 +39,16 @@ def list_site_changes(plan: Plan, replay: Plan, types: Types) -> list[str]:
             texts += _find_changed_vms(sites[site.id], site)
     texts += [
         text
-        for text in list_changed_facts(plan.site_facts, replay.site_facts)
+        for text in list_changed_facts(plan.observed.site_facts, replay.observed.site_facts)
         # The sentence about a machine is plainer than its facts.
         if text.partition(": ")[0] not in described_ids
     ]
     listed_before = {
-        (site.site_id, text) for site in plan.listed for text in list_site_sentences(site)
+        (site.site_id, text) for site in plan.observed.listed for text in list_site_sentences(site)
     }
     texts += [
         f"{site.site}: {text.rstrip('.')}"
-        for site in replay.listed
+        for site in replay.observed.listed
         for text in list_site_sentences(site)
         if (site.site_id, text) not in listed_before
     ]

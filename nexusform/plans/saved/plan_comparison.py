@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
-from nexusform.plans.plan import Mode, Plan
+from nexusform.plans.plan import PLAN_PARTS, Mode, Plan
 from nexusform.plans.saved.record_codec import write_record
 from nexusform.plans.saved.tied_machines import replace_ties_by_sets
 from nexusform.state import json_codec
@@ -41,13 +41,24 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
         different.append("warnings")
     # A plan from a file has classes, a new one has names.
     plan, new_plan = replace_ties_by_sets(plan), replace_ties_by_sets(new_plan)
-    compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
+    saved_fields, new_fields = _collect_fields(plan), _collect_fields(new_plan)
     different += [
         name
-        for name in compared_names
-        if not is_equal_record(getattr(plan, name), getattr(new_plan, name))
+        for name, value in saved_fields.items()
+        if name not in _NOT_COMPARED and not is_equal_record(value, new_fields[name])
     ]
     return [name.replace("_", " ") for name in different]
+
+
+def _collect_fields(plan: Plan) -> dict[str, Any]:
+    """Return the fields of a plan by name, those of its parts included."""
+    parts = [getattr(plan, part) for part in PLAN_PARTS]
+    fields = {
+        name: getattr(plan, name) for name in Plan.__struct_fields__ if name not in PLAN_PARTS
+    }
+    for part in parts:
+        fields |= asdict(part)
+    return fields
 
 
 def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
@@ -71,12 +82,12 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
         )
     for row in plan.placements:
         items.setdefault(f"placement of {row.object} of {row.address}", []).append(row)
-    for output in plan.outputs:
+    for output in plan.root_values.outputs:
         items[f"output.{output.name}"] = [output]
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         items.setdefault(f"upgrade of {upgrade.cluster}", []).append(upgrade)
-    if plan.mode is Mode.REFRESH_ONLY:
-        for drift in plan.drift:
+    if plan.options.mode is Mode.REFRESH_ONLY:
+        for drift in plan.observed.drift:
             items.setdefault(str(drift.address), []).append(drift)
     # The name says all.
     items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}

@@ -32,7 +32,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import PLAN_PARTS, Plan
 from nexusform.plans.saved.record_codec import read_record, write_record
 from nexusform.plans.saved.shared_values import (
     DocumentDeduplicator,
@@ -63,7 +63,7 @@ _MULTI_SITE_MESSAGE: Final = (
     "For show, explain and others, extract the plan of one site: `unzip -p F.nfsites "
     "plans/SITE.nfplan.gz | gunzip > SITE.nfplan`."
 )
-# Fields of Plan that are members of their own.
+# Fields that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
 _MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
 
@@ -118,7 +118,7 @@ def write_plan_file(
         "format": FORMAT,
         "kind": KIND,
         "version": VERSION,
-        "nexusform_version": plan.nexusform_version or nexusform.__version__,
+        "nexusform_version": plan.start.nexusform_version or nexusform.__version__,
         "mark": mark,
         "members": {name: compute_digest(content) for name, content in members.items()},
     }
@@ -131,6 +131,8 @@ def _build_documents(
 ) -> dict[str, Any]:
     """Return the documents of a plan file by member."""
     record = write_record(replace_ties_by_sets(plan))
+    for part in PLAN_PARTS:
+        record |= record.pop(part, {})
     # Each is a member of its own.
     large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}
     return {
@@ -263,7 +265,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     # Each is a member of its own.
     large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}
     try:
-        plan = read_record(Plan, record | large_fields)
+        plan = read_record(Plan, _group_by_part(record | large_fields))
     except ConversionProblem as problem:
         location = format_json_path(problem.path)
         raise _build_damaged_file_error(
@@ -285,6 +287,19 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         ),
         signature=signature,
     )
+
+
+def _group_by_part(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a plan from the fields of all of its parts side by side."""
+    fields = dict(record)
+    parts = {
+        part: {name: fields.pop(name) for name in kind.__struct_fields__ if name in fields}
+        for part, kind in PLAN_PARTS.items()
+    }
+    # A part of an untrusted file would replace that of its fields.
+    for name in set(fields).intersection(PLAN_PARTS):
+        raise ConversionProblem((name,), f'"{name}" is not known here')
+    return fields | parts
 
 
 def _pop_object(documents: dict[str, Any], part: str, name: str) -> dict[str, Any]:

@@ -26,37 +26,41 @@ def replace_ties_by_sets(plan: Plan) -> Plan:
 
     An errored plan keeps neither, because nothing applies it.
     """
-    if not any(table.tied_machines or table.tied_classes for table in plan.placement_tables):
+    if not any(
+        table.tied_machines or table.tied_classes for table in plan.figures.placement_tables
+    ):
         return plan
     plan = _replace_names_by_classes(plan)
     # By site: the number of each set, in the order of the tables.
     set_numbers: dict[str, dict[int, int]] = {}
     tables: list[PlacementTable] = []
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         tied_set = -1
         if table.tied_classes and not plan.errored:
             numbers = set_numbers.setdefault(table.site_id, {})
             tied_set = numbers.setdefault(int(table.tied_classes, 16), len(numbers))
         tables.append(replace(table, tied_classes="", tied_set=tied_set))
-    ties_by_site = {ties.site_id: ties for ties in plan.site_ties}
+    ties_by_site = {ties.site_id: ties for ties in plan.figures.site_ties}
     site_ties = tuple(
         _join_classes(ties_by_site[site_id], tuple(numbers))
         for site_id, numbers in set_numbers.items()
     )
-    return replace(plan, placement_tables=tuple(tables), site_ties=site_ties)
+    return replace(
+        plan, figures=replace(plan.figures, placement_tables=tuple(tables), site_ties=site_ties)
+    )
 
 
 def _replace_names_by_classes(plan: Plan) -> Plan:
     """Return a plan of an earlier version with a class per machine instead of names."""
-    if not any(table.tied_machines for table in plan.placement_tables):
+    if not any(table.tied_machines for table in plan.figures.placement_tables):
         return plan
     # By site: the number of each machine, in site order.
     numbers_by_site: dict[str, dict[str, int]] = {}
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         names = (machine.facts.name for machine in site.machines)
         numbers_by_site[site.id] = {name: number for number, name in enumerate(names)}
     tables: list[PlacementTable] = []
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         numbers = numbers_by_site.setdefault(table.site_id, {})
         classes = 0
         for name in table.tied_machines:
@@ -67,7 +71,9 @@ def _replace_names_by_classes(plan: Plan) -> Plan:
         SiteTies(site_id, tuple(numbers), tuple(numbers.values()))
         for site_id, numbers in numbers_by_site.items()
     )
-    return replace(plan, placement_tables=tuple(tables), site_ties=site_ties)
+    return replace(
+        plan, figures=replace(plan.figures, placement_tables=tuple(tables), site_ties=site_ties)
+    )
 
 
 def _join_classes(ties: SiteTies, sets: Sequence[int]) -> SiteTies:
@@ -168,7 +174,7 @@ def has_valid_ties(plan: Plan) -> bool:
     """
     class_counts: dict[str, int] = {}
     set_counts: dict[str, int] = {}
-    for ties in plan.site_ties:
+    for ties in plan.figures.site_ties:
         if len(ties.machines) != len(ties.classes) or min(ties.classes, default=0) < 0:
             return False
         class_counts[ties.site_id] = ties.class_count
@@ -177,7 +183,7 @@ def has_valid_ties(plan: Plan) -> bool:
             _read_sets(ties.sets, ties.class_count)
         except ValueError:
             return False
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         if not -1 <= table.tied_set < set_counts.get(table.site_id, 0):
             return False
         if not table.tied_classes:
@@ -194,9 +200,9 @@ class TiedMachineReader:
 
     def __init__(self, plan: Plan) -> None:
         """Take the sets of classes of the plan's sites."""
-        self._ties = {ties.site_id: ties for ties in plan.site_ties}
+        self._ties = {ties.site_id: ties for ties in plan.figures.site_ties}
         self._sets = {
-            ties.site_id: _read_sets(ties.sets, ties.class_count) for ties in plan.site_ties
+            ties.site_id: _read_sets(ties.sets, ties.class_count) for ties in plan.figures.site_ties
         }
         self._names: dict[tuple[str, int], _Names] = {}
 

@@ -91,7 +91,9 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     if not changed_count:
         return "No plan has changes."
     counts = count_effects(chain.from_iterable(plan.placements for _, plan in plans))
-    stopped = describe_stopped_vms(chain.from_iterable(plan.machine_actions for _, plan in plans))
+    stopped = describe_stopped_vms(
+        chain.from_iterable(plan.impact.machine_actions for _, plan in plans)
+    )
     disruptions = [*format_effect_clauses(counts, LOSS_EFFECTS), *stopped]
     clauses = [*describe_effects(counts, [Effect.PLACED]), *(disruptions or ["nothing moves"])]
     verb = select_word_form(changed_count, "has", "have")
@@ -128,7 +130,7 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
     rows: list[Row] = []
     for named_plan in named_plans:
         table, _note = build_capacity_table(
-            named_plan.plan.capacity, named_plan.plan.other_capacity
+            named_plan.plan.site_records.capacity, named_plan.plan.site_records.other_capacity
         )
         rows += [Row((named_plan.path, *row.cells)) for row in table.rows]
     if rows:

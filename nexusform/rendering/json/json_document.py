@@ -95,7 +95,7 @@ def build_plan_document(
     return LazyObject(
         format_version=FORMAT_VERSION,
         terraform_version=TERRAFORM_VERSION,
-        nexusform_version=plan.nexusform_version,
+        nexusform_version=plan.start.nexusform_version,
         **omit_empty(
             {
                 "hypothetical": bool(plan.assumptions),
@@ -110,7 +110,8 @@ def build_plan_document(
             lambda: (_build_resource_change(change, show_sensitive) for change in changes)
         ),
         output_changes={
-            output.name: _build_output_change(output, show_sensitive) for output in plan.outputs
+            output.name: _build_output_change(output, show_sensitive)
+            for output in plan.root_values.outputs
         },
         prior_state=_build_state(prior, show_sensitive),
         configuration=build_configuration_document(configuration, registries)
@@ -119,16 +120,23 @@ def build_plan_document(
         relevant_attributes=collect_relevant_attributes(configuration, plan, changes, prior)
         if configuration
         else [],
-        checks=_build_checks(plan.checks, _list_unchecked_conditions(plan, configuration)),
-        timestamp=plan.timestamp,
+        checks=_build_checks(plan.verdicts.checks, _list_unchecked_conditions(plan, configuration)),
+        timestamp=plan.start.timestamp,
         applyable=plan.has_changes and not (plan.is_rejected or plan.assumptions),
-        complete=not (plan.errored or plan.targets or plan.excludes or plan.is_from_state),
+        complete=not (
+            plan.errored or plan.options.targets or plan.options.excludes or plan.is_from_state
+        ),
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
         # Keys without a counterpart in Terraform: rollouts, capacity and others.
         **build_plan_figures(plan),
-        **omit_empty({"providers": dict(plan.providers), "dry_runs": list(plan.dry_run_messages)}),
+        **omit_empty(
+            {
+                "providers": dict(plan.observed.providers),
+                "dry_runs": list(plan.verdicts.dry_run_messages),
+            }
+        ),
         diagnostics=[
             build_finding_document(finding, known_files) for finding in collect_findings(plan)
         ],
@@ -150,7 +158,7 @@ def _select_changes(plan: Plan) -> Sequence[Change]:
 
     A refresh-only plan has none: its moved addresses are reported as drift.
     """
-    return () if plan.mode is Mode.REFRESH_ONLY else plan.changes
+    return () if plan.options.mode is Mode.REFRESH_ONLY else plan.changes
 
 
 def build_state_document(state: State, *, show_sensitive: bool = False) -> LazyObject:
@@ -239,8 +247,10 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     includes sensitive values.
     """
     current_addresses = dict(plan.address_moves)
-    providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
-    for drift in plan.drift:
+    providers = (
+        {change.address: change.provider for change in plan.changes} if plan.observed.drift else {}
+    )
+    for drift in plan.observed.drift:
         # The same if it did not move.
         address = current_addresses.get(drift.address, drift.address)
         document: dict[str, Any] = {"address": str(address)}
@@ -259,8 +269,8 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
             show=show,
         )
         yield document
-    if plan.mode is Mode.REFRESH_ONLY:
-        drift_addresses = {drift.address for drift in plan.drift}
+    if plan.options.mode is Mode.REFRESH_ONLY:
+        drift_addresses = {drift.address for drift in plan.observed.drift}
         for change in plan.changes:  # only moves
             # A drift has both addresses already.
             if change.previous_address not in drift_addresses:
@@ -289,7 +299,7 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
 def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, Any]]:
     """Return the values of variables by name."""
     documents = {}
-    for name, variable in sorted(plan.variables.items()):
+    for name, variable in sorted(plan.root_values.variables.items()):
         paths = _get_sensitive_paths(variable.sensitive)
         documents[name] = {
             "value": build_visible_value(variable.value, paths, show_sensitive=show_sensitive)
@@ -323,7 +333,7 @@ def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
             }
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
-    return _build_values(plan.planned_outputs, root_module, show)
+    return _build_values(plan.root_values.planned_outputs, root_module, show)
 
 
 def _build_values(
@@ -427,7 +437,7 @@ def _list_unchecked_conditions(
     An example is `("check", "check.racks")`. A destroy plan does not check them, so their status is
     unknown; yield nothing for other plans.
     """
-    if plan.mode is not Mode.DESTROY or configuration is None:
+    if plan.options.mode is not Mode.DESTROY or configuration is None:
         return
     for module in list_modules(configuration.root):
         prefix = "".join(f"module.{name}." for name in module.path)

@@ -118,7 +118,7 @@ def build_rejection_document(rejection: Rejection) -> dict[str, Any]:
 def _build_placement_totals(plan: Plan) -> dict[str, dict[str, int]]:
     """Build the numbers of objects by kind and outcome."""
     documents: dict[str, dict[str, int]] = {}
-    for total in plan.placement_totals:
+    for total in plan.figures.placement_totals:
         figures = asdict(total)
         documents[figures.pop("kind")] = figures
     return documents
@@ -449,7 +449,7 @@ def _build_unread_documents(plan: Plan) -> dict[str, Any]:
             "may_change": influences,
             **omit_empty({"address": fact.address, "reason": fact.reason}),
         }
-        for fact, influences in merge_influences(plan.unread)
+        for fact, influences in merge_influences(plan.observed.unread)
     ]
     return omit_empty({"unread": rows})
 
@@ -477,49 +477,60 @@ def build_plan_figures(plan: Plan) -> dict[str, Any]:
     return {
         "placement_totals": _build_placement_totals(plan),
         "placement_tables": [
-            build_table_document(placement_table) for placement_table in plan.placement_tables
+            build_table_document(placement_table)
+            for placement_table in plan.figures.placement_tables
         ],
         "separation_rules": [
-            _build_verdict(separation_verdict) for separation_verdict in plan.separation_verdicts
+            _build_verdict(separation_verdict)
+            for separation_verdict in plan.verdicts.separation_verdicts
         ],
-        "rollouts": [_build_rollout(rollout) for rollout in plan.rollouts],
-        "upgrades": [_build_upgrade(upgrade) for upgrade in plan.upgrades],
-        "capacity": [_build_site_capacity(item) for item in plan.capacity],
+        "rollouts": [_build_rollout(rollout) for rollout in plan.workloads.rollouts],
+        "upgrades": [_build_upgrade(upgrade) for upgrade in plan.impact.upgrades],
+        "capacity": [_build_site_capacity(item) for item in plan.site_records.capacity],
         **omit_empty(
             {
                 "capacity_other": [
-                    build_other_capacity_document(item) for item in plan.other_capacity
+                    build_other_capacity_document(item) for item in plan.site_records.other_capacity
                 ]
             }
         ),
-        "out_of_service": list(map(_build_out_of_service, list_out_of_service(plan.sites))),
+        "out_of_service": list(
+            map(_build_out_of_service, list_out_of_service(plan.site_records.sites))
+        ),
         **omit_empty(
             {
                 "machine_actions": [
-                    _build_machine_action(machine_action) for machine_action in plan.machine_actions
+                    _build_machine_action(machine_action)
+                    for machine_action in plan.impact.machine_actions
                 ],
-                "feasibility": [build_feasibility_document(item) for item in plan.feasibility],
+                "feasibility": [
+                    build_feasibility_document(item) for item in plan.workloads.feasibility
+                ],
                 "content_changes": [
-                    _build_content_change(content_change) for content_change in plan.content_changes
+                    _build_content_change(content_change)
+                    for content_change in plan.workloads.content_changes
                 ],
-                "untested_bindings": plan.untested_bindings,
+                "untested_bindings": plan.workloads.untested_bindings,
             }
         ),
         "samples": None
-        if plan.numa_sampling is None
-        else build_samples_document(plan.numa_sampling),
+        if plan.figures.numa_sampling is None
+        else build_samples_document(plan.figures.numa_sampling),
         **omit_empty(
             {
                 "prediction_scores": [
-                    _build_accuracy(prediction_score) for prediction_score in plan.prediction_scores
+                    _build_accuracy(prediction_score)
+                    for prediction_score in plan.figures.prediction_scores
                 ],
                 "evaluation": to_builtins(plan.basis.evaluation),
-                "checks_by": [_build_program_check(item) for item in plan.checks_by],
-                "rejected": list(plan.rejected),
+                "checks_by": [_build_program_check(item) for item in plan.verdicts.checks_by],
+                "rejected": list(plan.verdicts.rejected),
             }
         ),
         **_build_unread_documents(plan),
-        **omit_empty({"listed": [build_listed_site_document(item) for item in plan.listed]}),
+        **omit_empty(
+            {"listed": [build_listed_site_document(item) for item in plan.observed.listed]}
+        ),
     }
 
 
@@ -599,15 +610,19 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     max_age = plan.basis.max_age if plan.basis.after_merge else 0
     return {
         **_build_figures_document(build_decision(plan)),
-        **omit_empty({"changed_outside": list(map(_build_outside_change, plan.outside_changes))}),
-        "destroys": list(map(_build_ended_object, list_destroyed_objects(plan))),
-        "replaces": list(map(_build_ended_object, list_replaced_objects(plan))),
+        **omit_empty(
+            {"changed_outside": list(map(_build_outside_change, plan.impact.outside_changes))}
+        ),
+        "destroys": list(map(_build_ended_object, list_destroyed_objects(plan.impact))),
+        "replaces": list(map(_build_ended_object, list_replaced_objects(plan.impact))),
         **omit_empty({"overrides": list(map(asdict, list_overridden_values(plan)))}),
-        "risks": list(map(build_consequence_document, list_assessed_risks(plan))),
-        "consequences": list(map(build_consequence_document, plan.consequences)),
-        "guard_rails": list(map(_build_guard_rail, plan.guard_rails)),
-        "since": None if plan.since is None else _build_plan_differences(plan.since),
-        **omit_empty({"inventories": build_inventory_documents(plan.inventories)}),
+        "risks": list(map(build_consequence_document, list_assessed_risks(plan.impact))),
+        "consequences": list(map(build_consequence_document, plan.impact.consequences)),
+        "guard_rails": list(map(_build_guard_rail, plan.verdicts.guard_rails)),
+        "since": None
+        if plan.verdicts.since is None
+        else _build_plan_differences(plan.verdicts.since),
+        **omit_empty({"inventories": build_inventory_documents(plan.observed.inventories)}),
         **omit_empty({"after_merge": plan.basis.after_merge, "max_age_seconds": max_age}),
     }
 

@@ -59,10 +59,10 @@ def collect_relevant_attributes(
     """
     analysis = _ReferenceAnalysis(configuration.root)
     references = list(_list_change_references(analysis, changes))
-    for output in plan.outputs:
+    for output in plan.root_values.outputs:
         if output.action is not Action.NO_OP:
             references += analysis.list_output_references(path=(), name=output.name)
-    if plan.mode is not Mode.DESTROY:
+    if plan.options.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # Module outputs are not in the state, so every plan evaluates them. A module without
         # resources has no address.

@@ -148,7 +148,7 @@ def create_plan_events(
     """
     yield from create_drift_events(plan, time)
     # -refresh-only changes no object.
-    if plan.mode is not Mode.REFRESH_ONLY:
+    if plan.options.mode is not Mode.REFRESH_ONLY:
         for change in plan.reported_changes:
             yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
@@ -168,9 +168,9 @@ def create_plan_events(
     yield create_event(
         "decision", lines[0], time, decision=build_decision_document(plan), lines=lines
     )
-    if plan.outputs:
+    if plan.root_values.outputs:
         documents: Event = {}
-        for output in plan.outputs:
+        for output in plan.root_values.outputs:
             documents[output.name] = {
                 "sensitive": output.sensitive,
                 "action": _STREAM_ACTIONS[output.action],
@@ -184,7 +184,7 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
     A refresh-only plan also gives one per moved address.
     """
     current_addresses = dict(plan.address_moves)
-    for drift in plan.drift:
+    for drift in plan.observed.drift:
         address = current_addresses.get(drift.address, drift.address)
         action = "delete" if drift.after is None else "update"
         message = f"{address}: Drift detected ({action})"
@@ -192,8 +192,8 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
         if address != drift.address:
             document["previous_resource"] = build_resource_keys(drift.address)
         yield create_event("resource_drift", message, time, change=document)
-    if plan.mode is Mode.REFRESH_ONLY:
-        drift_addresses = {drift.address for drift in plan.drift}
+    if plan.options.mode is Mode.REFRESH_ONLY:
+        drift_addresses = {drift.address for drift in plan.observed.drift}
         for change in plan.changes:  # only moves
             # Otherwise its drift has both addresses.
             if change.previous_address not in drift_addresses:

@@ -91,7 +91,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
             *(consequence.severity.value, consequence.risk),
             *(*placement_cells, consequence.text),
         ]
-        for consequence in list_reported_consequences(plan)
+        for consequence in list_reported_consequences(plan.impact)
     ]
     table.writerows(map(_escape_cells, lines))
     return text.getvalue()

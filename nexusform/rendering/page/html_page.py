@@ -79,8 +79,8 @@ def render_html(
     """Render the page of a plan; `origin` is the repository of its configuration, for links."""
     content = build_page_content(plan, sources, registries)
     title = format_plan_title(plan, "nexusform plan", content.headline)
-    workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    facts = [plan.timestamp, workspace, *_list_origin_parts(origin)]
+    workspace = f"workspace {plan.options.workspace}" if plan.options.workspace != "default" else ""
+    facts = [plan.start.timestamp, workspace, *_list_origin_parts(origin)]
     parts: list[Part] = []
     for fact in filter(None, facts):
         # The first dot is dropped.
@@ -267,12 +267,16 @@ _FAILED_PAGE: Final[tuple[_PagePart, ...]] = (
 
 def _build_footer(plan: Plan) -> Markup:
     """Build the version and a note about predictions."""
-    version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
-    catalogue = enclose(", SKU catalogue ", plan.catalogue)
-    platforms = sorted({table.platform or "Azure" for table in plan.placement_tables}) or ["Azure"]
+    version = (
+        f"nexusform {plan.start.nexusform_version}" if plan.start.nexusform_version else "nexusform"
+    )
+    catalogue = enclose(", SKU catalogue ", plan.start.catalogue)
+    platforms = sorted({table.platform or "Azure" for table in plan.figures.placement_tables}) or [
+        "Azure"
+    ]
     verb = select_word_form(len(platforms), "breaks", "break")
     prediction_note = f"Placements are predicted: {' and '.join(platforms)} {verb} ties."
-    if is_fully_decided(plan.placement_tables):
+    if is_fully_decided(plan.figures.placement_tables):
         prediction_note = (
             "Tacker takes the placements from the grants of nexusform, if it asks for them."
         )

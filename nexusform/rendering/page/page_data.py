@@ -81,7 +81,7 @@ def build_page_data(view: PlanReportData, maps: Sequence[SiteMap]) -> dict[str, 
     placements = () if plan.errored else plan.placements
     # Members of separation rules on one rack or machine.
     violations: list[dict[str, Any]] = []
-    for verdict in plan.separation_verdicts:
+    for verdict in plan.verdicts.separation_verdicts:
         for violation in verdict.violations:
             hardware = {
                 "site": violation.site_id,
@@ -109,7 +109,7 @@ def build_page_data(view: PlanReportData, maps: Sequence[SiteMap]) -> dict[str, 
         "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,
-        "samples": plan.samples,
+        "samples": plan.figures.samples,
     }
     return compress_document(document)
 

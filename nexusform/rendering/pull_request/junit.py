@@ -76,10 +76,10 @@ def render_junit(plan: Plan) -> str:
             for finding in findings
             if finding.limit
         ],
-        "checks": [_build_check_case(check, plan.diagnostics) for check in plan.checks],
+        "checks": [_build_check_case(check, plan.diagnostics) for check in plan.verdicts.checks],
         "lint": [_build_lint_case(rule, by_id.get(rule, ()), plan) for rule in RULE_IDS],
         "warnings": warnings,
-        "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
+        "separation rules": list(map(_build_separation_case, plan.verdicts.separation_verdicts)),
     }
     return render_suites(suites.items(), describe_assumptions(plan) or "nexusform")
 
@@ -177,11 +177,11 @@ def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> Juni
             for finding in findings
         ]
         return JunitCase("lint", rule, note="\n".join(lines))
-    if rule in plan.disabled_rules:
+    if rule in plan.verdicts.disabled_rules:
         return JunitCase("lint", rule, "skipped", "disabled in the configuration")
     if plan.errored:
         return JunitCase("lint", rule, "skipped", "not checked: planning failed")
-    if not plan.is_linted:
+    if not plan.verdicts.is_linted:
         return JunitCase("lint", rule, "skipped", "not checked: this plan places no VM of a pool")
     return JunitCase("lint", rule)
 

@@ -46,7 +46,7 @@ def build_sarif_document(plan: Plan) -> dict[str, Any]:
         str(change.address): change.source for change in plan.changes if change.source is not None
     }
     document = build_findings_document(
-        collect_findings_and_risks(plan), plan.nexusform_version, blocks
+        collect_findings_and_risks(plan), plan.start.nexusform_version, blocks
     )
     if plan.assumptions:
         description = {"text": describe_assumptions(plan)}

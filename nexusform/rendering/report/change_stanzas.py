@@ -85,7 +85,7 @@ def build_stanzas(
             change.before, after, find_schema(change.address), marks, texts
         )
         headline = plan_sentences.format_headline(change)
-        if str(change.address) in plan.rejected:
+        if str(change.address) in plan.verdicts.rejected:
             headline += REJECTED
         stanza = ChangeStanza(
             address=plan_sentences.format_headline_address(change),

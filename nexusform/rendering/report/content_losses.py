@@ -17,7 +17,7 @@ _MAX_CLUSTERS: Final = 4
 
 def list_departures(plan: Plan) -> list[Consequence]:
     """Return the consequences of placements that leave clusters, without those that end."""
-    return [record for record in plan.consequences if record.risk == LEFT_CLUSTER]
+    return [record for record in plan.impact.consequences if record.risk == LEFT_CLUSTER]
 
 
 def describe_departures(plan: Plan) -> list[str]:
@@ -43,15 +43,15 @@ def describe_content_losses(plan: Plan) -> list[str]:
 
     Pods of known number are counted by the effects of the plan.
     """
-    workloads = sum(change.ends_workload for change in plan.content_changes)
-    others = sum(change.is_loss for change in plan.content_changes) - workloads
+    workloads = sum(change.ends_workload for change in plan.workloads.content_changes)
+    others = sum(change.is_loss for change in plan.workloads.content_changes) - workloads
     clauses = [f"{format_count(workloads, 'workload')} to end"] if workloads else []
     if others:
         noun = "other object" if workloads else "object"
         clauses.append(f"{format_count(others, noun)} to remove from clusters")
     recreated = sum(
         change.effect is ContentEffect.ROLLED_OUT and not change.pods and not change.has_rows
-        for change in plan.content_changes
+        for change in plan.workloads.content_changes
     )
     if recreated:
         clauses.append(f"pods of {format_count(recreated, 'DaemonSet')} to re-create")

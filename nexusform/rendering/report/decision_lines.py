@@ -88,7 +88,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
-        guard_rails = _describe_plan_limits(plan) if plan.guard_rails else ()
+        guard_rails = _describe_plan_limits(plan) if plan.verdicts.guard_rails else ()
         further_lines = (
             DecisionLine("Changed outside", tuple(_describe_outside_changes(plan))),
             DecisionLine("Guard rails", guard_rails),
@@ -98,17 +98,17 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     # Not to be repeated as a risk.
     losses_in_impact = describe_lost_vms(plan)
-    risks = [risk for risk in list_unnamed_risks(plan) if risk.text not in losses_in_impact]
+    risks = [risk for risk in list_unnamed_risks(plan.impact) if risk.text not in losses_in_impact]
     partial_text = ""
-    if plan.targets or plan.excludes:
-        option = "-target" if plan.targets else "-exclude"
+    if plan.options.targets or plan.options.excludes:
+        option = "-target" if plan.options.targets else "-exclude"
         changed = format_count(len(plan.changes) - plan.count(Action.NO_OP), "changed resource")
         partial_text = f"({option}): {changed}; others were not planned"
     lines = (
         DecisionLine("Partial plan", (partial_text,)),
         DecisionLine("Changed outside", tuple(_describe_outside_changes(plan))),
-        DecisionLine("Destroys", tuple(_describe_objects(list_destroyed_objects(plan)))),
-        DecisionLine("Replaces", tuple(_describe_objects(list_replaced_objects(plan)))),
+        DecisionLine("Destroys", tuple(_describe_objects(list_destroyed_objects(plan.impact)))),
+        DecisionLine("Replaces", tuple(_describe_objects(list_replaced_objects(plan.impact)))),
         DecisionLine(
             "Impact",
             (
@@ -126,7 +126,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Not read", (plan.ledger.describe(),)),
         DecisionLine("Guard rails", _describe_plan_limits(plan)),
         *_build_previous_plan_line(plan),
-        DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
+        DecisionLine("Checked by", tuple(map(_describe_program_check, plan.verdicts.checks_by))),
         DecisionLine("Next", (describe_merge(plan),)),
     )
     return tuple(line for line in lines if any(line.texts))
@@ -137,7 +137,9 @@ def _describe_outside_changes(plan: Plan) -> Iterator[str]:
 
     An example is `oslo-lab was deleted; a merge creates it again`. Equal changes share a text.
     """
-    groups = group_by(plan.outside_changes, lambda change: (change.reversal, change.arguments))
+    groups = group_by(
+        plan.impact.outside_changes, lambda change: (change.reversal, change.arguments)
+    )
     texts = []
     for (reversal, arguments), changes in groups.items():
         count = len(changes)
@@ -177,7 +179,7 @@ def list_named_lines(plan: Plan) -> tuple[DecisionLine, ...]:
             ),
         ),
         DecisionLine("Not read", (plan.ledger.describe(),)),
-        DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
+        DecisionLine("Checked by", tuple(map(_describe_program_check, plan.verdicts.checks_by))),
     )
     return tuple(line for line in lines if any(line.texts))
 
@@ -212,7 +214,7 @@ def _limit_texts(texts: Sequence[tuple[str, int]], maximum: int, noun: str) -> I
 
 
 def _describe_content_losses(plan: Plan) -> list[str]:
-    if not plan.content_changes:
+    if not plan.workloads.content_changes:
         return []
     from nexusform.rendering.report.content_losses import describe_content_losses
 
@@ -221,7 +223,7 @@ def _describe_content_losses(plan: Plan) -> list[str]:
 
 def _describe_overrides(plan: Plan) -> Iterator[str]:
     """Yield a clause per value that an override changes on clusters."""
-    if plan.content_changes:
+    if plan.workloads.content_changes:
         from nexusform.rendering.report.content_losses import describe_overridden_values
 
         yield from describe_overridden_values(plan)
@@ -283,7 +285,9 @@ class ImpactParts(Struct, frozen=True):
 
 def collect_impact(plan: Plan) -> ImpactParts:
     """Return the numbers and clauses of the line on the impact of a plan."""
-    counts = count_content_effects(count_effects(select_unnamed_rows(plan)), plan.content_changes)
+    counts = count_content_effects(
+        count_effects(select_unnamed_rows(plan)), plan.workloads.content_changes
+    )
     clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
     return ImpactParts(
         counts=counts,
@@ -294,7 +298,7 @@ def collect_impact(plan: Plan) -> ImpactParts:
         losses=(*describe_lost_vms(plan), *_describe_content_losses(plan)),
         unpredicted=count_unpredicted_resources(plan),
         clusters=len(clusters),
-        has_upgrades=bool(plan.upgrades),
+        has_upgrades=bool(plan.impact.upgrades),
         cordons=tuple(_describe_cordons(plan)),
     )
 
@@ -339,7 +343,7 @@ def _describe_cordons(plan: Plan) -> Iterator[str]:
     """Yield one clause on cordoned machines: `2 machines to cordon, their 3 VMs stay`."""
     cordoned = {
         action.address: (action.site_id, action.machine)
-        for action in plan.machine_actions
+        for action in plan.impact.machine_actions
         if not action.is_disruptive
     }
     for change in plan.changes:
@@ -352,7 +356,7 @@ def _describe_cordons(plan: Plan) -> Iterator[str]:
         return
     machines = set(cordoned.values())
     staying = 0
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         placements = [vm.placement for pool in site.pools for vm in pool.after]
         placements += [vm.placement for vm in site.unmanaged_vms]
         staying += sum((site.id, placement.machine) in machines for placement in placements)
@@ -383,7 +387,7 @@ def describe_merge(plan: Plan) -> str:
         return "a merge applies the predicted changes"
     wave = step.removeprefix("wave:")
     subject = "this plan" if step == wave else f"wave {wave} of this plan"
-    return f"a merge applies {subject}; {describe_expiry(plan.timestamp, plan.basis.max_age)}"
+    return f"a merge applies {subject}; {describe_expiry(plan.start.timestamp, plan.basis.max_age)}"
 
 
 def describe_expiry(timestamp: str, max_age: float) -> str:
@@ -449,7 +453,9 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     Yield nothing without changed VMs, or on sites with few clusters, because the list of changes
     has their names.
     """
-    total = len({(site.id, pool.cluster) for site in plan.sites for pool in site.pools})
+    total = len(
+        {(site.id, pool.cluster) for site in plan.site_records.sites for pool in site.pools}
+    )
     rows = select_vm_rows(plan, *_CHANGES)
     # The changes name few clusters.
     if not rows or total <= _MIN_CLUSTERS:
@@ -468,7 +474,7 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
 
 def _describe_upgraded(plan: Plan) -> list[str]:
     """Return a clause about the nodes re-created by upgrades of clusters; [] without any."""
-    count = sum(upgrade.vms for upgrade in plan.upgrades)
+    count = sum(upgrade.vms for upgrade in plan.impact.upgrades)
     if not count:
         return []
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
@@ -476,7 +482,7 @@ def _describe_upgraded(plan: Plan) -> list[str]:
     return [
         (
             f"{format_count(count, 'VM')} to re-create "
-            f"({format_list(describe_upgrades(plan.upgrades))})"
+            f"({format_list(describe_upgrades(plan.impact.upgrades))})"
         )
     ]
 
@@ -625,8 +631,8 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 def _describe_further_confidence(plan: Plan) -> Iterator[str]:
     """Yield clauses on removed VMs that Azure chooses, and on missing data."""
     yield from _describe_removal_confidence(plan)
-    if plan.missing_data:
-        yield f"no data on {', '.join(plan.missing_data)}"
+    if plan.observed.missing_data:
+        yield f"no data on {', '.join(plan.observed.missing_data)}"
 
 
 def describe_pod_confidence(figures: PlacementConfidenceSummary) -> Iterator[str]:
@@ -649,7 +655,7 @@ def _describe_binding_confidence(plan: Plan, figures: PlacementConfidenceSummary
     # Of rollouts that may distribute the previous content.
     uncertain_bindings = {
         (rollout.address, cluster)
-        for rollout in plan.rollouts
+        for rollout in plan.workloads.rollouts
         if rollout.previous_snapshot is not None
         for step in rollout.steps
         for cluster in step.clusters
@@ -775,7 +781,9 @@ def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
         sites = {row.site_id for row in chosen_by_azure}
         consequence = (
             "the new VMs and the capacity are one possibility"
-            if any(table.placed and table.site_id in sites for table in plan.placement_tables)
+            if any(
+                table.placed and table.site_id in sites for table in plan.figures.placement_tables
+            )
             else "racks and capacity after it are ranges"
         )
         yield f"Azure chooses which {count:,} {subject} ({pools}): {consequence}"
@@ -793,7 +801,7 @@ _GUARD_RAIL_VERBS: Final = {
 def _describe_plan_limits(plan: Plan) -> tuple[str, ...]:
     """Return the clauses on the limits of one plan, or of a predicted change."""
     command = "predict" if plan.basis.is_external else "plan"
-    return tuple(describe_guard_rails(plan.guard_rails, f"nexusform {command} -details"))
+    return tuple(describe_guard_rails(plan.verdicts.guard_rails, f"nexusform {command} -details"))
 
 
 def describe_guard_rails(results: Sequence[GuardRailResult], command: str) -> Iterator[str]:
@@ -837,7 +845,7 @@ def _build_previous_plan_line(plan: Plan) -> list[DecisionLine]:
     An example is `Since 0123abc: 2 fewer moves; other placement of web-1`. Return [] without
     an earlier plan.
     """
-    since = plan.since
+    since = plan.verdicts.since
     if since is None:
         return []
     # Name the objects unless the differences of moves and removals explain all of them.
@@ -921,7 +929,7 @@ def list_blocking_rules(plan: Plan) -> list[str]:
     """
     verdicts = [
         verdict
-        for verdict in plan.separation_verdicts
+        for verdict in plan.verdicts.separation_verdicts
         if verdict.satisfied in ("sometimes", "never")
     ]
     return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]

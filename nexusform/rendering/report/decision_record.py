@@ -48,8 +48,8 @@ def build_decision_record(plan: Plan, limit_names: Iterable[str] = ()) -> Decisi
     record = DecisionRecord(
         impact=compute_impact(plan),
         named_lines=list_named_lines(plan),
-        consequences=plan.consequences,
-        outside_changes=plan.outside_changes,
+        consequences=plan.impact.consequences,
+        outside_changes=plan.impact.outside_changes,
         measurements=measurements,
     )
     if plan.errored:

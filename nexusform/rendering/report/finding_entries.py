@@ -75,7 +75,7 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
             build_warning(consequence.risk, f"{consequence.text}.", address=consequence.address),
             Level.WARNING if consequence.is_lasting else Level.NOTE,
         )
-        for consequence in list_reported_consequences(plan)
+        for consequence in list_reported_consequences(plan.impact)
     ]
     return (*collect_findings(plan), *consequences)
 

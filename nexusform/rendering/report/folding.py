@@ -405,7 +405,7 @@ def build_site_pools(
     a row. A site shows MAX_ROWS rows; `hidden_pools` counts the pools of the others. Sites with
     equal rows are merged.
     """
-    site_names = {site.id: site.name for site in plan.sites}
+    site_names = {site.id: site.name for site in plan.site_records.sites}
     tables_by_site = group_by(
         (table for table in tables if table.total_count), lambda table: table.site_id
     )
@@ -420,7 +420,7 @@ def build_site_pools(
                 site_tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)
             )
             pool_groups = list(similar.values())
-        rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in pool_groups]
+        rows = [_build_pool_row(pool_tables, plan.figures.samples) for pool_tables in pool_groups]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name = site_names.get(site_id, site_id)
         is_decided = is_fully_decided(site_tables)

@@ -92,7 +92,7 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
             ]
         row = _build_row(change, find_schema(change.address), tuple(placement_clauses))
         # By its provider, for example by a policy of the cluster.
-        if str(change.address) in plan.rejected:
+        if str(change.address) in plan.verdicts.rejected:
             row = replace(row, clauses=("rejected", *row.clauses))
         rows.append(row)
     return fold_rows(rows)
@@ -118,12 +118,12 @@ def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tupl
 
 def select_drift(plan: Plan) -> tuple[Drift, ...]:
     """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
-    if plan.mode is Mode.REFRESH_ONLY:
-        return plan.drift
+    if plan.options.mode is Mode.REFRESH_ONLY:
+        return plan.observed.drift
     # No drift contributed to a change.
     if not plan.has_changes:
         return ()
-    return tuple(drift for drift in plan.drift if drift.relevant)
+    return tuple(drift for drift in plan.observed.drift if drift.relevant)
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:

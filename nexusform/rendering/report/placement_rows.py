@@ -269,7 +269,7 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     # The plan counts all kept objects, but only some of them have a row. Those without a
     # row are VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
-    kept_without_row = max(0, plan.unchanged_count - kept_rows)
+    kept_without_row = max(0, plan.figures.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row
     effects = count_effects(plan.placements)
     if kept_without_row:
@@ -314,7 +314,7 @@ def _build_summary(
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     """Return the pools (site, cluster, name) with several nodes in a single batch and no surge."""
     pools = set()
-    for upgrade in plan.upgrades:
+    for upgrade in plan.impact.upgrades:
         for pool in upgrade.pools:
             # A single node is always one batch.
             if pool.vms > 1 and pool.batches == 1 and not pool.surges:
@@ -339,10 +339,10 @@ def build_placement_groups(
     )
     tables = {
         _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool): table
-        for table in plan.placement_tables
+        for table in plan.figures.placement_tables
     }
     simultaneous_pools = find_pools_recreated_at_once(plan)
-    format_cluster = build_cluster_formatter((*plan.placement_tables, *list_vm_rows(plan)))
+    format_cluster = build_cluster_formatter((*plan.figures.placement_tables, *list_vm_rows(plan)))
     groups = []
     for pool_key in dict.fromkeys([*tables, *rows_by_pool]):
         pool_rows = rows_by_pool.get(pool_key, [])

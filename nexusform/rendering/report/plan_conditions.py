@@ -51,7 +51,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     changes their placement. Lines on tested fixes, lost machines and racks, and unselected clusters
     follow, if known.
     """
-    by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
+    by_selection = group_by(plan.workloads.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])
     placements = group_by(
         (row for row in selected if not _is_unknown(row)), lambda row: row.placement
@@ -72,8 +72,8 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
             yield f"{address.name_with_keys}: {text}"
     yield from _describe_unknown_clusters(plan, filter(_is_unknown, selected))
     yield from describe_suggested_fixes(selected)
-    if plan.untested_bindings:
-        bindings = format_count(plan.untested_bindings, "binding")
+    if plan.workloads.untested_bindings:
+        bindings = format_count(plan.workloads.untested_bindings, "binding")
         yield (
             f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details "
             "tests up to 12)"
@@ -221,7 +221,7 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
 
     An example is `Window 1 on lab: Restart ...`.
     """
-    for _, group in groupby(plan.machine_actions, key=lambda action: action.site_id):
+    for _, group in groupby(plan.impact.machine_actions, key=lambda action: action.site_id):
         actions = list(group)
         if len(actions) > 1:
             total = _format_minutes(sum(action.minutes for action in actions))
@@ -305,9 +305,13 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
     The line has the capacity without them. An example is `Out of service: 5 of 16 machines (4 Off:
     BMC unreachable; ...). Capacity ...`.
     """
-    sites = {site.id: site for site in plan.sites}
-    capacities = {row.site_id: after for row, after in select_largest_sku_rows(plan.capacity)}
-    for site_id, rows in group_by(list_out_of_service(plan.sites), lambda row: row.site_id).items():
+    sites = {site.id: site for site in plan.site_records.sites}
+    capacities = {
+        row.site_id: after for row, after in select_largest_sku_rows(plan.site_records.capacity)
+    }
+    for site_id, rows in group_by(
+        list_out_of_service(plan.site_records.sites), lambda row: row.site_id
+    ).items():
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
         total = _count_compute_machines(site)

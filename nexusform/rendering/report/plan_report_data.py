@@ -120,7 +120,9 @@ class PlanReportData:
     @cached_property
     def outputs(self) -> tuple[DifferenceNode, ...]:
         """The changed outputs."""
-        changed = [output for output in self.plan.outputs if output.action is not Action.NO_OP]
+        changed = [
+            output for output in self.plan.root_values.outputs if output.action is not Action.NO_OP
+        ]
         if not changed:
             # Most plans need no import.
             return ()
@@ -156,7 +158,7 @@ class PlanReportData:
     @cached_property
     def sites(self) -> tuple[SiteRow, ...]:
         """The sites of a plan over several sites; () for a single site."""
-        if len(self.plan.sites) < 2:
+        if len(self.plan.site_records.sites) < 2:
             return ()
         from nexusform.rendering.report.site_rows import build_site_rows
 
@@ -188,7 +190,7 @@ class PlanReportData:
     @property
     def is_refresh_only(self) -> bool:
         """Whether the plan records drift only."""
-        return self.plan.mode is Mode.REFRESH_ONLY
+        return self.plan.options.mode is Mode.REFRESH_ONLY
 
 
 def build_plan_report(view: PlanReportData) -> Report:
@@ -198,7 +200,7 @@ def build_plan_report(view: PlanReportData) -> Report:
         title=build_headline(plan),
         verdict=describe_rejection(plan),
         is_finding=plan.is_rejected,
-        facts=plan.provider_titles,
+        facts=plan.observed.provider_titles,
         impact=compute_impact(plan),
         decision=build_decision_lines(plan),
     )

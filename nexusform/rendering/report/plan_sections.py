@@ -90,9 +90,9 @@ def build_note_section(view: PlanReportData) -> Section:
 def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     """Build lines on machines out of service, their planned actions and feasible placements."""
     plan = view.plan
-    machines = chain.from_iterable(site.machines for site in plan.sites)
+    machines = chain.from_iterable(site.machines for site in plan.site_records.sites)
     has_statuses = any(machine.facts.status is not None for machine in machines)
-    if not (has_statuses or plan.machine_actions or plan.feasibility):
+    if not (has_statuses or plan.impact.machine_actions or plan.workloads.feasibility):
         # Without importing the sentences.
         return NO_SECTION
     from nexusform.rendering.report import plan_conditions
@@ -126,7 +126,7 @@ def build_loss_section(view: PlanReportData) -> Section:
 def build_listed_section(view: PlanReportData) -> Section:
     """Build an item per difference between a site as its platform lists it and as configured."""
     items: list[Item] = []
-    for site in view.plan.listed:
+    for site in view.plan.observed.listed:
         items += [Item("!", site.site, sentence) for sentence in list_site_sentences(site)]
     return Section(LISTED_TITLE, groups=(ItemGroup(name="", items=tuple(items)),), name="listed")
 
@@ -247,7 +247,9 @@ def build_capacity_section(view: PlanReportData) -> Section:
     """Build the spare capacity of the changed sites, or of all sites without changes."""
     from nexusform.rendering.report.capacity_table import build_capacity_table
 
-    table, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
+    table, other_note = build_capacity_table(
+        view.plan.site_records.capacity, view.plan.site_records.other_capacity
+    )
     return Section(
         "Spare capacity", (other_note,) if other_note else (), table=table, name="capacity"
     )
@@ -261,10 +263,14 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
     from nexusform.rendering.report.capacity_table import build_capacity_table
 
     plan = view.plan
-    _, other_note = build_capacity_table(plan.capacity, plan.other_capacity)
-    if not other_note and not plan.other_capacity:
+    _, other_note = build_capacity_table(
+        plan.site_records.capacity, plan.site_records.other_capacity
+    )
+    if not other_note and not plan.site_records.other_capacity:
         return NO_SECTION
-    table, _ = build_capacity_table(plan.capacity, plan.other_capacity, has_unchanged=True)
+    table, _ = build_capacity_table(
+        plan.site_records.capacity, plan.site_records.other_capacity, has_unchanged=True
+    )
     return Section("Spare capacity of every site", table=table, is_folded=True)
 
 
@@ -278,14 +284,18 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = []
     for upgrades, (heading, _) in zip(
-        fold_upgrades(view.plan.upgrades), build_upgrade_notes(view.plan.upgrades), strict=True
+        fold_upgrades(view.plan.impact.upgrades),
+        build_upgrade_notes(view.plan.impact.upgrades),
+        strict=True,
     ):
         rows = tuple(map(_build_upgrade_row, upgrades[0].pools))
         tables.append(Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=heading))
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created
     # for another reason.
     title = (
-        "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
+        "Upgrades"
+        if all(upgrade.is_rolling for upgrade in view.plan.impact.upgrades)
+        else "Re-created"
     )
     return Section(title, tables=tuple(tables), name="upgrades")
 
@@ -307,7 +317,7 @@ def build_rule_section(view: PlanReportData) -> Section:
     """
     rules: list[Item] = []
     violation_groups: list[ItemGroup] = []
-    for verdict in view.plan.separation_verdicts:
+    for verdict in view.plan.verdicts.separation_verdicts:
         samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
         # The scope is machines, racks or sites.
         shared = format_count(len(verdict.violations), verdict.scope)
@@ -335,7 +345,7 @@ def build_rule_section(view: PlanReportData) -> Section:
 def build_check_section(view: PlanReportData) -> Section:
     """Build the conditions and their results."""
     rows = []
-    for check in view.plan.checks:
+    for check in view.plan.verdicts.checks:
         kind = check.kind.replace("_", " ")
         problems = "; ".join(check.messages)
         rows.append(Row((check.address, kind, check.status, problems)))
@@ -348,11 +358,11 @@ def build_rollout_section(view: PlanReportData) -> Section:
 
     The times are the earliest: updates themselves take no time. A failed plan has none.
     """
-    if view.plan.is_failed or not view.plan.rollouts:
+    if view.plan.is_failed or not view.plan.workloads.rollouts:
         # Otherwise the note alone would be content.
         return NO_SECTION
     tables = []
-    for rollout in view.plan.rollouts:
+    for rollout in view.plan.workloads.rollouts:
         snapshot = (
             ""
             if rollout.resource_snapshot is None
@@ -454,7 +464,7 @@ def build_new_pool_section(view: PlanReportData) -> Section:
 def build_all_pools_section(view: PlanReportData) -> Section:
     """Build a table per site with a row per pool, changed or not, those of changed sites first."""
     changed_sites = {row.name for row in view.sites if row.has_changes}
-    sites = build_site_pools(view.plan, view.plan.placement_tables)
+    sites = build_site_pools(view.plan, view.plan.figures.placement_tables)
     # False (changed) first.
     ordered = sorted(sites, key=lambda site: changed_sites.isdisjoint(site.names))
     return _build_pools(view, ordered)
@@ -467,7 +477,7 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
     """
     # A choice: locations of placed VMs, or the VMs to remove from a smaller pool.
     has_removal_choice = any(
-        table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables
+        table.minimum_remaining_on_rack is not None for table in view.plan.figures.placement_tables
     )
     has_choice = view.placed_vms > 0 or has_removal_choice
     tables = tuple(_build_pool_table(site, has_choice=has_choice) for site in sites)
@@ -608,7 +618,7 @@ def _select_single_lines(view: PlanReportData) -> list[PlacementLine]:
     Return [] if these are too many, or if an upgrade re-creates nodes: they stay
     together as batches.
     """
-    if view.plan.upgrades or not build_vm_section(view).has_content:
+    if view.plan.impact.upgrades or not build_vm_section(view).has_content:
         return []
     lines_by_action = group_by(_list_vm_lines(view), lambda line: line.action)
     lines = lines_by_action.get(PlacementAction.MOVE, [])

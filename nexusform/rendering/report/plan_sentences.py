@@ -304,7 +304,9 @@ def describe_assumptions(plan: Plan) -> str:
 
 def describe_inventory(plan: Plan) -> str:
     """Return the age of the oldest inventory of a plan, as `describe_inventory_age`."""
-    return describe_inventory_age([read.exported_at for read in plan.inventories], plan.timestamp)
+    return describe_inventory_age(
+        [read.exported_at for read in plan.observed.inventories], plan.start.timestamp
+    )
 
 
 def describe_inventory_age(export_times: Iterable[str], now: str) -> str:
@@ -322,7 +324,7 @@ def describe_inventory_age(export_times: Iterable[str], now: str) -> str:
 
 def has_stale_inventory(plan: Plan) -> bool:
     """Return whether an inventory was too old when the plan was made."""
-    return any(read.is_stale for read in plan.inventories)
+    return any(read.is_stale for read in plan.observed.inventories)
 
 
 def _compute_age(taken_at: str, now: str) -> float:
@@ -363,7 +365,7 @@ def _describe_missing_data(plan: Plan) -> str:
 def has_waiting_changes(plan: Plan) -> bool:
     """Return whether changes of an earlier apply still wait, by the warnings about them."""
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
-    return plan.mode is not Mode.DESTROY and not ids.isdisjoint(_WAITING_CHANGE_IDS)
+    return plan.options.mode is not Mode.DESTROY and not ids.isdisjoint(_WAITING_CHANGE_IDS)
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
@@ -385,16 +387,16 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NO_CHANGES_FROM_STATE
     if has_waiting_changes(plan):
         return _NO_NEW_CHANGES
-    is_partial = bool(plan.targets or plan.excludes)
+    is_partial = bool(plan.options.targets or plan.options.excludes)
     texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
-    headline, note = texts_by_mode[plan.mode]
+    headline, note = texts_by_mode[plan.options.mode]
     # The infrastructure was read, though perhaps not all of it.
     if "refresh-skipped" not in ids:
         notes = _describe_missing_data(plan)
-        if plan.listed and not is_partial:
+        if plan.observed.listed and not is_partial:
             listed_headline, listed_note = _NO_CHANGES_OF_LISTED_SITE
             return listed_headline, join_texts((listed_note, notes), " ")
-        if plan.mode is not Mode.DESTROY and has_stale_inventory(plan):
+        if plan.options.mode is not Mode.DESTROY and has_stale_inventory(plan):
             age_note = (
                 f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure "
                 "are unknown."
@@ -405,7 +407,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`,
     # would be wrong.
     headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH
-    is_complete_plan = plan.mode is Mode.NORMAL and not is_partial
+    is_complete_plan = plan.options.mode is Mode.NORMAL and not is_partial
     return headline_without_refresh if is_complete_plan else headline, note_without_refresh
 
 
@@ -511,9 +513,9 @@ def describe_plan_origin(plan: Plan) -> str:
         f"{origin.repository}, directory {origin.directory}",
         f"commit {origin.commit}",
         f"state {origin.location} ({origin.backend})",
-        f"workspace {plan.workspace}",
-        f"serial {plan.serial}",
-        f"made at {plan.timestamp}",
+        f"workspace {plan.options.workspace}",
+        f"serial {plan.start.serial}",
+        f"made at {plan.start.timestamp}",
         enclose("valid for ", format_duration(plan.basis.max_age) if plan.basis.max_age else ""),
     )
     return join_texts(facts)
@@ -542,7 +544,7 @@ def describe_plan_evaluation(plan: Plan) -> str:
 
 def _describe_arrival_assumption(plan: Plan) -> str:
     """Return the assumption on requests to platforms that place VMs in their own order, or ""."""
-    tables = [table for table in plan.placement_tables if table.placed and table.platform]
+    tables = [table for table in plan.figures.placement_tables if table.placed and table.platform]
     if not tables:
         return ""
     platforms = " and ".join(sorted({table.platform for table in tables}))
@@ -565,20 +567,20 @@ def describe_certainty(plan: Plan) -> str:
 
     It has the number of VMs with the same rack count, and the same machine, in every sample.
     """
-    if is_fully_decided(plan.placement_tables):
+    if is_fully_decided(plan.figures.placement_tables):
         return "Tacker takes them from the grants of nexusform, if it asks for them."
-    if not plan.samples:
+    if not plan.figures.samples:
         return "Predicted. Confidence not computed: no samples."
-    racks = sum(table.racks_certain for table in plan.placement_tables)
-    machines = sum(table.machines_certain for table in plan.placement_tables)
+    racks = sum(table.racks_certain for table in plan.figures.placement_tables)
+    machines = sum(table.machines_certain for table in plan.figures.placement_tables)
     text = (
-        f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
-        f"{plan.placed_vms:,}, machines for {machines:,} of {plan.placed_vms:,}, if the placement "
-        "rule holds."
+        f"Predicted. Confidence over {plan.figures.samples} samples: rack counts exact for "
+        f"{racks:,} of {plan.placed_vms:,}, machines for {machines:,} of {plan.placed_vms:,}, "
+        "if the placement rule holds."
     )
     text += _describe_arrival_assumption(plan)
-    if plan.numa_sampling is None:
+    if plan.figures.numa_sampling is None:
         return text
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
-    return f"{text} NUMA cells: {describe_numa_samples(plan.numa_sampling)}"
+    return f"{text} NUMA cells: {describe_numa_samples(plan.figures.numa_sampling)}"

@@ -106,7 +106,7 @@ def build_headline(plan: Plan) -> str:
         )
     # Upgrades have their own clauses.
     rows = _select_rows_of_headline(plan)
-    outside_upgrades = count_content_effects(count_effects(rows), plan.content_changes)
+    outside_upgrades = count_content_effects(count_effects(rows), plan.workloads.content_changes)
     # Upgrades have waiting VMs, too.
     waiting = format_effect_clauses(count_plan_effects(plan), [Effect.WAITING])
     placed = _describe_grown_pools(plan, rows) or describe_effects(
@@ -115,14 +115,14 @@ def build_headline(plan: Plan) -> str:
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
     moving = [
-        *describe_upgrades(plan.upgrades),
+        *describe_upgrades(plan.impact.upgrades),
         *describe_left_clusters(plan),
         *_name_pools(format_effect_clauses(outside_upgrades, LOSS_EFFECTS), rows),
     ]
-    moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
+    moving += [*describe_stopped_vms(plan.impact.machine_actions), *describe_lost_vms(plan)]
     ended = _describe_ended_objects(plan)
-    named_objects = (*list_destroyed_objects(plan), *list_replaced_objects(plan))
-    risks = [risk for risk in list_unnamed_risks(plan) if risk.is_lasting]
+    named_objects = (*list_destroyed_objects(plan.impact), *list_replaced_objects(plan.impact))
+    risks = [risk for risk in list_unnamed_risks(plan.impact) if risk.is_lasting]
     if moving or any(item.runs for item in named_objects):
         emptied = _describe_first_risk([risk for risk in risks if risk.is_emptied])
         clauses = [*ended, *emptied, *moving, *placed, *waiting]
@@ -149,7 +149,7 @@ def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
     named_addresses = {
         ended.address for _, objects in _list_renamed_objects(plan) for ended in objects
     }
-    for objects in (list_destroyed_objects(plan), list_replaced_objects(plan)):
+    for objects in (list_destroyed_objects(plan.impact), list_replaced_objects(plan.impact)):
         # A headline without all names has the total.
         if len(objects) <= _MAX_TITLE_OBJECTS:
             named_addresses |= {ended.address for ended in objects if ended.runs}
@@ -193,11 +193,11 @@ def _describe_grown_pools(plan: Plan, rows: Sequence[PlacementChange]) -> list[s
         return []
     sizes = {
         (table.address, table.site_id, table.cluster, table.pool): table.total_count
-        for table in plan.placement_tables
+        for table in plan.figures.placement_tables
     }
     if not pools.keys() <= sizes.keys():
         return []
-    format_cluster = build_cluster_formatter(plan.placement_tables)
+    format_cluster = build_cluster_formatter(plan.figures.placement_tables)
     return [
         f"{pool_rows[0].pool} of {format_cluster(pool_rows[0])} "
         f"{sizes[key] - len(pool_rows):,} -> {format_count(sizes[key], 'VM')}"
@@ -211,8 +211,8 @@ def _describe_ended_objects(plan: Plan) -> list[str]:
     Examples are `nexus_kubernetes_cluster.a looks renamed: 33 VMs would be re-created; add this
     moved block` and `destroys cluster-c (15 VMs) and 2 more objects`.
     """
-    destroyed = list_destroyed_objects(plan)
-    replaced = list_replaced_objects(plan)
+    destroyed = list_destroyed_objects(plan.impact)
+    replaced = list_replaced_objects(plan.impact)
     renamed: list[Consequence] = []
     # By whether the object is the same: names, and the objects.
     names_by_kind: dict[bool, dict[str, list[Consequence]]] = {}
@@ -240,7 +240,7 @@ def _list_renamed_objects(plan: Plan) -> list[tuple[str, list[Consequence]]]:
 
     It is the address of one object, or of a block with several.
     """
-    ended_objects = [*list_destroyed_objects(plan), *list_replaced_objects(plan)]
+    ended_objects = [*list_destroyed_objects(plan.impact), *list_replaced_objects(plan.impact)]
     addresses = [str(item.extra["moved"]["from"]) for item in list_destructive_renames(plan)]
     return [
         (
@@ -306,9 +306,11 @@ def _describe_object_changes(plan: Plan) -> list[str]:
     objects = format_counts(counts)
     if objects or plan.to_destroy:
         return objects
-    if plan.mode is Mode.REFRESH_ONLY:
-        drift_text = f"{format_count(len(plan.drift), 'object')} changed outside of nexusform"
-        return [drift_text if plan.drift else "refresh only"]
+    if plan.options.mode is Mode.REFRESH_ONLY:
+        drift_text = (
+            f"{format_count(len(plan.observed.drift), 'object')} changed outside of nexusform"
+        )
+        return [drift_text if plan.observed.drift else "refresh only"]
     renamed = sum(change.previous_address is not None for change in plan.changes)
     # The caller knows of a change.
     return [f"{renamed:,} to rename" if renamed else "outputs only"]
@@ -387,7 +389,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     temporary disruptions, doubts, and a plan that a limit blocks, else NONE.
     """
     # Nothing is known of a failed plan.
-    if plan.errored or any(risk.is_lasting for risk in plan.consequences):
+    if plan.errored or any(risk.is_lasting for risk in plan.impact.consequences):
         return PlacementImpact.LOSES
     counts = count_plan_effects(plan)
     risks = (
@@ -396,14 +398,14 @@ def compute_impact(plan: Plan) -> PlacementImpact:
         )
         > 0,
         plan.is_rejected,
-        bool(plan.outside_changes),
-        any(risk.is_risk for risk in plan.consequences),
+        bool(plan.impact.outside_changes),
+        any(risk.is_risk for risk in plan.impact.consequences),
         plan.to_destroy > 0,
-        any(action.stopped_vms for action in plan.machine_actions),
+        any(action.stopped_vms for action in plan.impact.machine_actions),
         has_stale_inventory(plan),
-        any(verdict.satisfied != "always" for verdict in plan.separation_verdicts),
-        any(limit.result == GuardRailOutcome.REVIEW for limit in plan.guard_rails),
-        any(check.status in ("fail", "error") for check in plan.checks),
+        any(verdict.satisfied != "always" for verdict in plan.verdicts.separation_verdicts),
+        any(limit.result == GuardRailOutcome.REVIEW for limit in plan.verdicts.guard_rails),
+        any(check.status in ("fail", "error") for check in plan.verdicts.checks),
     )
     return PlacementImpact.MOVES if any(risks) else PlacementImpact.NONE
 
@@ -414,22 +416,23 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     A pair is a heading and a sentence.
     """
     sentences: list[tuple[str, str]] = []
-    if plan.upgrades:
+    if plan.impact.upgrades:
         from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
 
-        sentences += build_upgrade_notes(plan.upgrades)
+        sentences += build_upgrade_notes(plan.impact.upgrades)
     sentences += [
-        ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
+        ("NUMA cells", describe_unknown_cells(plan.figures.numa_sampling)),
         ("Scale-in", describe_scale_in(plan)),
     ]
-    for score in plan.prediction_scores[:MAX_SITES]:
+    for score in plan.figures.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
-    sentences += [("Dry run", message) for message in plan.dry_run_messages]
+    sentences += [("Dry run", message) for message in plan.verdicts.dry_run_messages]
     sentences += [
-        ("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)
+        ("Separation", sentence)
+        for sentence in _describe_separation(plan.verdicts.separation_verdicts)
     ]
     # Predicted results of conditions.
-    statuses = Counter(check.status for check in plan.checks)
+    statuses = Counter(check.status for check in plan.verdicts.checks)
     # `2 hold, 1 fails (predicted).`; without a sentence if all hold.
     if not statuses.keys() <= {"pass"}:
         counts = [
@@ -529,9 +532,9 @@ def describe_scale_in(plan: Plan) -> str:
     Examples are `a rack may lose all VMs of b/pool1` and `a rack may keep only 2 of b/pool1`.
     Return "" without such pools.
     """
-    format_cluster = build_cluster_formatter(plan.placement_tables)
+    format_cluster = build_cluster_formatter(plan.figures.placement_tables)
     clauses: dict[bool, list[str]] = {True: [], False: []}
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         remaining = table.minimum_remaining_on_rack
         if remaining is not None:
             pool = f"{format_cluster(table)}/{table.pool}"

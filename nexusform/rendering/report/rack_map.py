@@ -147,7 +147,7 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """
     if plan.errored:
         current_maps = []
-        for site in map(_restore_current_site, plan.sites):
+        for site in map(_restore_current_site, plan.site_records.sites):
             if site.machines:
                 site_map = _map_site(site, rows={}, certain_racks=frozenset())
                 current_maps.append(replace(site_map, is_current_only=True))
@@ -155,9 +155,9 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     # By resource and VM name.
     rows = group_by(list_vm_rows(plan), lambda row: (str(row.address), row.object))
     certain_racks: set[_PoolRack] = set()
-    for table in plan.placement_tables:
+    for table in plan.figures.placement_tables:
         certain_racks |= {(str(table.address), table.pool, rack) for rack in table.certain_racks}
-    return tuple(_map_site(site, rows, certain_racks) for site in plan.sites)
+    return tuple(_map_site(site, rows, certain_racks) for site in plan.site_records.sites)
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:

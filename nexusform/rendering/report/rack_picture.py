@@ -32,7 +32,7 @@ _SIGN_MEANINGS: Final = (
 
 def build_rack_section(view: PlanReportData) -> Section:
     """Build the picture of the changed racks of a plan, folded if it has only some of them."""
-    sites = view.plan.sites
+    sites = view.plan.site_records.sites
     racks = list_changed_racks(sites, view.plan.shrunk_pools)
     lines = render_rack_picture(racks, has_several_sites=len(sites) > 1)
     is_partial = len(racks) > _MAX_RACKS

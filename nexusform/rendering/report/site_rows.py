@@ -79,7 +79,7 @@ def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
     for row in list_vm_rows(plan):
         effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
     rows = []
-    for site in plan.sites:
+    for site in plan.site_records.sites:
         # A moved VM is among `removed` and `added`.
         kept = sum(len(pool.unchanged) for pool in site.pools)
         site_effects = effects.get(site.id, Counter())

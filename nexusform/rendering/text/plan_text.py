@@ -153,7 +153,7 @@ def render_around_errors(
         before = [
             title,
             _render_boxes(merge_renames(list_destructive_renames(plan)), sources, options),
-            "\n".join(map(escape_name, plan.provider_titles)),
+            "\n".join(map(escape_name, plan.observed.provider_titles)),
         ]
         for render in _SHORT_PLAN:
             before += render(view, options.width, paint)
@@ -258,7 +258,7 @@ def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list
     """
     pools = render_plan_section(plan_sections.build_pool_section(view), width, paint)
     if pools and view.placed_vms:
-        certainty_hint = " Certainty per pool: -details." if view.plan.samples else ""
+        certainty_hint = " Certainty per pool: -details." if view.plan.figures.samples else ""
         pools[-1] += f"\n  List every VM: -placements=all.{certainty_hint}"
     # After the number of hidden objects.
     hidden_hint = "; -details -placements=all lists each"
@@ -293,7 +293,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     plan = view.plan
     width = options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
-    has_requested_result = plan.guard_rails or plan.since or plan.checks_by
+    has_requested_result = (
+        plan.verdicts.guard_rails or plan.verdicts.since or plan.verdicts.checks_by
+    )
     has_decision = plan.has_changes or plan.is_rejected or has_requested_result
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
@@ -391,7 +393,9 @@ def _render_full_plan(
     paint = Painter(options.colour)
     width = options.width
     # Terraform's format has no such line.
-    parts = [] if options.terraform else ["\n".join(map(escape_name, plan.provider_titles))]
+    parts = (
+        [] if options.terraform else ["\n".join(map(escape_name, plan.observed.provider_titles))]
+    )
     parts.insert(0, _render_assumptions(plan, width, paint))
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     if not plan.is_failed:
@@ -512,7 +516,7 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
         return ["\n".join([*lines, *counts]), *placements]
     title, comparison = _render_no_changes(plan, width, paint)
     # The configuration has the same changes already.
-    if view.drift_stanzas and plan.mode is Mode.NORMAL:
+    if view.drift_stanzas and plan.options.mode is Mode.NORMAL:
         comparison = _wrap_paragraph(plan_sentences.ONLY_DRIFT, width)
     return [title, comparison, "\n".join(counts), *placements]
 

@@ -63,7 +63,7 @@ def _lint(
     everything: bool = False,
 ) -> list[Diagnostic]:
     """Return the findings of the lint rules; without a request, those about arguments."""
-    catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
+    catalogue = CATALOGUES.get(result.plan.start.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
     pools = tuple(_build_lint_pools(result.objects))
     pools_by_site = group_by(pools, lambda pool: pool.site_id)

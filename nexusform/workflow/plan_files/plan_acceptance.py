@@ -50,7 +50,7 @@ class PlanIdentity(Struct, frozen=True):
 
 def build_plan_identity(plan: Plan, digest: str) -> PlanIdentity:
     """Build the identity of the plan of one configuration, with the digest of its file."""
-    return PlanIdentity(digest, plan.basis.origin, plan.timestamp, plan.basis.max_age)
+    return PlanIdentity(digest, plan.basis.origin, plan.start.timestamp, plan.basis.max_age)
 
 
 def check_plan_acceptance(

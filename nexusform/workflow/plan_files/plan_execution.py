@@ -131,7 +131,7 @@ def apply_plan(
     earlier_apply = run.stored.remaining
     unchanged = ApplyResult(state, end_events=())
     # Only steps use providers.
-    identity_problems = run.check_identities(plan.providers) if plan.steps else []
+    identity_problems = run.check_identities(plan.observed.providers) if plan.steps else []
     if has_errors(identity_problems):
         return ApplyOutcome(unchanged, tuple(identity_problems))
     # Planning again adds values known only now, such as `timestamp()`.
@@ -149,7 +149,7 @@ def apply_plan(
     sources = record_sources(state, plan, read_clock(run.project.context.environment))
     # A refresh also records the time of its export.
     has_new_sources = sources.unread != state.unread or (
-        plan.mode is Mode.REFRESH_ONLY and sources != state
+        plan.options.mode is Mode.REFRESH_ONLY and sources != state
     )
     if not (opening_records or plan.steps or plan.has_changes or has_new_sources):
         # Nothing to write, except re-encryption after a key change.
@@ -213,8 +213,12 @@ def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnost
         Mode.DESTROY: "it destroys objects, and the remaining changes are dropped",
         Mode.REFRESH_ONLY: "it only records what was read, and the remaining changes are dropped: "
         "plan again for them",
-    }[plan.mode]
-    target_note = "; -target and -exclude skipped the rest" if plan.targets or plan.excludes else ""
+    }[plan.options.mode]
+    target_note = (
+        "; -target and -exclude skipped the rest"
+        if plan.options.targets or plan.options.excludes
+        else ""
+    )
     step_text = (
         format_count(remaining.remaining_steps, "step") if remaining.remaining_steps else "no step"
     )
@@ -254,7 +258,7 @@ def _execute_plan(
         options,
         write_only=write_only,
         lineage=recorder.get_state().lineage,
-        start_values=plan.start_values,
+        start_values=plan.observed.start_values,
         check_site=partial(_check_site, run, plan, recorder) if needs_replay(run, plan) else None,
         maximum_wait=MAXIMUM_WAIT_SECONDS,
     )
@@ -496,7 +500,7 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
     """
     # Objects may be unfinished.
     if not applied.is_complete:
-        return FinalResults(run.stored.state.outputs, plan.checks)
+        return FinalResults(run.stored.state.outputs, plan.verdicts.checks)
     request = build_base_request(run.project, StoredState(applied.state))
     # Outputs based on these resources (addresses without instance keys) are evaluated again.
     wrong_addresses: set[str] = set()

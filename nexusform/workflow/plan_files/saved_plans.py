@@ -134,7 +134,9 @@ def build_statement_content(
     The content has the digests of the file (`document`) and of the plan.
     """
     digests = {Path(path).name: plan_file.compute_digest(document), "plan": digest}
-    return StatementContent(digests, (plan.basis,), plan.nexusform_version, plan.timestamp)
+    return StatementContent(
+        digests, (plan.basis,), plan.start.nexusform_version, plan.start.timestamp
+    )
 
 
 def read_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, list[Diagnostic]]:
@@ -319,7 +321,7 @@ def get_planned_variables(plan: Plan) -> dict[str, Value]:
     return {
         # (): the whole value.
         name: convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
-        for name, variable in plan.variables.items()
+        for name, variable in plan.root_values.variables.items()
     }
 
 
@@ -426,7 +428,7 @@ def _list_changed_variables(
 ) -> Iterator[tuple[str, VariableValueSource]]:
     """Yield name and origin of each variable that is set to another value than in the plan."""
     for name, (value, origin) in variables.items():
-        planned = plan.variables.get(name)
+        planned = plan.root_values.variables.get(name)
         if origin.is_default or planned is None:
             continue
         if value.is_wholly_known and convert_to_plain(value)[0] != planned.value:
@@ -513,7 +515,10 @@ def export_plan(context: CommandContext, path: str, format_name: str) -> ExportR
     if saved is None:
         return ExportResult(diagnostics=tuple(problems))
     age_problems = check_plan_age(
-        saved.plan.timestamp, saved.plan.basis.max_age, PlanRequirements(), context.environment
+        saved.plan.start.timestamp,
+        saved.plan.basis.max_age,
+        PlanRequirements(),
+        context.environment,
     )
     problems += age_problems
     if has_errors(age_problems):
@@ -535,16 +540,24 @@ def build_failed_plan(
     context: CommandContext, options: PlanOptions, diagnostics: Sequence[Diagnostic]
 ) -> Plan:
     """Build the plan of a run failed before planning: its options and errors, without changes."""
-    return Plan(
-        mode=options.mode,
+    plan = Plan()
+    return replace(
+        plan,
+        options=replace(
+            plan.options,
+            mode=options.mode,
+            workspace=context.workspace,
+            targets=options.targets,
+            excludes=options.excludes,
+            replaces=options.replaces,
+        ),
         diagnostics=tuple(diagnostics),
         errored=True,
-        nexusform_version=nexusform.__version__,
-        workspace=context.workspace,
-        targets=options.targets,
-        excludes=options.excludes,
-        replaces=options.replaces,
-        timestamp=options.now or read_clock(context.environment),
+        start=replace(
+            plan.start,
+            nexusform_version=nexusform.__version__,
+            timestamp=options.now or read_clock(context.environment),
+        ),
         basis=PlanInputs(
             commit=find_commit(
                 context.directory, context.environment, context.directory_confinement

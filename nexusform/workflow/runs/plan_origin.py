@@ -52,7 +52,7 @@ def check_origin_complete(plan: Plan) -> list[Diagnostic]:
         return [build_error("plan-signing-failed", _UNKNOWN_PLACE)]
     names = ("repository", "directory", "backend", "location", "commit")
     parts = {name: getattr(origin, name) for name in names}
-    parts |= {"workspace": plan.workspace, "time": plan.timestamp}
+    parts |= {"workspace": plan.options.workspace, "time": plan.start.timestamp}
     missing = [name for name, value in parts.items() if not value]
     if not missing:
         return []

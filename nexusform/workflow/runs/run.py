@@ -370,7 +370,13 @@ class Run(Struct):
         if options.replayed is not None:
             self.observed_request = request
             result = self._replay_steps(options.replayed, diagnostics, has_steps=True)
-            return replace(result, plan=replace(result.plan, site_facts=self._collect_site_facts()))
+            return replace(
+                result,
+                plan=replace(
+                    result.plan,
+                    observed=replace(result.plan.observed, site_facts=self._collect_site_facts()),
+                ),
+            )
         from nexusform.planning.hypothesis.hypothetical_plan import (
             plan_assumptions,
             plan_hypothesis,
@@ -408,19 +414,29 @@ class Run(Struct):
 
         The plan also gets the identities of their systems, if known.
         """
-        captured = list_captured_inventories(self.providers, plan.timestamp)
+        captured = list_captured_inventories(self.providers, plan.start.timestamp)
         basis = replace(plan.basis, allows_older_export=options.allows_older_export)
-        plan = replace(plan, inventories=(*plan.inventories, *captured), basis=basis)
+        plan = replace(
+            plan,
+            observed=replace(plan.observed, inventories=(*plan.observed.inventories, *captured)),
+            basis=basis,
+        )
         # Only an apply compares them, with those of its replay.
         if plan.steps and options.refresh:
-            plan = replace(plan, site_facts=self._collect_site_facts())
+            plan = replace(
+                plan, observed=replace(plan.observed, site_facts=self._collect_site_facts())
+            )
         if self.identities is None:
-            return replace(plan, providers=self.settings_identities)
+            return replace(
+                plan, observed=replace(plan.observed, providers=self.settings_identities)
+            )
         from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
 
         observed = self.identities.observed
         titles = tuple(iterate_system_descriptions(self.providers, observed))
-        return replace(plan, providers=observed, provider_titles=titles)
+        return replace(
+            plan, observed=replace(plan.observed, providers=observed, provider_titles=titles)
+        )
 
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
         """Compare the systems behind the providers after a plan with -refresh=false.
@@ -455,9 +471,11 @@ class Run(Struct):
             "elsewhere and new members are unknown, and nothing was validated. An apply needs the "
             "hub.",
         )
-        titles = (*result.plan.provider_titles, "plan from state: the hub was not read")
+        titles = (*result.plan.observed.provider_titles, "plan from state: the hub was not read")
         plan = replace(
-            result.plan, provider_titles=titles, diagnostics=(warning, *result.plan.diagnostics)
+            result.plan,
+            observed=replace(result.plan.observed, provider_titles=titles),
+            diagnostics=(warning, *result.plan.diagnostics),
         )
         return replace(result, plan=plan)
 
@@ -494,13 +512,24 @@ class Run(Struct):
             # "" without a verdict.
             verdicts = [provider.describe_dry_run() for provider in dry_run_providers]
             result = replace(
-                result, plan=replace(result.plan, dry_run_messages=tuple(filter(None, verdicts)))
+                result,
+                plan=replace(
+                    result.plan,
+                    verdicts=replace(
+                        result.plan.verdicts, dry_run_messages=tuple(filter(None, verdicts))
+                    ),
+                ),
             )
         if any(hasattr(provider, "collect_start_values") for provider in self.providers.values()):
             from nexusform.workflow.runs.provider_dry_run import collect_start_values
 
             start_values, start_diagnostics = collect_start_values(result.plan, self.providers)
-            result = replace(result, plan=replace(result.plan, start_values=start_values))
+            result = replace(
+                result,
+                plan=replace(
+                    result.plan, observed=replace(result.plan.observed, start_values=start_values)
+                ),
+            )
             diagnostics += start_diagnostics
         return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
@@ -543,14 +572,19 @@ class Run(Struct):
         if not plan.errored and rejects_only_single_changes:
             # Another manager owns fields of these changes: the plan is complete, and a flag
             # can permit them.
-            plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
+            plan = replace(
+                plan,
+                verdicts=replace(
+                    plan.verdicts, rejected=tuple(sorted({error.address for error in errors}))
+                ),
+            )
         if further_diagnostics:
             errored = plan.errored or bool(errors)
             plan = replace(
                 plan, diagnostics=(*plan.diagnostics, *further_diagnostics), errored=errored
             )
         result = replace(result, plan=plan)
-        if plan.mode is Mode.NORMAL:
+        if plan.options.mode is Mode.NORMAL:
             result = self._add_lint_findings(result, request)
         if frees_schedulers:
             for site in result.sites.values():
@@ -576,7 +610,11 @@ class Run(Struct):
         disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
         diagnostics = (*result.plan.diagnostics, *findings)
         plan = replace(
-            result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules, is_linted=is_linted
+            result.plan,
+            diagnostics=diagnostics,
+            verdicts=replace(
+                result.plan.verdicts, disabled_rules=disabled_rules, is_linted=is_linted
+            ),
         )
         return replace(result, plan=plan)
 
@@ -588,7 +626,7 @@ class Run(Struct):
         for change in saved_plan.changes:
             if change.importing:
                 imports[change.address] = _build_import(change, instances.get(change.address))
-        refreshed_objects = dict(saved_plan.refreshed_objects)
+        refreshed_objects = dict(saved_plan.observed.refreshed_objects)
         request = replace(
             self.build_request(options), refreshed_objects=refreshed_objects, imports=imports
         )
@@ -596,14 +634,19 @@ class Run(Struct):
         plan = result.plan
         # Captures are inventories read by providers, so they are taken from the saved plan.
         captures = [
-            read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)
+            read
+            for read in saved_plan.observed.inventories
+            if read.address.startswith(PROVIDER_PREFIX)
         ]
         return replace(
             plan,
-            inventories=(*plan.inventories, *captures),
-            dry_run_messages=saved_plan.dry_run_messages,
-            providers=saved_plan.providers,
-            provider_titles=saved_plan.provider_titles,
+            observed=replace(
+                plan.observed,
+                inventories=(*plan.observed.inventories, *captures),
+                providers=saved_plan.observed.providers,
+                provider_titles=saved_plan.observed.provider_titles,
+            ),
+            verdicts=replace(plan.verdicts, dry_run_messages=saved_plan.verdicts.dry_run_messages),
         )
 
     def _has_imports(self, options: PlanOptions) -> bool:
@@ -682,13 +725,13 @@ def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
 def get_plan_options(plan: Plan) -> PlanOptions:
     """Return the options to make a saved plan again."""
     return PlanOptions(
-        mode=plan.mode,
-        targets=plan.targets,
-        excludes=plan.excludes,
-        replaces=plan.replaces,
-        samples=plan.samples,
+        mode=plan.options.mode,
+        targets=plan.options.targets,
+        excludes=plan.options.excludes,
+        replaces=plan.options.replaces,
+        samples=plan.figures.samples,
         includes_rejections=any(row.rejections for row in plan.placements),
-        now=plan.timestamp,
+        now=plan.start.timestamp,
         allows_older_export=plan.basis.allows_older_export,
         after_merge=plan.basis.after_merge,
         doubts=build_finding_doubts(plan.diagnostics),
@@ -723,11 +766,11 @@ def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> Pla
     """Build the request of a saved plan again, on this state."""
     return replace(
         build_base_request(project, stored),
-        mode=plan.mode,
-        targets=plan.targets,
-        excludes=plan.excludes,
-        replaces=plan.replaces,
-        refreshed_objects=plan.refreshed_objects,
+        mode=plan.options.mode,
+        targets=plan.options.targets,
+        excludes=plan.options.excludes,
+        replaces=plan.options.replaces,
+        refreshed_objects=plan.observed.refreshed_objects,
     )
 
 
@@ -788,8 +831,8 @@ def record_sources(state: State, plan: Plan, now: str) -> State:
     A data source that a whole plan does not have any more is forgotten. Providers read nothing
     without a refresh. A time in the future is wrong: later exports would count as older.
     """
-    read_addresses = {item.address for item in plan.inventories}
-    is_partial = bool(plan.targets or plan.excludes)
+    read_addresses = {item.address for item in plan.observed.inventories}
+    is_partial = bool(plan.options.targets or plan.options.excludes)
     times = {
         address: time
         for address, time in state.exports.items()
@@ -801,8 +844,8 @@ def record_sources(state: State, plan: Plan, now: str) -> State:
         if not is_in_future(item.exported_at, now)
     }
     # Those of a site or a VM are recorded with it.
-    unread = [fact for fact in plan.unread if not fact.site_id and not fact.address]
-    if plan.mode is Mode.REFRESH_ONLY or is_partial:
+    unread = [fact for fact in plan.observed.unread if not fact.site_id and not fact.address]
+    if plan.options.mode is Mode.REFRESH_ONLY or is_partial:
         unread = [*state.unread, *unread]
     return replace(state, exports=dict(sorted(times.items())), unread=tuple(dict.fromkeys(unread)))
 
@@ -814,7 +857,7 @@ def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:
     """
     return [
         item
-        for item in plan.inventories
+        for item in plan.observed.inventories
         if parse_time(item.exported_at) is not None and not item.is_newest_change
     ]
 

@@ -65,8 +65,8 @@ def check_saved_plan(
     diagnostics += _check_variable_files(
         run.project.context, saved.plan, replan=requirements.replan
     )
-    known_systems = {*run.stored.state.providers, *saved.plan.providers}
-    diagnostics += run.check_identities(saved.plan.providers)
+    known_systems = {*run.stored.state.providers, *saved.plan.observed.providers}
+    diagnostics += run.check_identities(saved.plan.observed.providers)
     diagnostics += _check_systems_known(run, saved.plan, known_systems)
     if has_errors(diagnostics):
         return CheckedPlan(plan=None, diagnostics=tuple(diagnostics))
@@ -107,10 +107,10 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     `is_verified`, the file has a verified signature.
     """
     plan = saved.plan
-    if plan.serial != run.stored.state.serial:
+    if plan.start.serial != run.stored.state.serial:
         return _compare_for_new_serial(run, plan)
     changed_inputs = [f"{name} changed" for name in _list_changed_inputs(run, saved)]
-    applies_current_values = bool(changed_inputs) or plan.mode is Mode.REFRESH_ONLY
+    applies_current_values = bool(changed_inputs) or plan.options.mode is Mode.REFRESH_ONLY
     if applies_current_values or replan:
         verdict = _compare_current_values(run, plan, changed_inputs)
         if applies_current_values or verdict.plan is None:
@@ -155,9 +155,14 @@ def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
     Accept the new plan if it has the same changes as `plan`. A state older than the plan is an
     error: others may have newer objects.
     """
-    if plan.serial > run.stored.state.serial:
+    if plan.start.serial > run.stored.state.serial:
         return CheckedPlan(None, (_build_older_state_error(run, plan),))
-    if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
+    if (
+        plan.options.mode is not Mode.NORMAL
+        or plan.options.targets
+        or plan.options.excludes
+        or plan.options.replaces
+    ):
         return CheckedPlan(
             None, (_build_stale_error(run, plan, "Plans with special options are not compared."),)
         )
@@ -169,7 +174,7 @@ def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
         )
     serial_warning = build_warning(
         "state-changed-since-plan",
-        f"The plan is for serial {plan.serial}; the state now has serial "
+        f"The plan is for serial {plan.start.serial}; the state now has serial "
         f"{run.stored.state.serial}. A new "
         "plan has the same changes, so they are applied.",
     )
@@ -234,8 +239,8 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     Return "" if it may not differ.
     """
     plan = saved.plan
-    if plan.nexusform_version != nexusform.__version__:
-        return f"nexusform {plan.nexusform_version} created it."
+    if plan.start.nexusform_version != nexusform.__version__:
+        return f"nexusform {plan.start.nexusform_version} created it."
     changed_files = _list_changed_files(plan.basis.files, run.project.files)
     return (
         f"Its inputs changed: {format_first_items(changed_files, _MAX_NAMES)}."
@@ -278,12 +283,12 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
             f"The plan exceeds {format_list(limits)}. No changes were made. To allow this, plan "
             "again with a higher limit.",
         )
-    if plan.workspace != run.project.workspace:
+    if plan.options.workspace != run.project.workspace:
         return build_error(
             "saved-plan-workspace-mismatch",
             (
-                f'The plan is for the workspace "{plan.workspace}", but "{run.project.workspace}" '
-                "is selected."
+                f'The plan is for the workspace "{plan.options.workspace}", but '
+                f'"{run.project.workspace}" is selected.'
             ),
         )
     if saved.digest in state.applied_plans:
@@ -292,10 +297,10 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
             "The state has already applied this plan. If that apply was interrupted, continue it "
             "with `nexusform apply -resume`; otherwise plan again.",
         )
-    if plan.lineage != state.lineage:
+    if plan.start.lineage != state.lineage:
         planned_state, current_state = [
             f'the state with lineage "{lineage}"' if lineage else "an empty state"
-            for lineage in (plan.lineage, state.lineage)
+            for lineage in (plan.start.lineage, state.lineage)
         ]
         detail = f"The plan is for {planned_state}, but this is {current_state}. Plan again."
         return build_error("saved-plan-state-mismatch", detail)
@@ -377,8 +382,8 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     """
     plan = saved.plan
     changed_inputs = []
-    if plan.prior_digest != run.stored.digest:
-        changed_inputs.append(f"the state under serial {plan.serial}")
+    if plan.start.prior_digest != run.stored.digest:
+        changed_inputs.append(f"the state under serial {plan.start.serial}")
     changed_files = _list_changed_files(plan.basis.data_files, run.project.files)
     changed_inputs += [f'"{path.removeprefix("./")}"' for path in changed_files]
     if plan.basis.states:
@@ -524,10 +529,10 @@ def _build_older_state_error(run: Run, plan: Plan) -> Diagnostic:
     """Build the error for a state with an older serial than that of the plan."""
     return build_error(
         "older-state",
-        f"The state has serial {run.stored.state.serial}, older than serial {plan.serial} on which "
-        "the plan was made: a cache answered with an old document, or an older state was restored. "
-        f"No changes were made. Check the storage ({run.project.backend.describe()}). If the older "
-        "state is right, plan again and review the new plan.",
+        f"The state has serial {run.stored.state.serial}, older than serial {plan.start.serial} on "
+        "which the plan was made: a cache answered with an old document, or an older state was "
+        f"restored. No changes were made. Check the storage ({run.project.backend.describe()}). If "
+        "the older state is right, plan again and review the new plan.",
     )
 
 
@@ -535,6 +540,6 @@ def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
     """Build the error for a plan of another serial of the state."""
     return build_error(
         "stale-saved-plan",
-        f"The plan is for serial {plan.serial} of the state, which now has serial "
+        f"The plan is for serial {plan.start.serial} of the state, which now has serial "
         f"{run.stored.state.serial}. {reason} Plan again and review the new plan.",
     )

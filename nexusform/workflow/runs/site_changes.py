@@ -84,7 +84,7 @@ def find_site_changes(run: Run, plan: Plan, state: State) -> SiteChanges:
                     )
             changes += [
                 f"{machine_id.rpartition('/')[2]}: {text}"
-                for machine_id, text in provider.list_machine_activity(plan.timestamp).items()
+                for machine_id, text in provider.list_machine_activity(plan.start.timestamp).items()
                 if not {machine_id, machine_id.rpartition("/")[0]} & own_ids
             ]
             changes += _list_other_facts(provider, name, plan, own_ids, changes)
@@ -107,7 +107,7 @@ def _list_other_facts(
     if not isinstance(provider, SiteFactsProvider):
         return
     described = {text.partition(": ")[0] for text in known_changes}
-    before, after = plan.site_facts.get(name, {}), provider.list_site_facts()
+    before, after = plan.observed.site_facts.get(name, {}), provider.list_site_facts()
     for text in list_changed_facts({name: before}, {name: after}):
         object_id = text.partition(": ")[0]
         parents = {object_id, object_id.rpartition("/")[0]}
@@ -132,7 +132,7 @@ def _build_base_state(
     """
     if not provider.sends_changes:
         return state
-    for address, refreshed in plan.refreshed_objects.items():
+    for address, refreshed in plan.observed.refreshed_objects.items():
         if address in state.instances and refreshed is not None and address not in own_addresses:
             state = state.replace_instance(
                 address, replace(state.instances[address], current=refreshed)

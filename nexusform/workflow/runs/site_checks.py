@@ -53,9 +53,11 @@ NOT_APPROVED: Final = "consequence-not-approved"
 
 def needs_replay(run: Run, plan: Plan) -> bool:
     """Return whether others may change the site of a plan with steps, or it has conditions."""
-    if plan.mode is Mode.REFRESH_ONLY or not plan.steps:
+    if plan.options.mode is Mode.REFRESH_ONLY or not plan.steps:
         return False
-    has_conditions = bool(plan.guard_rails) or any(map(_is_denying, plan.separation_verdicts))
+    has_conditions = bool(plan.verdicts.guard_rails) or any(
+        map(_is_denying, plan.verdicts.separation_verdicts)
+    )
     is_observed = bool(plan.basis.data_files) or any(
         provider.observes_objects for provider in run.providers.values()
     )
@@ -75,7 +77,11 @@ def check_approved_consequences(
         return []
     options = replace(get_plan_options(plan), replayed=plan)
     # Samples only if a verdict depends on them.
-    if not plan.guard_rails and not plan.separation_verdicts and plan.numa_sampling is None:
+    if (
+        not plan.verdicts.guard_rails
+        and not plan.verdicts.separation_verdicts
+        and plan.figures.numa_sampling is None
+    ):
         options = replace(options, samples=0)
     replay = run.plan(options).plan
     problems = list(_list_broken_separation_rules(plan, replay))
@@ -196,12 +202,12 @@ def check_after_approval(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
     Return the plan with its drift as read now, and diagnostics. A refresh-only plan records nothing
     else than this drift, so another one now is an error.
     """
-    if not plan.refreshed_objects and not needs_replay(run, plan):
+    if not plan.observed.refreshed_objects and not needs_replay(run, plan):
         return plan, []
     with _begin_new_reading(run, run.stored.state) as (check, problems):
         if has_errors(problems):
             return plan, problems
-        if plan.mode is not Mode.REFRESH_ONLY:
+        if plan.options.mode is not Mode.REFRESH_ONLY:
             findings = check_approved_consequences(check, plan)
             plan, drift_findings = read_drift_again(check, plan)
             return plan, [*findings, *drift_findings]
@@ -233,15 +239,15 @@ def read_drift_again(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
         own_addresses |= {change.address, change.previous_address}
     kept = {
         address: planned
-        for address, planned in plan.refreshed_objects.items()
+        for address, planned in plan.observed.refreshed_objects.items()
         if address in own_addresses
     }
     drifted = {
         address: planned
-        for address, planned in plan.refreshed_objects.items()
+        for address, planned in plan.observed.refreshed_objects.items()
         if address not in own_addresses
     }
-    if plan.mode is Mode.REFRESH_ONLY or not drifted:
+    if plan.options.mode is Mode.REFRESH_ONLY or not drifted:
         return plan, []
     request = build_base_request(run.project, run.stored)
     try:
@@ -253,7 +259,7 @@ def read_drift_again(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
             f"Changes made outside of nexusform are not recorded: {_list_names(drifted)}. To "
             f"record them, run `nexusform apply -refresh-only`. They cannot be read now: {problem}",
         )
-        return replace(plan, refreshed_objects=kept), [warning]
+        return replace(plan, observed=replace(plan.observed, refreshed_objects=kept)), [warning]
     observed = refreshed.refreshed_objects
     current = {address: observed[address] for address in drifted if address in observed}
     changed_again = {
@@ -271,7 +277,9 @@ def read_drift_again(run: Run, plan: Plan) -> tuple[Plan, list[Diagnostic]]:
             "outputs are those of the plan. To use what the site has now, plan again.",
         )
         warnings.append(warning)
-    return replace(plan, refreshed_objects={**kept, **current}), warnings
+    return replace(
+        plan, observed=replace(plan.observed, refreshed_objects={**kept, **current})
+    ), warnings
 
 
 def _get_recorded(run: Run, address: Address) -> ObjectState | None:
@@ -293,7 +301,7 @@ def _list_breaches(plan: Plan, checked_plan: Plan) -> Iterator[Diagnostic]:
     """
     reviewed_limits = {
         format_limit(result.name, result.limit)
-        for result in plan.guard_rails
+        for result in plan.verdicts.guard_rails
         if result.result == GuardRailOutcome.REVIEW
     }
     for breach in checked_plan.diagnostics:
@@ -311,8 +319,8 @@ def _is_denying(verdict: SeparationVerdict) -> bool:
 
 def _list_broken_separation_rules(plan: Plan, new_plan: Plan) -> Iterator[Diagnostic]:
     """Yield an error for each separation rule that held in the plan, and not in the new one."""
-    planned_verdicts = {verdict.address: verdict for verdict in plan.separation_verdicts}
-    for verdict in new_plan.separation_verdicts:
+    planned_verdicts = {verdict.address: verdict for verdict in plan.verdicts.separation_verdicts}
+    for verdict in new_plan.verdicts.separation_verdicts:
         planned = planned_verdicts.get(verdict.address)
         if planned is None or not _is_denying(verdict) or verdict.satisfied == "always":
             continue

@@ -52,7 +52,7 @@ def test_run_with_new_content_uses_one_of_the_predicted_snapshots(tmp_path: Path
                 assert list_errors(result) == []
                 state = build_state_after(result, state)
                 twin.apply(story)
-            (rollout,) = result.plan.rollouts
+            (rollout,) = result.plan.workloads.rollouts
             assert (rollout.resource_snapshot, rollout.previous_snapshot) == (1, 0)
             name = f"{story.name}-2"
             runs = hub.call(

@@ -72,7 +72,7 @@ def test_pods_lose_deleted_node_if_their_placement_is_not_selected() -> None:
     assert {(row.kind, row.trigger) for row in lost} == {("pod", "node_removed")}
     gone = {row.object for row in result.plan.placements if row.action is PlacementAction.REMOVE}
     assert {row.source.node for row in lost} <= gone  # type: ignore[union-attr]
-    totals = {total.kind: total for total in result.plan.placement_totals}
+    totals = {total.kind: total for total in result.plan.figures.placement_totals}
     assert (totals["pod"].before, totals["pod"].host_lost) == (
         count_existing(state, "pod"),
         len(lost),
@@ -122,7 +122,7 @@ def test_later_plans_without_the_pods_still_report_them_as_lost() -> None:
     again = [row for row in second.plan.placements if row.action is PlacementAction.LOSE]
     assert [row.object for row in again] == lost != []
     assert {row.reason for row in again} == {"its node does not exist"}
-    totals = {total.kind: total for total in second.plan.placement_totals}
+    totals = {total.kind: total for total in second.plan.figures.placement_totals}
     assert (totals["pod"].before, totals["pod"].host_lost) == (
         count_existing(after, "pod"),
         len(lost),
@@ -174,7 +174,7 @@ def test_refresh_only_lists_bindings_and_pods_of_missing_objects(
     )
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
     assert {row.kind for row in lost} >= kinds
-    totals = {total.kind: total for total in result.plan.placement_totals}
+    totals = {total.kind: total for total in result.plan.figures.placement_totals}
     for kind in kinds:
         assert totals[kind].before == count_existing(state, kind)
         assert totals[kind].host_lost == sum(row.kind == kind for row in lost)
@@ -199,7 +199,7 @@ def test_totals_include_every_binding_and_pod_for_any_selection(
     if result.plan.errored:
         return
     in_text = {summary.kind: summary for summary in build_placement_summaries(result.plan)}
-    totals = {total.kind: total for total in result.plan.placement_totals}
+    totals = {total.kind: total for total in result.plan.figures.placement_totals}
     for kind in KINDS:
         assert (totals[kind].before if kind in totals else 0) == count_existing(state, kind)
         if kind in totals and len(in_text) > 1:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
-from nexusform.plans.plan import Action, Change, Plan
+from nexusform.plans.plan import Action, Change, Plan, PlanStart
 from nexusform.resources.address import parse_address
 
 WEB = parse_address("nexus_kubernetes_cluster.web")
@@ -24,17 +24,17 @@ def _list_preexisting(plan: Plan) -> tuple[bool, ...]:
 
 def test_missing_export_data_may_be_new() -> None:
     lacking = build_warning("not-captured", "No file lists virtual machines.")
-    assert _list_preexisting(Plan(serial=1, diagnostics=(lacking,))) == (False,)
+    assert _list_preexisting(Plan(start=PlanStart(serial=1), diagnostics=(lacking,))) == (False,)
 
 
 def test_findings_of_unknown_cause_count_as_caused() -> None:
     unheard = build_warning("zones-pinned", address=str(WEB))
-    assert _list_preexisting(Plan(serial=1, diagnostics=(unheard,))) == (False,)
+    assert _list_preexisting(Plan(start=PlanStart(serial=1), diagnostics=(unheard,))) == (False,)
 
 
 def test_even_control_plane_is_new_only_if_its_cluster_changes() -> None:
     even = build_warning("even-control-plane", "Text.", None, address=str(WEB))
-    plan = Plan(serial=1, diagnostics=(even,))
+    plan = Plan(start=PlanStart(serial=1), diagnostics=(even,))
     assert _list_preexisting(plan) == (True,)
     change = Change(WEB, Action.UPDATE, {}, {}, "simulated", 1, 1)
     assert _list_preexisting(replace(plan, changes=(change,))) == (False,)
@@ -48,5 +48,5 @@ def test_finding_about_a_block_is_caused_by_each_of_its_objects(changed: str) ->
     even = build_warning("even-control-plane", "Text.", None, address=f"{module}{WEB}")
     address = parse_address(changed.replace("WEB", str(WEB)))
     change = Change(address, Action.UPDATE, {}, {}, "simulated", 1, 1)
-    plan = Plan(serial=1, diagnostics=(even,), changes=(change,))
+    plan = Plan(start=PlanStart(serial=1), diagnostics=(even,), changes=(change,))
     assert _list_preexisting(plan) == (False,)

@@ -50,7 +50,7 @@ def state() -> State:
 
 
 def get_total(result: PlanResult, kind: str = "vm") -> PlacementTotal:
-    (figures,) = [each for each in result.plan.placement_totals if each.kind == kind]
+    (figures,) = [each for each in result.plan.figures.placement_totals if each.kind == kind]
     return figures
 
 
@@ -227,7 +227,7 @@ def test_every_vm_is_counted_exactly_once(
     if mode is Mode.NORMAL:
         options["replaces"] = replaces
     result = plan(text, state, **options)
-    held = [figures for figures in result.plan.placement_totals if figures.kind == "vm"]
+    held = [figures for figures in result.plan.figures.placement_totals if figures.kind == "vm"]
     if result.plan.errored and not held:
         assert "unbalanced-plan-totals" not in {problem.id for problem in list_errors(result)}
         return

@@ -28,7 +28,7 @@ resource "nexus_virtual_machine" "v" {
 
 def test_vms_of_a_block_form_one_pool_in_tables() -> None:
     made = plan(VMS, samples=20).plan
-    (table,) = made.placement_tables
+    (table,) = made.figures.placement_tables
     assert (table.cluster, table.total_count, table.placed) == ("nexus_virtual_machine.v", 5, 5)
     assert table.expected_racks == table.actual_racks == 2
     assert table.expected_vms_per_rack == (2, 3)
@@ -38,7 +38,7 @@ def test_vms_of_a_block_form_one_pool_in_tables() -> None:
 
 def test_certain_racks_of_plain_vms_are_counted_once() -> None:
     made = plan(VMS.replace("count         = 2", "count         = 1"), samples=20).plan
-    (table,) = made.placement_tables
+    (table,) = made.figures.placement_tables
     assert (table.racks_certain, table.certain_racks) == (5, ("r0",))
     assert table.machines_certain < 5
 
@@ -72,5 +72,5 @@ def test_worst_case_of_scale_in_is_reported_if_outcomes_differ(
 ) -> None:
     state = build_state(RACKS_OF_FOUR + cluster("a", pools=before))
     made = require_success(plan(RACKS_OF_FOUR + cluster("a", pools=after), state)).plan
-    tables = {table.pool: table for table in made.placement_tables}
+    tables = {table.pool: table for table in made.figures.placement_tables}
     assert tables["p"].minimum_remaining_on_rack == worst

@@ -66,7 +66,7 @@ def measure_choices(
     before = made.occupied_before["s"].site.scheduler
     vms = [vm for vm in before.list_vms() if vm.vm.pool == "p"]
     skus = {pool.sku.name: pool.sku for _, pool in made.occupied_before["s"].pools}
-    rows = {row.sku: row.after for row in made.plan.capacity if row.after}
+    rows = {row.sku: row.after for row in made.plan.site_records.capacity if row.after}
     measured = {}
     choices = list(select_choices(vms))
     for name, vm_sku in skus.items():
@@ -113,7 +113,7 @@ def test_rows_name_no_machine_and_racks_have_a_range() -> None:
     removed = [row for row in made.placements if row.is_chosen_removal]
     assert len(removed) == 2
     assert [row.origin for row in removed] == [None, None]
-    (table,) = [table for table in made.placement_tables if table.pool == "p"]
+    (table,) = [table for table in made.figures.placement_tables if table.pool == "p"]
     assert all(low < high for low, high in table.possible_vms_per_rack.values())
     groups = build_placement_groups(made, ShownPlacements.ALL)
     lines = list(itertools.chain.from_iterable(group.lines for group in groups))
@@ -197,7 +197,7 @@ def test_rule_depends_on_the_vms_that_stay(
     state = build_state(build_far_and_near_clusters(4))
     text = build_far_and_near_clusters(count) + RULE.replace("OTHER", other)
     result = require_success(plan(text, state))
-    (verdict,) = result.plan.separation_verdicts
+    (verdict,) = result.plan.verdicts.separation_verdicts
     assert verdict.satisfied == satisfied
     assert verdict.unchecked == unchecked
 
@@ -207,7 +207,7 @@ def test_rule_of_new_vms_depends_on_the_vms_that_stay() -> None:
     rule = RULE.replace("cluster.a.", "cluster.c.").replace("OTHER", "d")
     text = build_far_and_near_clusters(1) + pin_control_plane("d", NEAR) + rule
     result = require_success(plan(text, state))
-    (verdict,) = result.plan.separation_verdicts
+    (verdict,) = result.plan.verdicts.separation_verdicts
     reason = "the machines of 1 new member depend on the VMs that Azure removes"
     assert (verdict.satisfied, verdict.unchecked) == ("unknown", (reason,))
     assert any(f"holds: {reason}." in warning.detail for warning in list_warnings(result))

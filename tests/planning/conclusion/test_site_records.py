@@ -59,7 +59,7 @@ def build_cluster(name: str, count: int, surge: str = "1") -> str:
 
 
 def list_capacity(result: PlanResult) -> tuple[SiteSkuCapacity, ...]:
-    return add_site_capacity(result, build_all_types()).plan.capacity
+    return add_site_capacity(result, build_all_types()).plan.site_records.capacity
 
 
 def test_free_cells_and_free_cells_after_rack_loss() -> None:
@@ -157,7 +157,7 @@ resource "nexus_virtual_machine" "v" {
 
 
 def get_site(result: PlanResult) -> SiteVms:
-    (only,) = add_site_capacity(result, build_all_types()).plan.sites
+    (only,) = add_site_capacity(result, build_all_types()).plan.site_records.sites
     return only
 
 
@@ -236,7 +236,7 @@ def test_failed_plan_shows_existing_and_attempted_vms() -> None:
     assert list_vms_before(errored) == list_vms_after(first)
     assert len(list_vms_before(errored)) == 4
     assert list_vms_before(errored) < list_vms_after(errored)
-    assert errored.plan.capacity == ()
+    assert errored.plan.site_records.capacity == ()
 
 
 def test_destroy_leaves_no_vms() -> None:
@@ -272,8 +272,11 @@ def test_saved_plan_contains_sites_and_capacity() -> None:
     whole = add_site_capacity(second, build_all_types()).plan
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(whole, {}))
     assert saved is not None, problems
-    assert whole.capacity
-    assert (saved.plan.sites, saved.plan.capacity) == (whole.sites, whole.capacity)
+    assert whole.site_records.capacity
+    assert (saved.plan.site_records.sites, saved.plan.site_records.capacity) == (
+        whole.site_records.sites,
+        whole.site_records.capacity,
+    )
 
 
 def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
@@ -295,6 +298,8 @@ def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
     )
     made = add_site_capacity(result, build_all_types()).plan
     free = {
-        row.name: (row.free_before, row.free) for row in made.other_capacity if "net" in row.name
+        row.name: (row.free_before, row.free)
+        for row in made.site_records.other_capacity
+        if "net" in row.name
     }
     assert free == {"net-a": (28, 28), "net-b": (250, 246)}

@@ -114,7 +114,9 @@ def find_dependent_verdicts(result: PlanResult, shrunk: Iterable[Shrunk]) -> set
 
 def list_conditions(result: PlanResult) -> dict[tuple[str, str], str]:
     """Return the uncertain verdicts of a plan by SKU and cluster, with their conditions."""
-    rows = [(row.sku, row.after) for row in result.plan.capacity if row.after is not None]
+    rows = [
+        (row.sku, row.after) for row in result.plan.site_records.capacity if row.after is not None
+    ]
     return {
         (sku, cluster): dict(after.surge_conditions).get(cluster, "")
         for sku, after in rows

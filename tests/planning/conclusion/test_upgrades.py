@@ -54,7 +54,7 @@ def build_configuration(version: str, more: str = "") -> str:
 
 
 def plan_upgrade(before: str, after: str) -> Upgrade:
-    (upgrade,) = require_success(plan(after, build_state(before))).plan.upgrades
+    (upgrade,) = require_success(plan(after, build_state(before))).plan.impact.upgrades
     return upgrade
 
 
@@ -81,7 +81,10 @@ def test_budget_without_allowed_disruptions_blocks_upgrade() -> None:
 
 def test_other_changes_are_no_upgrade() -> None:
     changed = build_configuration(OLD).replace("count       = 4", "count       = 5")
-    assert require_success(plan(changed, build_state(build_configuration(OLD)))).plan.upgrades == ()
+    assert (
+        require_success(plan(changed, build_state(build_configuration(OLD)))).plan.impact.upgrades
+        == ()
+    )
 
 
 @pytest.mark.of_domains("fleet")
@@ -130,7 +133,7 @@ def test_failed_batch_of_upgrade_is_reported() -> None:
 
     result = plan(build_full_site(NEW), build_state(build_full_site(OLD)))
     assert {problem.id for problem in list_errors(result)} == {"insufficient-capacity"}
-    (upgrade,) = result.plan.upgrades
+    (upgrade,) = result.plan.impact.upgrades
     assert [each.failed_batch for each in upgrade.pools] == [1, 1]
     assert all(each.reason for each in upgrade.pools)
     assert not upgrade.is_feasible
@@ -176,7 +179,7 @@ def test_pool_re_created_during_upgrade_is_down_at_once() -> None:
 def test_nodes_with_lost_hosts_during_upgrade_are_missing() -> None:
     state = build_state(build_configuration(OLD))
     made = require_success(plan(build_configuration(NEW), state, replaces=("nexus_rack.r[0]",)))
-    (upgrade,) = made.plan.upgrades
+    (upgrade,) = made.plan.impact.upgrades
     on_rack = [row for row in made.plan.placements if row.trigger == "machine_replaced"]
     of_pools = {each.pool: sum(row.pool == each.pool for row in on_rack) for each in upgrade.pools}
     assert of_pools["p"] > 0
@@ -310,7 +313,7 @@ resource "nexus_bare_metal_machine" "m" {
     text = machines + cluster("a", arguments=OLD, pools=pools, count=3)
     broken = text.replace('= "On"', f'= each.key == "{off}" ? "Off" : "On"')
     state = build_applied_state(broken, build_applied_state(text))
-    (upgrade,) = plan(broken.replace(OLD, NEW), state).plan.upgrades
+    (upgrade,) = plan(broken.replace(OLD, NEW), state).plan.impact.upgrades
     planned = {each.pool: (each.minimum_up, each.is_lost) for each in upgrade.pools}
     site = get_site(state)
     simulated = simulate_kubernetes_upgrade(build_start(state), site, site.clusters[0])

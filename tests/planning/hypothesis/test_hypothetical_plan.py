@@ -95,7 +95,9 @@ def test_lost_machines_have_no_capacity() -> None:
     after = plan_hypothesis(request, [LostMachines("s", (empty,))]).after
     assert not list_rows(after)
     assert all(
-        row.after.free < row.before.free for row in after.plan.capacity if row.before and row.after
+        row.after.free < row.before.free
+        for row in after.plan.site_records.capacity
+        if row.before and row.after
     )
 
 

@@ -112,7 +112,7 @@ def test_platform_recreates_all_nodes_of_a_cluster_with_another_version() -> Non
     assert set(triggers.values()) == {"kubernetes_version_changed"}
     assert {name.rpartition("-")[0] for name in triggers} == {"a-control-plane", "a-p", "a-x"}
     assert len(triggers) == 10
-    [upgrade] = after.plan.upgrades
+    [upgrade] = after.plan.impact.upgrades
     assert (upgrade.cluster, upgrade.is_feasible) == ("a", True)
 
 
@@ -121,7 +121,7 @@ def test_start_after_a_plan_has_its_vms() -> None:
     request = build_snapshot_request(
         list_planned_objects(result.plan, State()),
         build_all_types(),
-        State(catalogue=result.plan.catalogue),
+        State(catalogue=result.plan.start.catalogue),
         NOW,
     )
     before = make_plan(request)

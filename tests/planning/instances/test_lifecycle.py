@@ -454,7 +454,7 @@ def test_capacity_of_forgotten_cluster_stays_reserved() -> None:
     assert {(row.action, row.trigger) for row in result.plan.placements} == {
         ("forget", "cluster_removed")
     }
-    (total,) = result.plan.placement_totals
+    (total,) = result.plan.figures.placement_totals
     assert (total.before, total.forgotten, total.after) == (2, 2, 0)
     check_counts(result.plan)
 
@@ -637,7 +637,7 @@ def test_outputs_can_refer_to_placements() -> None:
     )
     result = require_success(plan(text))
     assert (
-        result.plan.planned_outputs["m"].value
+        result.plan.root_values.planned_outputs["m"].value
         == list_places(build_state(text))["a-control-plane-0"][0]
     )
 

@@ -63,7 +63,7 @@ def build_module_tree(root: str = "", inner: str = INNER, **options: Any) -> Pla
 
 
 def list_check_results(result: PlanResult) -> dict[str, CheckResult]:
-    return {check.address: check for check in result.plan.checks}
+    return {check.address: check for check in result.plan.verdicts.checks}
 
 
 def test_conditions_of_every_module_instance_are_evaluated() -> None:
@@ -177,7 +177,7 @@ def test_nested_count_and_for_each_work_in_one_plan() -> None:
     assert [str(c.address) for c in result.plan.changes] == [
         f'module.m["{key}"].module.deep[{n}].nexus_site.s' for key in "ab" for n in (0, 1)
     ]
-    assert result.plan.planned_outputs["o"].value == ["a1", "a2"]
+    assert result.plan.root_values.planned_outputs["o"].value == ["a1", "a2"]
 
 
 def test_sensitive_module_output_stays_sensitive() -> None:
@@ -214,8 +214,8 @@ def test_target_excludes_outputs_and_checks_of_other_blocks() -> None:
     )
     result = plan(text, targets=("nexus_site.s",))
     assert not list_errors(result)
-    assert result.plan.planned_outputs == {}
-    assert result.plan.checks == ()
+    assert result.plan.root_values.planned_outputs == {}
+    assert result.plan.verdicts.checks == ()
 
 
 REJECTED = """

@@ -49,7 +49,7 @@ def inventory_plan(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
 @pytest.mark.of_domains("azure")
 def test_plan_records_every_inventory_with_its_date(inventory_plan: RealPlan) -> None:
     taken = "2026-02-28T06:00:00Z"
-    assert inventory_plan.saved.plan.inventories == (
+    assert inventory_plan.saved.plan.observed.inventories == (
         InventoryRead("data.nexus_inventory.first", taken),
         InventoryRead("data.nexus_inventory.lon1", taken),
         InventoryRead('module.other["a"].data.nexus_inventory.all', taken),
@@ -78,7 +78,7 @@ def test_plan_without_inventories_lists_none() -> None:
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(Plan(), {}))
     assert not problems
     assert saved is not None
-    assert saved.plan.inventories == ()
+    assert saved.plan.observed.inventories == ()
 
 
 def test_output_is_converted_to_declared_type(

@@ -61,8 +61,8 @@ def test_resource_prefix_of_a_reference_has_no_meaning() -> None:
     assert [each.after for each in prefixed.plan.changes] == [
         each.after for each in plain.plan.changes
     ]
-    assert [each.after for each in prefixed.plan.outputs] == [
-        each.after for each in plain.plan.outputs
+    assert [each.after for each in prefixed.plan.root_values.outputs] == [
+        each.after for each in plain.plan.root_values.outputs
     ]
     mistake = 'output "o" {\n  value = resource.nexus_rack.x\n}\n'
     (problem,) = list_errors(plan(PREFIXED + mistake))

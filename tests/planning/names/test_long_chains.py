@@ -31,7 +31,7 @@ def test_chain_of_1_500_locals() -> None:
     result = require_success(
         plan(build_locals_chain("1", 1_500) + 'output "x" {\n  value = local.l1499\n}\n')
     )
-    assert result.plan.planned_outputs["x"].value == 1_500
+    assert result.plan.root_values.planned_outputs["x"].value == 1_500
 
 
 def test_chain_of_1_000_modules() -> None:
@@ -44,7 +44,7 @@ def test_chain_of_1_000_modules() -> None:
     result = require_success(
         plan({"main.nf.hcl": "".join([last, *reversed(calls), first]), "m/main.nf.hcl": MODULE})
     )
-    assert result.plan.planned_outputs["x"].value == 1_001
+    assert result.plan.root_values.planned_outputs["x"].value == 1_001
 
 
 def test_error_at_start_of_chain_is_reported_once() -> None:

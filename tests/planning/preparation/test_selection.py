@@ -78,7 +78,7 @@ def test_target_without_its_racks_is_an_error() -> None:
 def test_exclusion_includes_its_dependents(state: State) -> None:
     result = require_success(plan(MORE, state, excludes=("nexus_kubernetes_cluster.a",)))
     assert set(list_triggers(result)) == {"b-p-1", "b-p-2"}
-    assert result.plan.unchanged_count == len(list_places(state))
+    assert result.plan.figures.unchanged_count == len(list_places(state))
 
 
 def test_single_instance_can_be_targeted() -> None:
@@ -245,7 +245,7 @@ def test_targeted_destroy_includes_dependents(state: State) -> None:
         "nexus_kubernetes_cluster.a": "delete",
         "nexus_agent_pool.own": "delete",
     }
-    assert result.plan.unchanged_count == 2
+    assert result.plan.figures.unchanged_count == 2
 
 
 def test_destroy_with_exclusion_keeps_its_references(state: State) -> None:

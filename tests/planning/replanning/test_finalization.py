@@ -23,5 +23,10 @@ def test_output_alone_makes_a_plan_incomplete(tmp_path: Path) -> None:
     assert configuration is not None, problems
     made = plan(RACKS).plan
     assert not has_values_known_after_apply(made, configuration)
-    unknown = replace(made, planned_outputs={"of_another": OutputState(UNKNOWN, DYNAMIC)})
+    unknown = replace(
+        made,
+        root_values=replace(
+            made.root_values, planned_outputs={"of_another": OutputState(UNKNOWN, DYNAMIC)}
+        ),
+    )
     assert has_values_known_after_apply(unknown, configuration)

@@ -150,11 +150,11 @@ def test_plan_without_capacity_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(placement_fit, "repeat_with_samples", record_call)
     text = SITE + build_rack("r", 1)
-    assert plan(text + cluster("a", pools=pool("p", 1, BIG)), samples=20).plan.samples == 20
+    assert plan(text + cluster("a", pools=pool("p", 1, BIG)), samples=20).plan.figures.samples == 20
     assert len(calls) == 1
     result = plan(text + cluster("a", pools=pool("p", 9, BIG)), samples=20)
     assert result.plan.errored
-    assert result.plan.samples == 0
+    assert result.plan.figures.samples == 0
     assert len(calls) == 1
 
 

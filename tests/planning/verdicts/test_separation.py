@@ -79,7 +79,7 @@ def build_group(*names: str) -> str:
 
 
 def get_verdict(result: PlanResult) -> SeparationVerdict:
-    (only,) = result.plan.separation_verdicts
+    (only,) = result.plan.verdicts.separation_verdicts
     return only
 
 
@@ -200,7 +200,7 @@ def test_rule_may_hold_only_for_some_tie_breaks() -> None:
     assert refused.plan.errored
     assert (
         not plan(text + build_rule(build_group("a"), build_group("e")), samples=0)
-        .plan.separation_verdicts[0]
+        .plan.verdicts.separation_verdicts[0]
         .sample_count
     )
 
@@ -329,7 +329,7 @@ def test_verdict_is_in_plan_file_but_not_in_state() -> None:
     assert not plan(text, stored).plan.has_changes
     saved, _ = plan_file.read_plan_file(plan_file.write_plan_file(result.plan, {}))
     assert saved is not None
-    assert saved.plan.separation_verdicts == result.plan.separation_verdicts
+    assert saved.plan.verdicts.separation_verdicts == result.plan.verdicts.separation_verdicts
     (shown,) = build_plan_figures(result.plan)["separation_rules"]
     assert shown["address"] == "nexus_separation_rule.apart"
     assert {"enforcement", "holds", "violations"} <= shown.keys()

@@ -164,7 +164,7 @@ def test_losing_the_machine_of_forgotten_vms_is_reported(
     assert describe_lost_vms(made) == ["3 forgotten VMs lose their machine"]
     (site,) = build_rack_maps(made)
     assert [(vm.mark, vm.after) for vm in site.vms] == [(ChangeMark.REMOVED, None)] * 3
-    assert [rack.removed_count for rack in list_changed_racks(made.sites)] == [3]
+    assert [rack.removed_count for rack in list_changed_racks(made.site_records.sites)] == [3]
 
 
 @pytest.mark.parametrize("options", [{}, {"replaces": ("nexus_rack.r[0]",)}])
@@ -208,7 +208,7 @@ def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
             )
         )
     ] == []
-    room = add_site_capacity(result, build_all_types()).plan.capacity
+    room = add_site_capacity(result, build_all_types()).plan.site_records.capacity
     (row,) = [each for each in room if each.sku == BIG]
     assert row.after is not None
     # Four machines with two cells each: three forgotten VMs, three new ones.

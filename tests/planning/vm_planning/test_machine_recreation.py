@@ -57,7 +57,7 @@ def list_vms_on_rack(state: State, rack: str) -> set[str]:
 
 
 def get_total(result: PlanResult) -> PlacementTotal:
-    (figures,) = [each for each in result.plan.placement_totals if each.kind == "vm"]
+    (figures,) = [each for each in result.plan.figures.placement_totals if each.kind == "vm"]
     return figures
 
 

@@ -453,7 +453,7 @@ def test_node_labels_are_known_in_the_plan() -> None:
     result = require_success(plan(text))
     node = list_rows(result)["a-p-0"].target
     assert node is not None
-    assert result.plan.planned_outputs["labels"].value == {
+    assert result.plan.root_values.planned_outputs["labels"].value == {
         "x": "y",
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",

@@ -46,7 +46,7 @@ def list_vms_on_last_rack(state: State) -> set[str]:
 
 
 def get_total(result: PlanResult) -> PlacementTotal:
-    (figures,) = [each for each in result.plan.placement_totals if each.kind == "vm"]
+    (figures,) = [each for each in result.plan.figures.placement_totals if each.kind == "vm"]
     return figures
 
 

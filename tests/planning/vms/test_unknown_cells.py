@@ -74,7 +74,7 @@ def test_plan_shows_the_first_sample_with_capacity_for_everything() -> None:
     result = require_success(
         plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50)
     )
-    draws = result.plan.numa_sampling
+    draws = result.plan.figures.numa_sampling
     assert draws is not None
     assert (draws.machines, draws.sample_count) == (1, 50)
     assert 0 < draws.fitting_count < 50
@@ -86,7 +86,7 @@ def test_plan_shows_the_first_sample_with_capacity_for_everything() -> None:
     [row] = list_rows(result).values()
     assert row.target == Placement("m", "r", "r", ())
     # There is only one machine; nevertheless nothing depending on samples is reported as certain.
-    [table] = result.plan.placement_tables
+    [table] = result.plan.figures.placement_tables
     assert (table.racks_certain, table.machines_certain) == (0, 0)
 
 
@@ -94,11 +94,13 @@ def test_fitting_sample_is_found_without_repetitions() -> None:
     result = require_success(
         plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0)
     )
-    draws = result.plan.numa_sampling
+    draws = result.plan.figures.numa_sampling
     assert draws is not None
     assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
     assert isinstance(draws.displayed_sample, int)
-    assert describe_numa_samples(result.plan.numa_sampling).endswith("no other layout was sampled.")
+    assert describe_numa_samples(result.plan.figures.numa_sampling).endswith(
+        "no other layout was sampled."
+    )
 
 
 def test_plan_fitting_in_no_sample_is_rejected() -> None:
@@ -108,7 +110,7 @@ def test_plan_fitting_in_no_sample_is_rejected() -> None:
 
 def test_known_cells_need_no_samples() -> None:
     result = require_success(plan(build_racks(2) + cluster("a", plane=BIG), samples=10))
-    assert result.plan.numa_sampling is None
+    assert result.plan.figures.numa_sampling is None
     assert {
         tuple(vm["numa_cells"]) for vm in vms(build_state(build_racks(2) + cluster("a"))).values()
     } == {(0,)}
@@ -285,7 +287,7 @@ def test_plan_fitting_in_some_samples_gives_a_warning() -> None:
     result = require_success(
         plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50)
     )
-    draws = result.plan.numa_sampling
+    draws = result.plan.figures.numa_sampling
     assert draws is not None
     [detail] = list_uncertain_capacity(result)
     assert f"in {draws.fitting_count} of 50 samples" in detail
@@ -356,7 +358,7 @@ EIGHT = ALONE + build_machines(8, *FOUR)
 @pytest.mark.parametrize("samples", [0, 20])
 def test_possible_fit_is_not_rejected(wanted: int, samples: int) -> None:
     result = require_success(plan(EIGHT + build_large_cluster(wanted), samples=samples))
-    draws = result.plan.numa_sampling
+    draws = result.plan.figures.numa_sampling
     assert draws is not None
     assert len(list_rows(result)) == wanted
     assert (draws.fits_packed, draws.fits_spread) == (True, False)
@@ -394,7 +396,7 @@ def test_roomiest_layout_is_shown_if_packed_and_spread_do_not_fit() -> None:
     result = require_success(
         plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), samples=20)
     )
-    draws = result.plan.numa_sampling
+    draws = result.plan.figures.numa_sampling
     assert draws is not None
     assert (draws.displayed_sample, draws.fitting_count, draws.fits_packed, draws.fits_spread) == (
         "roomiest",
@@ -411,8 +413,8 @@ def test_roomiest_layout_is_shown_if_packed_and_spread_do_not_fit() -> None:
 
 def test_layouts_are_part_of_plan_data() -> None:
     result = require_success(plan(EIGHT + build_large_cluster(8), samples=20))
-    assert result.plan.numa_sampling is not None
-    assert build_samples_document(result.plan.numa_sampling) == {
+    assert result.plan.figures.numa_sampling is not None
+    assert build_samples_document(result.plan.figures.numa_sampling) == {
         "machines_with_unknown_cells": 8,
         "displayed_sample": "packed",
         "fitting": 0,
@@ -420,7 +422,7 @@ def test_layouts_are_part_of_plan_data() -> None:
         "packed": True,
         "spread": False,
     }
-    assert describe_numa_samples(result.plan.numa_sampling).startswith(
+    assert describe_numa_samples(result.plan.figures.numa_sampling).startswith(
         "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` is "
         "shown."
     )

@@ -152,7 +152,7 @@ def get_plan_verdicts(sample: Sample, version: str) -> Any:
         if p.severity.value == "error"
         and p.id in ("no-such-upgrade", "abandoned-kubernetes-version")
     ]
-    return rejections or [describe_verdicts(upgrade) for upgrade in result.upgrades]
+    return rejections or [describe_verdicts(upgrade) for upgrade in result.impact.upgrades]
 
 
 def get_simulation_verdicts(sample: Sample, version: str) -> Any:

@@ -75,7 +75,7 @@ def test_everything_is_new_in_first_plan() -> None:
 def test_plan_after_apply_is_empty(state: State) -> None:
     result = require_success(plan(BASE, state))
     assert is_empty(result)
-    assert result.plan.unchanged_count == len(list_places(state))
+    assert result.plan.figures.unchanged_count == len(list_places(state))
 
 
 def test_scale_out_places_only_new_vms(state: State) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nexusform.placements.consequence_record import Consequence, ConsequenceKind
 from nexusform.placements.consequences import ConsequenceSeverity
 from nexusform.plans.impact.approved_consequences import list_unapproved_consequences
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Plan, PlanImpact
 
 
 def build_plan(**values: Any) -> Plan:
@@ -23,7 +23,9 @@ def build_plan(**values: Any) -> Plan:
         "address": "fleet_hub_manifest.web",
         "objects": 3,
     }
-    return Plan(changes=(), placements=(), consequences=(Consequence(**fields | values),))
+    return Plan(
+        changes=(), placements=(), impact=PlanImpact(consequences=(Consequence(**fields | values),))
+    )
 
 
 @pytest.mark.parametrize(

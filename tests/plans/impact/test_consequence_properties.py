@@ -123,7 +123,7 @@ def test_consequences_explain_every_loss_once_and_colour_and_gate_agree(
     if changed is None:
         return
     explained: Counter[str] = Counter()
-    for consequence in changed.consequences:
+    for consequence in changed.impact.consequences:
         explained.update(consequence.removed)
     lost = Counter(
         row.kind
@@ -133,20 +133,20 @@ def test_consequences_explain_every_loss_once_and_colour_and_gate_agree(
     assert explained == lost
     totals = {
         total.kind: total.removed + total.host_lost + total.forgotten
-        for total in changed.placement_totals
+        for total in changed.figures.placement_totals
         if total.removed + total.host_lost + total.forgotten
     }
     assert dict(lost) == totals
     # What disappears without its own record would be an unexplained risk.
-    is_lasting = any(consequence.is_lasting for consequence in changed.consequences)
+    is_lasting = any(consequence.is_lasting for consequence in changed.impact.consequences)
     checked = apply_limits(changed, parse_guard_rail_limits("risk:0"))
-    [result] = checked.guard_rails
+    [result] = checked.verdicts.guard_rails
     assert (result.result == "blocked") == is_lasting
     alert = render_markdown(changed, {}).split("\n")[1]
     assert (alert == "> [!CAUTION]") == is_lasting
     blocked_alert = render_markdown(checked, {}).split("\n")[1]
     assert (blocked_alert == "> [!CAUTION]") == is_lasting
-    for consequence in changed.consequences:
+    for consequence in changed.impact.consequences:
         assert consequence.subject
         assert not consequence.text.endswith(".")
         if consequence.kind is ConsequenceKind.ENDS and consequence.runs:

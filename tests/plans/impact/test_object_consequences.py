@@ -49,7 +49,7 @@ def test_more_than_five_destroyed_objects_have_a_count() -> None:
     ended = change(RACKS + clusters, RACKS)
     *names, last = find_line(ended, "Destroys")
     assert (names, last) == ([], "a, b, c, d, e and 2 more (1 VM each)")
-    assert len(list_destroyed_objects(ended)) == 7
+    assert len(list_destroyed_objects(ended.impact)) == 7
     assert build_headline(ended).startswith("destroys a (1 VM), b (1 VM) and 5 more objects, 7 VMs")
 
 
@@ -83,7 +83,7 @@ def test_object_with_one_id_at_another_address_is_replaced() -> None:
     header = '"nexus_kubernetes_cluster" "b" {'
     named = TWO.replace(header, f'{header}\n  name = "b"')
     planned = change(named, named.replace(header, header.replace('"b"', '"new"')))
-    (record,) = [item for item in planned.consequences if item.subject == "b"]
+    (record,) = [item for item in planned.impact.consequences if item.subject == "b"]
     assert (record.kind, record.is_lasting) == ("replaced", True)
     assert record.text == "b is deleted and created again with 7 VMs"
     headline = build_headline(planned)
@@ -107,7 +107,7 @@ def test_vm_outside_clusters_loses_its_data_when_it_is_re_created() -> None:
     removed = change(RACKS + VM, RACKS + VM.replace("= 3", "= 1"))
     assert find_line(removed, "Destroys") == ("VM vm1 (data lost)", "VM vm2 (data lost)")
     without_rack = change(RACKS + VM, RACKS.replace("= 3", "= 2", 1) + VM)
-    (risk,) = [item for item in without_rack.consequences if item.is_lasting]
+    (risk,) = [item for item in without_rack.impact.consequences if item.is_lasting]
     assert risk.text == "VM vm0 is re-created on another machine; its data is lost"
     assert (risk.data, find_line(without_rack, "Replaces")) == ("lost", ("VM vm0 (data lost)",))
 
@@ -141,7 +141,7 @@ resource "nexus_bare_metal_machine_action" "x" {{
 {option}}}
 """
     text = RACKS + VM + machine
-    (risk,) = [item for item in change(text, text + action).consequences if item.runs]
+    (risk,) = [item for item in change(text, text + action).impact.consequences if item.runs]
     assert (risk.severity, risk.text) == (severity, f"1 VM on r2-bm02 stops for some time{ending}")
 
 

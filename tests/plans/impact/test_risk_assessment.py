@@ -80,7 +80,7 @@ def build_configuration(
 
 
 def find_texts(subject: Plan) -> list[str]:
-    return [risk.text for risk in list_plan_risks(add_consequences(subject))]
+    return [risk.text for risk in list_plan_risks(add_consequences(subject).impact)]
 
 
 def list_losses(before: str, after: str) -> list[str]:
@@ -236,7 +236,7 @@ def test_replaced_cluster_repeats_no_risk_for_its_pools() -> None:
     before = RACKS + cluster("a", pools=pool("p", 2), count=3)
     replaced = plan(before, build_state(before), replaces=("nexus_kubernetes_cluster.a",))
     result = add_site_capacity(require_success(replaced), build_all_types())
-    assert [risk.risk for risk in list_plan_risks(result.plan)] == ["replaced-object"]
+    assert [risk.risk for risk in list_plan_risks(result.plan.impact)] == ["replaced-object"]
 
 
 def test_evacuated_nodes_of_an_upgraded_pool_count_once() -> None:
@@ -277,7 +277,7 @@ def test_pods_of_re_created_manifest_are_down_meanwhile() -> None:
 def assess(files: str, state: State) -> list[Consequence]:
     """Return the risks of a plan with its sites."""
     result = add_site_capacity(require_success(plan(files, state)), build_all_types())
-    return list_assessed_risks(result.plan)
+    return list_assessed_risks(result.plan.impact)
 
 
 SMALL = cluster("a", pools=pool("p", 2), count=3)
@@ -335,9 +335,9 @@ def test_control_plane_on_one_rack_is_a_risk_once() -> None:
     assert (new.severity, new.since, new.before, new.after) == ("lasting", "plan", 0, 0)
     # It exists before the next plan: an existing finding, and no risk of that plan.
     result = add_site_capacity(plan(pinned, build_state(pinned)), build_all_types())
-    [existing] = list_assessed_risks(result.plan)
+    [existing] = list_assessed_risks(result.plan.impact)
     assert existing.since == "state"
-    assert list_plan_risks(result.plan) == []
+    assert list_plan_risks(result.plan.impact) == []
     [finding] = [
         problem for problem in result.diagnostics if problem.id == "control-plane-on-one-rack"
     ]
@@ -350,7 +350,7 @@ def test_control_plane_on_two_racks_is_advice_and_then_an_existing_finding() -> 
     configuration = racks + cluster("a", count=3)
     for state, is_preexisting in ((EMPTY, False), (build_state(configuration), True)):
         result = add_site_capacity(plan(configuration, state), build_all_types())
-        assert list_plan_risks(result.plan) == []
+        assert list_plan_risks(result.plan.impact) == []
         [finding] = [
             problem for problem in result.diagnostics if problem.id == "too-few-racks-for-quorum"
         ]
@@ -422,8 +422,8 @@ def test_some_re_created_vms_are_a_consequence_but_no_risk() -> None:
     replaced = (f"{address}:a-p-0", f"{address}:a-control-plane-0")
     result = require_success(plan(text, build_state(text), replaces=replaced))
     made = add_site_capacity(result, build_all_types()).plan
-    assert {(item.kind.value, item.subject, item.text) for item in made.consequences} == {
+    assert {(item.kind.value, item.subject, item.text) for item in made.impact.consequences} == {
         ("restarts", "a/p", "a/p: 1 of 2 nodes is re-created"),
         ("restarts", "a", "a: 1 of 3 control-plane VMs is re-created"),
     }
-    assert list_plan_risks(made) == []
+    assert list_plan_risks(made.impact) == []

@@ -36,7 +36,7 @@ THREE = TWO + build_rack("middle")
 def list_single_racks(before: str, after: str) -> list[Consequence]:
     result = require_success(plan(after, build_state(before)))
     completed = add_site_capacity(result, build_all_types()).plan
-    return [risk for risk in completed.consequences if risk.risk == ALL_ON_ONE_RACK]
+    return [risk for risk in completed.impact.consequences if risk.risk == ALL_ON_ONE_RACK]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def compare_forged_plan(forged: Plan, case: int) -> str:
     saved, problems = read_plan_file(write_plan_file(forged, {}))
     if saved is None:
         return problems[0].detail
-    made = plan_again(case, forged.mode, forged.targets, forged.replaces)
+    made = plan_again(case, forged.options.mode, forged.options.targets, forged.options.replaces)
     return ", ".join(list_different_parts(saved.plan, made))
 
 

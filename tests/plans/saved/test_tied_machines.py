@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.plans.plan import PlacementTable, Plan, SiteTies
+from nexusform.plans.plan import PlacementFigures, PlacementTable, Plan, SiteRecords, SiteTies
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_comparison import list_different_parts
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
@@ -49,7 +49,9 @@ def build_plan(sets: Sequence[tuple[str, frozenset[str]]], machines: Sequence[st
     )
     site_machines = tuple(build_machine(name) for name in machines)
     sites = tuple(SiteVms(site_id, site_id, machines=site_machines) for site_id in ("a", "b"))
-    return Plan(placement_tables=tables, sites=sites)
+    return Plan(
+        figures=PlacementFigures(placement_tables=tables), site_records=SiteRecords(sites=sites)
+    )
 
 
 def replace_ties_by_digits(by_name: Plan) -> Plan:
@@ -65,13 +67,15 @@ def replace_ties_by_digits(by_name: Plan) -> Plan:
                 else ""
             ),
         )
-        for table in by_name.placement_tables
+        for table in by_name.figures.placement_tables
     )
     ties = tuple(
         SiteTies(site, tuple(MACHINES), tuple(range(len(MACHINES))))
         for site in dict.fromkeys(table.site_id for table in tables if table.tied_classes)
     )
-    return replace(by_name, placement_tables=tables, site_ties=ties)
+    return replace(
+        by_name, figures=replace(by_name.figures, placement_tables=tables, site_ties=ties)
+    )
 
 
 @given(
@@ -83,9 +87,9 @@ def test_ties_by_set_by_class_and_by_name_are_the_same_machines(
     sets: list[tuple[str, frozenset[str]]],
 ) -> None:
     by_name = build_plan(sets, MACHINES)
-    expected = [table.tied_machines for table in by_name.placement_tables]
+    expected = [table.tied_machines for table in by_name.figures.placement_tables]
     plan = replace_ties_by_sets(by_name)
-    assert not any(table.tied_machines for table in plan.placement_tables)
+    assert not any(table.tied_machines for table in plan.figures.placement_tables)
     with pytest.MonkeyPatch.context() as patch:
         # As earlier versions wrote it.
         patch.setattr(plan_file, "replace_ties_by_sets", lambda plan: plan)
@@ -99,17 +103,19 @@ def test_ties_by_set_by_class_and_by_name_are_the_same_machines(
         assert saved.plan == plan
         assert list_different_parts(saved.plan, by_name) == []
         reader = TiedMachineReader(saved.plan)
-        assert [reader.list_machines(table) for table in saved.plan.placement_tables] == expected
+        assert [
+            reader.list_machines(table) for table in saved.plan.figures.placement_tables
+        ] == expected
     reader = TiedMachineReader(by_name)
-    assert [reader.list_machines(table) for table in by_name.placement_tables] == expected
+    assert [reader.list_machines(table) for table in by_name.figures.placement_tables] == expected
 
 
 def test_pools_with_equal_ties_make_one_class_of_all_machines() -> None:
     plan = replace_ties_by_sets(build_plan([("a", frozenset(MACHINES))] * 3, MACHINES))
-    [ties] = plan.site_ties
+    [ties] = plan.figures.site_ties
     assert (ties.machines, ties.classes) == (tuple(MACHINES), (0,) * len(MACHINES))
     assert len(ties.sets) == 1
-    assert {table.tied_set for table in plan.placement_tables} == {0}
+    assert {table.tied_set for table in plan.figures.placement_tables} == {0}
 
 
 def test_plan_file_with_twice_the_pools_and_machines_has_twice_the_bytes() -> None:
@@ -134,8 +140,8 @@ def test_plan_file_with_twice_the_pools_and_machines_has_twice_the_bytes() -> No
 def test_errored_plan_has_no_ties() -> None:
     plan = replace(build_plan([("a", frozenset(MACHINES))], MACHINES), errored=True)
     plan = replace_ties_by_sets(plan)
-    assert plan.site_ties == ()
-    [table] = plan.placement_tables
+    assert plan.figures.site_ties == ()
+    [table] = plan.figures.placement_tables
     assert (table.tied_machines, table.tied_set) == ((), -1)
 
 
@@ -170,11 +176,14 @@ def test_plan_file_with_invalid_ties_is_damaged(
     tied_set: int,
 ) -> None:
     plan = build_plan([("a", frozenset())], ["m1", "m2"])
-    [table] = plan.placement_tables
+    [table] = plan.figures.placement_tables
     plan = replace(
         plan,
-        placement_tables=(replace(table, tied_classes=tied_classes, tied_set=tied_set),),
-        site_ties=(SiteTies("a", ("m1", "m2"), classes, sets),),
+        figures=replace(
+            plan.figures,
+            placement_tables=(replace(table, tied_classes=tied_classes, tied_set=tied_set),),
+            site_ties=(SiteTies("a", ("m1", "m2"), classes, sets),),
+        ),
     )
     monkeypatch.setattr(plan_file, "replace_ties_by_sets", lambda plan: plan)
     saved, [problem] = read_plan_file(write_plan_file(plan, {}), "p.nfplan")

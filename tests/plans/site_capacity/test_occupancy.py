@@ -25,7 +25,7 @@ def evacuation_plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 def test_racks_with_added_or_removed_vms_are_counted(evacuation_plan: Plan) -> None:
-    (rack,) = list_changed_racks(evacuation_plan.sites)
+    (rack,) = list_changed_racks(evacuation_plan.site_records.sites)
     assert (rack.name, rack.removed_count, len(rack.machines)) == ("rack3", 3, 16)
     assert sum(machine.before or 0 for machine in rack.machines) == sum(
         machine.after or 0 for machine in rack.machines
@@ -34,7 +34,9 @@ def test_racks_with_added_or_removed_vms_are_counted(evacuation_plan: Plan) -> N
 
 
 def test_pre_existing_shared_machine_is_not_caused_by_the_plan(evacuation_plan: Plan) -> None:
-    assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(evacuation_plan.sites)
+    assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(
+        evacuation_plan.site_records.sites
+    )
     assert {entry.id for entry in build_finding_entries(evacuation_plan).existing} == {
         "no-surge-capacity",
         "shared-machine",
@@ -42,7 +44,7 @@ def test_pre_existing_shared_machine_is_not_caused_by_the_plan(evacuation_plan: 
 
 
 def test_new_shared_machine_is_caused_by_the_plan(evacuation_plan: Plan) -> None:
-    (site,) = evacuation_plan.sites
+    (site,) = evacuation_plan.site_records.sites
     pools = [
         msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added))
         for pool in site.pools

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.plans.plan import Action, CheckResult, Plan
+from nexusform.plans.plan import Action, CheckResult, Plan, PlanVerdicts
 from nexusform.rendering.json.json_document import (
     build_plan_document,
     build_state_document,
@@ -309,7 +309,7 @@ def test_addresses_of_checks_are_split_into_parts() -> None:
         CheckResult("check", "check.c", "pass"),
         CheckResult("input_variable", "var.v", "pass"),
     )
-    document = build_document(Plan(checks=checks))
+    document = build_document(Plan(verdicts=PlanVerdicts(checks=checks)))
     check, resource, output, variable = document["checks"]
     assert variable["address"] == {"kind": "var", "name": "v", "to_display": "var.v"}
     assert (output["address"]["name"], output["address"]["module"]) == ("o", "module.m")

@@ -147,11 +147,17 @@ def test_user_text_never_becomes_markup(examples: Mapping[str, RealPlan]) -> Non
     finding = build_error("invalid-reference", nasty, address=nasty, headline=nasty)
     rows = tuple(replace(row, object=nasty, trigger=nasty, reason=nasty) for row in plan.placements)
     other = replace(
-        plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty
+        plan,
+        changes=(*kept, *changes),
+        diagnostics=(finding,),
+        placements=rows,
+        options=replace(plan.options, workspace=nasty),
     )
     violation = SeparationViolation(nasty, nasty, nasty, (nasty,), nasty, nasty, nasty)
     verdicts = (separation_verdict(nasty, nasty, nasty, violation),)
-    text, _, data = render_and_parse(replace(other, separation_verdicts=verdicts))
+    text, _, data = render_and_parse(
+        replace(other, verdicts=replace(other.verdicts, separation_verdicts=verdicts))
+    )
     scripts = len(re.findall(r"<script", text))
     assert scripts == len(re.findall(r"</script", text)) == 1 + len(SCRIPTS)
     assert "<img" not in text
@@ -163,7 +169,10 @@ def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
     hidden = replace(
         plan,
         changes=plan.changes[:1],
-        variables={"password": VariableValue("hunter2", STRING, sensitive=True)},
+        root_values=replace(
+            plan.root_values,
+            variables={"password": VariableValue("hunter2", STRING, sensitive=True)},
+        ),
     )
     text = render_html(hidden, {}, plans.registries)
     assert "(sensitive value)" in text
@@ -199,7 +208,7 @@ def test_failed_plan_shows_its_error_and_the_current_placement(
     places = data["fields"]["vm"].index("before")
     assert (
         len(site["vms"])
-        == sum(len(list(pool.before)) for pool in real.saved.plan.sites[0].pools)
+        == sum(len(list(pool.before)) for pool in real.saved.plan.site_records.sites[0].pools)
         > 0
     )
     assert all(vm[marks] == 0 and vm[places] == vm[places + 1] for vm in site["vms"])
@@ -214,7 +223,10 @@ def test_fleet_and_separation_are_shown_only_if_present(plans: SimpleNamespace) 
     shown = replace(
         plan,
         placements=(refused, *plan.placements[1:]),
-        separation_verdicts=(separation_verdict("x", "warn", "never", VIOLATION),),
+        verdicts=replace(
+            plan.verdicts,
+            separation_verdicts=(separation_verdict("x", "warn", "never", VIOLATION),),
+        ),
     )
     _, outline, _ = render_and_parse(shown)
     words = "".join(outline.words)
@@ -288,7 +300,9 @@ def test_large_fleet_is_listed(plans: SimpleNamespace) -> None:
 def test_uncomputed_certainty_is_in_no_table(examples: Mapping[str, RealPlan]) -> None:
     plan = examples["quickstart"].saved.plan
     assert "exact machines" in render_html(plan, {}, REGISTRIES)
-    assert "exact machines" not in render_html(replace(plan, samples=0), {}, REGISTRIES)
+    assert "exact machines" not in render_html(
+        replace(plan, figures=replace(plan.figures, samples=0)), {}, REGISTRIES
+    )
 
 
 def test_empty_plan_has_a_page() -> None:

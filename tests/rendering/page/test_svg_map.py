@@ -246,5 +246,7 @@ def test_failed_plan_shows_current_placement(examples: Mapping[str, RealPlan]) -
     assert "Blocked by an error. No changes were made" in texts
     assert "After" not in texts
     assert not any(list_marked_rects(root, kind) for kind in ("placed", "moved", "removed"))
-    nothing = ET.fromstring(render_svg(replace(refused, sites=())))
+    nothing = ET.fromstring(
+        render_svg(replace(refused, site_records=replace(refused.site_records, sites=())))
+    )
     assert "The site has no VMs." in [t.text for t in nothing.iter(f"{SVG}text")]

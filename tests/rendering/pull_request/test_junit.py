@@ -69,7 +69,14 @@ def test_all_findings_are_listed_and_only_errors_fail(plans: SimpleNamespace) ->
 
 def test_unknown_condition_is_skipped_as_predicted(plans: SimpleNamespace) -> None:
     checks = (CheckResult("output_value", "output.o", "unknown"),)
-    found = parse_cases(render_junit(replace(plans.added_cluster(), checks=checks)))
+    found = parse_cases(
+        render_junit(
+            replace(
+                plans.added_cluster(),
+                verdicts=replace(plans.added_cluster().verdicts, checks=checks),
+            )
+        )
+    )
     skipped = found["checks", "output.o"].find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "unknown, predicted"
@@ -82,7 +89,14 @@ def test_check_results_are_test_cases(plans: SimpleNamespace) -> None:
         CheckResult("resource", "nexus_rack.r", "error", ("broken",)),
         CheckResult("output_value", "output.o", "unknown"),
     )
-    found = parse_cases(render_junit(replace(plans.added_cluster(), checks=results)))
+    found = parse_cases(
+        render_junit(
+            replace(
+                plans.added_cluster(),
+                verdicts=replace(plans.added_cluster().verdicts, checks=results),
+            )
+        )
+    )
     bad = found["checks", "check.bad"].find("failure")
     assert bad is not None
     assert bad.get("message") == "too < few; twice"
@@ -105,7 +119,9 @@ def test_errors_and_separation_rules_are_test_cases() -> None:
         separation_verdict("b", "warn", "never"),
         separation_verdict("c", "deny", "always"),
     )
-    found = parse_cases(render_junit(replace(plan, separation_verdicts=verdicts)))
+    found = parse_cases(
+        render_junit(replace(plan, verdicts=replace(plan.verdicts, separation_verdicts=verdicts)))
+    )
     broken = found["plan", "Does not fit nexus_x.y"].find("error")
     assert broken is not None
     assert broken.text == "No room."
@@ -135,7 +151,14 @@ def test_lint_of_failed_plan_is_skipped(examples: Mapping[str, RealPlan]) -> Non
 
 def test_disabled_rule_is_skipped_with_its_reason(plans: SimpleNamespace) -> None:
     found = parse_cases(
-        render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",)))
+        render_junit(
+            replace(
+                plans.added_cluster(),
+                verdicts=replace(
+                    plans.added_cluster().verdicts, disabled_rules=("shared-machine",)
+                ),
+            )
+        )
     )
     skipped = found["lint", "shared-machine"].find("skipped")
     assert skipped is not None

@@ -116,7 +116,13 @@ def test_samples_that_violate_a_separation_rule_are_counted(plans: SimpleNamespa
     verdict = replace(
         separation_verdict("core", "warn", "sometimes"), sample_count=100, satisfied_count=47
     )
-    comment = render_markdown(replace(plans.added_cluster(), separation_verdicts=(verdict,)), {})
+    comment = render_markdown(
+        replace(
+            plans.added_cluster(),
+            verdicts=replace(plans.added_cluster().verdicts, separation_verdicts=(verdict,)),
+        ),
+        {},
+    )
     assert "core may be violated (in 53 of 100 samples)" in comment.replace("\\", "")
 
 
@@ -127,7 +133,7 @@ def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
         plans.added_cluster(),
         errored=True,
         diagnostics=(finding, build_error("invalid-expression", headline="Also this")),
-        separation_verdicts=(verdict,),
+        verdicts=replace(plans.added_cluster().verdicts, separation_verdicts=(verdict,)),
     )
     denied = render_markdown(refusing, {})
     rule = "separation rule nexus\\_separation\\_rule.core"
@@ -136,7 +142,11 @@ def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     )
     assert "> - **Plan failed**: 2 errors. No changes were made.\n" in denied
     holding = replace(
-        plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),)
+        plans.added_cluster(),
+        verdicts=replace(
+            plans.added_cluster().verdicts,
+            separation_verdicts=(replace(verdict, satisfied="always"),),
+        ),
     )
     kept = render_markdown(holding, {})
     assert "- **Separation**: core holds, in the plan" in kept
@@ -196,24 +206,38 @@ def test_moves_are_reported_with_origin_and_target(examples: Mapping[str, RealPl
 def test_checks_and_inventory_age_are_reported(plans: SimpleNamespace) -> None:
     plan = replace(
         plans.added_cluster(),
-        timestamp="2026-02-28T14:00:00Z",
-        checks=(
-            CheckResult("check", "check.a", "pass"),
-            CheckResult("check", "check.b", "fail", ("no",)),
+        start=replace(plans.added_cluster().start, timestamp="2026-02-28T14:00:00Z"),
+        verdicts=replace(
+            plans.added_cluster().verdicts,
+            checks=(
+                CheckResult("check", "check.a", "pass"),
+                CheckResult("check", "check.b", "fail", ("no",)),
+            ),
         ),
-        inventories=(
-            InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z", is_stale=True),
-            InventoryRead("b", "", is_stale=True),
+        observed=replace(
+            plans.added_cluster().observed,
+            inventories=(
+                InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z", is_stale=True),
+                InventoryRead("b", "", is_stale=True),
+            ),
         ),
     )
     head = render_markdown(plan, {}).split("\n\n")[0]
     assert "\n> [!WARNING]\n" in head
     assert "\n- **Conditions**: 1 holds, 1 fails (predicted).\n" in render_markdown(plan, {})
     assert "\n**inventory of unknown age (the oldest of 2)**" in render_markdown(plan, {})
-    young = replace(plan, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
+    young = replace(
+        plan,
+        observed=replace(plan.observed, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),)),
+    )
     assert "inventory" not in render_markdown(young, {}).split("\n\n")[0]
     assert "\ninventory 8 h old\n" in render_markdown(young, {})
-    old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z", is_stale=True),))
+    old = replace(
+        plan,
+        observed=replace(
+            plan.observed, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z", is_stale=True),)
+        ),
+    )
     assert "\n**inventory 8 days old**" in render_markdown(old, {})
 
 
@@ -392,7 +416,7 @@ def test_plan_without_object_changes_has_its_own_headline(plans: SimpleNamespace
     )
     assert "- `-` `nexus_rack.gone` r: has been deleted\n" in refreshed.split("<details>")[0]
     old = plans.drifted().changes[0].address
-    new = plans.drifted().drift[1].address
+    new = plans.drifted().observed.drift[1].address
     moved = Change(new, Action.NO_OP, {}, {}, "simulated", 1, 1, previous_address=old)
     renamed = render_markdown(Plan(changes=(moved,)), plans.files, plans.registries)
     assert renamed.startswith("### nexusform: 1 to rename, nothing moves\n")
@@ -408,7 +432,10 @@ def test_unchanged_objects_are_counted_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     bindings = tuple(row for row in plan.placements if row.kind == "binding")
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
-    comment = render_markdown(replace(plan, placements=bindings, unchanged_count=kept), plans.files)
+    comment = render_markdown(
+        replace(plan, placements=bindings, figures=replace(plan.figures, unchanged_count=kept)),
+        plans.files,
+    )
     assert (
         "> - **Placements**: 1 to place, 0 to move, 0 to remove, 1 kept, 1 to update\n" in comment
     )
@@ -526,7 +553,11 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
 def test_rejected_change_is_among_every_change(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
     change = next(change for change in plan.changes if change.action is Action.CREATE)
-    rejected = replace(plan, errored=True, rejected=frozenset({str(change.address)}))
+    rejected = replace(
+        plan,
+        errored=True,
+        verdicts=replace(plan.verdicts, rejected=frozenset({str(change.address)})),
+    )
     every_change = render_markdown(rejected, {}, REGISTRIES).partition("Every change")[2]
     assert f"# {change.address} will be created (rejected)" in every_change
 

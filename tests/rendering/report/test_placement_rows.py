@@ -192,7 +192,7 @@ def test_summaries_are_split_only_for_several_kinds(plans: SimpleNamespace) -> N
 def test_kept_rows_are_counted_once(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     assert any(r.action is PlacementAction.KEEP for r in plan.placements)
-    assert build_placement_summaries(plan)[0].keep == plan.unchanged_count
+    assert build_placement_summaries(plan)[0].keep == plan.figures.unchanged_count
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,15 @@ from nexusform.plans.plan import (
     Drift,
     InventoryRead,
     Mode,
+    Observations,
     OutputChange,
     PlacementAction,
     PlacementChange,
+    PlacementFigures,
     Plan,
+    PlannedOptions,
+    PlanStart,
+    RootValues,
 )
 from nexusform.rendering.notation.colours import PLAIN, strip_colours
 from nexusform.rendering.report.placement_rows import ShownPlacements
@@ -118,7 +123,15 @@ def test_plan_line_without_imports_and_forgets(plans: SimpleNamespace) -> None:
 )
 def test_no_changes(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
     kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
-    text = render_plan(Plan(mode=mode, changes=(kept,), unchanged_count=178), {}, render_details())
+    text = render_plan(
+        Plan(
+            options=PlannedOptions(mode=mode),
+            changes=(kept,),
+            figures=PlacementFigures(unchanged_count=178),
+        ),
+        {},
+        render_details(),
+    )
     assert text.startswith(sentence)
     assert "Plan:" not in text
     assert "Placements: 0 to place, 0 to move, 0 to remove, 178 kept." in text
@@ -137,27 +150,37 @@ def test_partial_plan_without_changes_says_so(
     mode: Mode, sentence: str, plans: SimpleNamespace
 ) -> None:
     kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
-    made = Plan(mode=mode, changes=(kept,), unchanged_count=178, excludes=("nexus_rack.r",))
+    made = Plan(
+        options=PlannedOptions(mode=mode, excludes=("nexus_rack.r",)),
+        changes=(kept,),
+        figures=PlacementFigures(unchanged_count=178),
+    )
     assert render_plan(made, {}, render_details()).startswith(sentence)
     assert render_plan(made, {}, PlanTextOptions()).startswith(sentence)
 
 
 def test_old_inventory_limits_the_claim_of_no_changes() -> None:
     inventories = (InventoryRead("a", "2026-02-20T06:00:00Z", is_stale=True),)
-    old = Plan(timestamp="2026-02-28T14:00:00Z", inventories=inventories)
+    old = Plan(
+        start=PlanStart(timestamp="2026-02-28T14:00:00Z"),
+        observed=Observations(inventories=inventories),
+    )
     for options in (render_details(), PlanTextOptions()):
         text = " ".join(render_plan(old, {}, options).split())
         assert text.startswith(
             "No changes. What was read matches the configuration. The inventory is 8 days old: "
         )
-    partial = replace(old, targets=("nexus_rack.r",))
+    partial = replace(old, options=replace(old.options, targets=("nexus_rack.r",)))
     assert render_plan(partial, {}).startswith(
         "No changes. The selected resources match the configuration."
     )
     assert "The inventory is 8 days old" in render_plan(partial, {})
-    destroy = replace(old, mode=Mode.DESTROY)
+    destroy = replace(old, options=replace(old.options, mode=Mode.DESTROY))
     assert render_plan(destroy, {}).startswith("No changes. No objects need to be destroyed.")
-    current = replace(old, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
+    current = replace(
+        old,
+        observed=replace(old.observed, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),)),
+    )
     assert render_plan(current, {}).startswith(
         "No changes. Your infrastructure matches the configuration."
     )
@@ -195,7 +218,11 @@ def test_next_step_is_printed(plans: SimpleNamespace) -> None:
 
 def test_failed_plan_shows_only_its_errors(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
-    failed = replace(plan, errored=True, outputs=plans.outputs_only().outputs)
+    failed = replace(
+        plan,
+        errored=True,
+        root_values=replace(plan.root_values, outputs=plans.outputs_only().root_values.outputs),
+    )
     text = render_plan(failed, plans.files, render_details())
     assert text.startswith("Planning failed.")
     assert "Advice: zones-pinned" in text
@@ -256,7 +283,9 @@ def test_very_deep_values_are_rendered_without_a_crash(depth: int, plans: Simple
                 thing, Action.UPDATE, {"id": "x", "json": text}, {"id": "x", "json": text + " "}
             ),
         ),
-        outputs=(OutputChange("deep", Action.CREATE, None, deep, DYNAMIC, False),),
+        root_values=RootValues(
+            outputs=(OutputChange("deep", Action.CREATE, None, deep, DYNAMIC, False),)
+        ),
     )
     shown = render_plan(plan, {}, render_details())
     assert ("(nested too deeply to be shown)" in shown) is (depth >= 100)
@@ -309,6 +338,10 @@ def test_nodes_of_a_deleted_cluster_are_counted(plans: SimpleNamespace) -> None:
     nodes = {f"d-pool1-{i}": {"machine": f"rack1-bm{i:02}", "rack": "rack1"} for i in range(9)}
     before = {"id": "lab/d", "name": "d", "nodes": nodes}
     drift = (Drift(plans.address("nexus_kubernetes_cluster", "d"), before, None),)
-    shown = render_plan(Plan(mode=Mode.REFRESH_ONLY, drift=drift), {}, render_details())
+    shown = render_plan(
+        Plan(options=PlannedOptions(mode=Mode.REFRESH_ONLY), observed=Observations(drift=drift)),
+        {},
+        render_details(),
+    )
     assert "- nodes = (9 removed)" in shown
     assert "rack1-bm03" not in shown

@@ -18,7 +18,9 @@ from nexusform.plans.plan import (
     CheckResult,
     Mode,
     PlacementAction,
+    PlacementFigures,
     Plan,
+    PlannedOptions,
     SitePredictionAccuracy,
 )
 from nexusform.plans.site_capacity.occupancy import PoolVms, SiteSkuCapacity, SiteVms, SpareCapacity
@@ -205,14 +207,14 @@ def test_secrets_are_not_shown(plans: SimpleNamespace) -> None:
 
 def test_destroyed_object_is_named(plans: SimpleNamespace) -> None:
     gone = plans.change(D, Action.DELETE, plans.added_cluster().changes[0].after, None)
-    text = render_short(Plan(mode=Mode.DESTROY, changes=(gone,)), plans)
+    text = render_short(Plan(options=PlannedOptions(mode=Mode.DESTROY), changes=(gone,)), plans)
     assert "- nexus_kubernetes_cluster.d  cluster-d: 53 VMs in 3 pools" in text
     assert "Plan: 0 to add, 0 to change, 1 to destroy." in text
 
 
 def test_plan_without_changes(plans: SimpleNamespace) -> None:
     kept = plans.change(D, Action.NO_OP, {"id": "x"}, {"id": "x"})
-    text = render_short(Plan(changes=(kept,), unchanged_count=178), plans)
+    text = render_short(Plan(changes=(kept,), figures=PlacementFigures(unchanged_count=178)), plans)
     assert text.startswith("No changes. Your infrastructure matches the configuration.")
     assert "Placements: 0 to place, 0 to move, 0 to remove, 178 kept." in text
     assert "Plan:" not in text
@@ -317,8 +319,11 @@ def test_preexisting_finding_is_not_attributed_to_the_plan(
     plan = replace(
         plans.added_cluster(),
         diagnostics=(build_surge_warning(str(D)),),
-        sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
-        capacity=(capacity,),
+        site_records=replace(
+            plans.added_cluster().site_records,
+            sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
+            capacity=(capacity,),
+        ),
     )
     text = render_short(mark_existing_findings(plan), plans)
     assert ("! no-surge-capacity" in text) is caused
@@ -330,12 +335,18 @@ def test_preexisting_finding_is_not_attributed_to_the_plan(
 def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> None:
     uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
     row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
-    plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
+    plan = replace(
+        plans.added_cluster(),
+        figures=replace(plans.added_cluster().figures, placement_tables=(uneven,)),
+        placements=(row,),
+    )
     assert "uneven: 8 on r3, 5 on r1, 3 on r2; even would be 4 on 8 racks" in render_short(
         plan, plans
     )
     even = table("pool1", "NC_P46_224_v1", 32, {f"r{i}": 4 for i in range(8)}, placed=32)
-    assert "expected" not in render_short(replace(plan, placement_tables=(even,)), plans)
+    assert "expected" not in render_short(
+        replace(plan, figures=replace(plan.figures, placement_tables=(even,))), plans
+    )
 
 
 _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
@@ -343,13 +354,17 @@ _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cel
 
 def test_confidence_names_the_comparison_of_the_rule_with_the_site(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
-    (site,) = {table.site_id for table in plan.placement_tables if table.placed}
+    (site,) = {table.site_id for table in plan.figures.placement_tables if table.placed}
     text = " ".join(render_short(plan, plans).split())
     assert (
         f"if the placement rule holds (not verified on {site}: nexusform reconcile -replay)"
     ) in text
     score = SitePredictionAccuracy(site, 209, 215, unverified_count=0, date="2026-11-20")
-    text = " ".join(render_short(replace(plan, prediction_scores=(score,)), plans).split())
+    text = " ".join(
+        render_short(
+            replace(plan, figures=replace(plan.figures, prediction_scores=(score,))), plans
+        ).split()
+    )
     assert f" (rule verified on {site} 2026-11-20: 209 of 215 VMs); Azure" in text
     assert "if the placement rule holds" not in text
 
@@ -357,7 +372,12 @@ def test_confidence_names_the_comparison_of_the_rule_with_the_site(plans: Simple
 # few samples prove nothing.
 @pytest.mark.parametrize("samples", [0, 1, 9])
 def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace, samples: int) -> None:
-    text = render_short(replace(plans.added_cluster(), samples=samples), plans)
+    text = render_short(
+        replace(
+            plans.added_cluster(), figures=replace(plans.added_cluster().figures, samples=samples)
+        ),
+        plans,
+    )
     assert f"Confidence:  not computed (-samples={samples})" in text
     assert " of 53" not in text
 
@@ -376,10 +396,13 @@ def test_confidence_of_large_plans_names_their_fewer_samples(
     plans: SimpleNamespace, placed: int, samples: int, text: str
 ) -> None:
     plan = plans.added_cluster()
-    first, *others = [table for table in plan.placement_tables if table.placed]
+    first, *others = [table for table in plan.figures.placement_tables if table.placed]
     added = placed - sum(table.placed for table in (first, *others))
     tables = (replace(first, placed=first.placed + added), *others)
-    output = render_short(replace(plan, placement_tables=tables, samples=samples), plans)
+    output = render_short(
+        replace(plan, figures=replace(plan.figures, placement_tables=tables, samples=samples)),
+        plans,
+    )
     [line] = re.findall(r"Confidence: +(.*(?:\n {13}.*)*)", output)
     line = " ".join(line.split())
     if text:
@@ -393,7 +416,12 @@ def test_conditions_are_marked_as_predicted(plans: SimpleNamespace) -> None:
         CheckResult("resource", "a.b", "pass"),
         CheckResult("check", "check.c", "fail", ("no",)),
     )
-    text = render_short(replace(plans.added_cluster(), checks=checks), plans)
+    text = render_short(
+        replace(
+            plans.added_cluster(), verdicts=replace(plans.added_cluster().verdicts, checks=checks)
+        ),
+        plans,
+    )
     assert re.search(r"Conditions: +1 holds, 1 fails \(predicted\)\.", text)
 
 
@@ -446,7 +474,9 @@ def test_five_thousand_objects_take_at_most_two_hundred_lines(
         for i, t in enumerate(tables)
     )
     plan = Plan(
-        changes=build_racks(5001, name.format), placement_tables=tables, placements=rows, samples=10
+        changes=build_racks(5001, name.format),
+        figures=PlacementFigures(placement_tables=tables, samples=10),
+        placements=rows,
     )
     text = render_short(plan, plans)
     assert len(text.split("\n")) <= 200

@@ -247,7 +247,7 @@ def test_node_moved_to_another_rack_is_drift_without_a_change(place: CommandCont
     reality.write_text(json.dumps(objects))
     with begin_test_run(project) as run:
         plan = run.plan(PlanOptions()).plan
-    assert plan.drift
+    assert plan.observed.drift
     assert not plan.errored
     assert all(change.action is Action.NO_OP for change in plan.changes)
     plan_and_apply(project, mode=Mode.REFRESH_ONLY)

@@ -337,7 +337,7 @@ def _is_upgraded(cluster: Change) -> bool:
 def _collect_machine_actions(plan: Plan) -> Iterator[MachineAction]:
     """Collect the runs of lifecycle actions, with secrets of their bodies as inputs."""
     changes = {change.address: change for change in plan.changes}
-    for action in plan.machine_actions:
+    for action in plan.impact.machine_actions:
         change = changes[action.address]
         body = read_opaque_body(
             _replace_by_inputs(_get_attributes(change), _build_secret_inputs(change))

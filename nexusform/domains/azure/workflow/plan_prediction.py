@@ -477,8 +477,11 @@ def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredi
     )
     plan = run.plan(options).plan
     inventories = tuple(
-        build_inventory_read(site, time, plan.timestamp) for site, time in prediction.export_times
+        build_inventory_read(site, time, plan.start.timestamp)
+        for site, time in prediction.export_times
     )
     return replace(
-        plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics), inventories=inventories
+        plan,
+        diagnostics=(*prediction.diagnostics, *plan.diagnostics),
+        observed=replace(plan.observed, inventories=inventories),
     )

@@ -467,7 +467,10 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     inventories = [
         item for item in _list_inventories(site_import) if not find_older_exports([item], state)
     ]
-    plan = replace(plan, inventories=(*plan.inventories, *inventories))
+    plan = replace(
+        plan,
+        observed=replace(plan.observed, inventories=(*plan.observed.inventories, *inventories)),
+    )
     return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 

@@ -490,17 +490,17 @@ class _Reconciler:
         )
         result = make_plan(request)
         # With the capacity of sites that differ.
-        if result.plan.listed:
+        if result.plan.observed.listed:
             result = add_site_capacity(result, self.run.project.registries)
         plan = result.plan
-        if plan.separation_verdicts or not plan.errored:
-            return plan.separation_verdicts, plan.listed, []
+        if plan.verdicts.separation_verdicts or not plan.errored:
+            return plan.verdicts.separation_verdicts, plan.observed.listed, []
         errors = [
             p
             for p in plan.diagnostics
             if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS
         ]
-        return (), plan.listed, errors
+        return (), plan.observed.listed, errors
 
     def _read_date(self) -> str:
         """Return the date of this run."""

@@ -113,7 +113,7 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> _Cells:
         for rejection in row.rejections:
             cell = _build_rejection_text(rejection.reason, rejection.rule)
             cells.setdefault((str(row.address), rejection.candidate), cell)
-    for rejected in plan.rejected_clusters:
+    for rejected in plan.workloads.rejected_clusters:
         cell = _build_rejection_text(rejected.reason)
         cells.setdefault((str(rejected.address), rejected.cluster), cell)
     for change in plan.changes:

@@ -271,7 +271,10 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
         reasons, errors = explained
         reports = tuple(map(build_placement_report, reasons))
         return DomainAnswer(
-            reports, tuple(errors), allows_errors=True, inventories=planned.plan.inventories
+            reports,
+            tuple(errors),
+            allows_errors=True,
+            inventories=planned.plan.observed.inventories,
         )
     pods = explain_pods(planned, fleet, pattern, name) or _name_selecting_placements(
         planned, fleet, pattern
@@ -281,4 +284,6 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     pod_answers, errors = pods
     reports = tuple(map(build_pod_report, pod_answers))
     notes = tuple(item for item in errors if item.id == NODES_UNKNOWN)
-    return DomainAnswer(reports, tuple(errors), notes, inventories=planned.plan.inventories)
+    return DomainAnswer(
+        reports, tuple(errors), notes, inventories=planned.plan.observed.inventories
+    )

@@ -137,7 +137,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
         samples=0,
         includes_remedies=False,
     )
-    rules = make_plan(request).plan.separation_verdicts
+    rules = make_plan(request).plan.verdicts.separation_verdicts
     pending = sorted(
         entry for provider in hubs.values() for entry in provider.pending_messages.items()
     )

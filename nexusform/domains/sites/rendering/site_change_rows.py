@@ -36,7 +36,7 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
         rows.append(join_texts((f"{symbol} {fold.label}", details), ": "))
     rows += [
         f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
-        for output in plan.outputs
+        for output in plan.root_values.outputs
         if output.action is not Action.NO_OP
     ]
     for effect_count in count_effects(plan.placements):
@@ -44,7 +44,7 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
             noun = format_count(effect_count.count, get_kind_noun(effect_count.kind))
             verb = format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)
             rows.append(f"{noun} {verb}")
-    rows += describe_stopped_vms(plan.machine_actions)
+    rows += describe_stopped_vms(plan.impact.machine_actions)
     return tuple(replace_site(escape_name(row), site) for row in rows)
 
 

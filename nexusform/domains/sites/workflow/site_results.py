@@ -69,11 +69,11 @@ def build_plan_result(
         ),
         state_location=state_location,
         read_states=read_states,
-        serial=plan.serial,
-        machines=sum(len(planned_site.machines) for planned_site in plan.sites),
+        serial=plan.start.serial,
+        machines=sum(len(planned_site.machines) for planned_site in plan.site_records.sites),
         vms=sum(
             len(pool.unchanged) + len(pool.added)
-            for planned_site in plan.sites
+            for planned_site in plan.site_records.sites
             for pool in planned_site.pools
         ),
     )
@@ -148,7 +148,11 @@ def compute_plan_digest(plan: Plan) -> str:
         for change in plan.changes
         if change.action is not Action.NO_OP or change.previous_address or change.importing
     )
-    outputs = (write_record(output) for output in plan.outputs if output.action is not Action.NO_OP)
+    outputs = (
+        write_record(output)
+        for output in plan.root_values.outputs
+        if output.action is not Action.NO_OP
+    )
     moves = ([str(old), str(new)] for old, new in plan.address_moves)
     digest = sha256()
     for record in chain(changes, map(write_record, plan.placements), outputs, moves):

@@ -441,7 +441,7 @@ class RunBlockExecutor(Struct):
         }
         # Assertions read null in place of these.
         failed_outputs = set()
-        for name, output in plan.planned_outputs.items():
+        for name, output in plan.root_values.planned_outputs.items():
             if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors:
                 failed_outputs.add(name)
         state = _build_planned_state(session, plan)
@@ -561,9 +561,9 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     After a refresh-only plan, objects are as read.
     """
     state = session.stored.state
-    if plan.mode is Mode.REFRESH_ONLY:
+    if plan.options.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
-        for address, refreshed_object in plan.refreshed_objects.items():
+        for address, refreshed_object in plan.observed.refreshed_objects.items():
             # It no longer exists.
             if refreshed_object is None:
                 instances.pop(address, None)

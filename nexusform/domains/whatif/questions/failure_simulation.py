@@ -87,7 +87,9 @@ def simulate_machine_failure(
         scope=scope,
         lost=lost,
         risks=tuple(
-            risk for risk in after.plan.consequences if risk.is_risk and risk.risk in _OUTAGE_RISKS
+            risk
+            for risk in after.plan.impact.consequences
+            if risk.is_risk and risk.risk in _OUTAGE_RISKS
         ),
         workloads=tuple(_find_affected_workloads(loss.pools, pods_up)),
     )

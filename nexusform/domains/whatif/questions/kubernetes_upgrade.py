@@ -158,7 +158,7 @@ def _find_course(after: PlanResult, cluster: VmOwnerSnapshot) -> Upgrade:
     """Return the upgrade of a cluster in the plan; one without pools if it has no VM."""
     courses = [
         upgrade
-        for upgrade in after.plan.upgrades
+        for upgrade in after.plan.impact.upgrades
         if (upgrade.site_id, upgrade.cluster) == (cluster.site_id, cluster.name)
     ]
     address = cluster.pools[0].address

@@ -197,7 +197,7 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
     running: list[Feasibility] = []
     waiting: list[Feasibility] = []
     unknown: list[Feasibility] = []
-    for row in plan.feasibility:
+    for row in plan.workloads.feasibility:
         if row.is_waiting:
             waiting.append(row)
         elif row.is_selected:

@@ -98,7 +98,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
                 f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} "
                 f"unhealthy and not expected back; {stop.max_failed} may stay down: {names}."
             )
-        losses += [risk.text for risk in upgrade.plan.consequences if risk.is_risk]
+        losses += [risk.text for risk in upgrade.plan.impact.consequences if risk.is_risk]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is WorkloadOutcome.LOST:

@@ -90,13 +90,13 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
     bindings: list[Feasibility] = []
     candidates: list[Feasibility] = []
     others: list[Feasibility] = []
-    for row in plan.feasibility:
+    for row in plan.workloads.feasibility:
         if row.placement.name == NAME:
             rows = bindings if row.is_selected else candidates
             rows.append(row)
         elif row.is_selected and row.result is not FeasibilityResult.RUNS:
             others.append(row)
-    rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
+    rejected = [row for row in plan.workloads.rejected_clusters if row.address.name == NAME]
     return PlacementFeasibility(bindings, rejected, others, candidates, missing)
 
 

@@ -298,7 +298,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         problems,
         sources,
         recorded_machines,
-        saved.plan.timestamp,
+        saved.plan.start.timestamp,
     )
 
 
@@ -326,7 +326,9 @@ def _build_input(
 
 def _build_state_after(plan: Plan, prior: State) -> State:
     """Return the state before a plan with the SKU catalogue and the unread facts of the plan."""
-    return replace(record_sources(prior, plan, plan.timestamp), catalogue=plan.catalogue)
+    return replace(
+        record_sources(prior, plan, plan.start.timestamp), catalogue=plan.start.catalogue
+    )
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
@@ -387,10 +389,12 @@ def _read_planned_clusters(
     # No data block lists nodes.
     if not has_node_data(configuration, build_registries()):
         return {}, []
-    state = build_snapshot_request(objects, build_registries(), state, saved.plan.timestamp).state
+    state = build_snapshot_request(
+        objects, build_registries(), state, saved.plan.start.timestamp
+    ).state
     values = get_planned_variables(saved.plan)
     observed, problems = _read_observed_nodes(
-        location, configuration, values, state, saved.plan.timestamp
+        location, configuration, values, state, saved.plan.start.timestamp
     )
     # Locations in the plan's temporary copy of its configuration are meaningless to users.
     for position, problem in enumerate(problems):

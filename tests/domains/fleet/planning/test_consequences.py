@@ -110,7 +110,7 @@ def change(before: str, after: str, **options: Any) -> Plan:
 
 def find_consequences(subject: Plan) -> dict[str, Consequence]:
     """Return the consequences of a plan by subject."""
-    return {consequence.subject: consequence for consequence in subject.consequences}
+    return {consequence.subject: consequence for consequence in subject.impact.consequences}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_end_of_an_object_hurts_by_its_kind(
 ) -> None:
     documents = [rest] if rest else []
     changed = change(build_fleet(removed, *documents), build_fleet(*documents))
-    records = [item for item in changed.consequences if item.subject == subject]
+    records = [item for item in changed.impact.consequences if item.subject == subject]
     assert [(item.severity, item.data, item.where) for item in records] == [
         (severity, data, ("a",)),
         (severity, data, ("b",)),
@@ -163,7 +163,7 @@ def test_placement_that_leaves_a_cluster_names_lost_data_and_pods() -> None:
         fleet + content + build_placement(fixed % '["a", "b"]'),
         fleet + content + build_placement(fixed % '["a"]'),
     )
-    (record,) = changed.consequences
+    (record,) = changed.impact.consequences
     assert record.text == (
         "p leaves b: Namespace web and 2 objects are deleted; the data of "
         "PersistentVolumeClaim web/data is lost; 3 pods end"
@@ -186,7 +186,9 @@ def test_objects_stay_on_a_member_that_leaves_the_fleet() -> None:
     (row,) = [row for row in changed.placements if row.object == "b"]
     assert row.leaves_objects
     assert "its objects stay, unmanaged" in row.reason
-    assert not [step for item in changed.rollouts for step in item.steps if step.kind == "delete"]
+    assert not [
+        step for item in changed.workloads.rollouts for step in item.steps if step.kind == "delete"
+    ]
 
 
 def test_destroy_plan_names_objects_and_data() -> None:
@@ -270,7 +272,7 @@ def test_volume_in_the_network_survives_a_re_created_node() -> None:
     content = build_manifest(NAMESPACE, volume, LOCAL_CLAIM, WITH_VOLUME, cluster_id=CLUSTER)
     after = RACKS + cluster("a", pools=pool("p", 2, "NC_P22_112_v1"), count=3)
     changed = change(SITE + content, after + content)
-    assert not any(record.data for record in changed.consequences)
+    assert not any(record.data for record in changed.impact.consequences)
 
 
 def test_replaced_manifest_loses_only_data() -> None:
@@ -289,7 +291,7 @@ def test_placement_at_another_address_loses_what_a_replaced_one_loses() -> None:
     text = build_fleet(CLAIM % "", DEPLOYMENT % 3)
     renamed = text.replace('_placement" "p" {', '_placement" "q" {\n  name = "p"')
     changed = change(text, renamed)
-    (record,) = changed.consequences
+    (record,) = changed.impact.consequences
     assert record.text == (
         "placement p is deleted and created again on a and b; Namespace web and 2 objects are "
         "deleted; the data of PersistentVolumeClaim web/data is lost"
@@ -411,8 +413,8 @@ def test_rule_that_ends_or_becomes_weaker_is_a_lasting_risk(
     before: str, after: str, text: str
 ) -> None:
     changed = change(before, after)
-    assert [item.text for item in changed.consequences if item.is_lasting] == [text]
-    assert not any(item.is_lasting for item in change(before, before).consequences)
+    assert [item.text for item in changed.impact.consequences if item.is_lasting] == [text]
+    assert not any(item.is_lasting for item in change(before, before).impact.consequences)
 
 
 BUDGET_OBJECT = """apiVersion: policy/v1
@@ -474,7 +476,7 @@ def test_stricter_rule_or_finished_run_is_no_risk() -> None:
         (build_staged(STAGES.replace(APPROVAL, "")), build_staged(
             STAGES.replace(APPROVAL, ""), run="")),
     ):  # fmt: skip
-        assert not any(item.is_lasting for item in change(before, after).consequences)
+        assert not any(item.is_lasting for item in change(before, after).impact.consequences)
 
 
 def test_types_that_place_or_hold_something_declare_consequences() -> None:
@@ -538,7 +540,7 @@ def test_each_loss_has_one_consequence_and_colour_and_gate_agree(
         return
     changed = add_site_capacity(result, build_all_types()).plan
     explained: Counter[str] = Counter()
-    for consequence in changed.consequences:
+    for consequence in changed.impact.consequences:
         explained.update(consequence.removed)
     totals: Counter[str] = Counter()
     for counted in count_plan_effects(changed):
@@ -547,9 +549,9 @@ def test_each_loss_has_one_consequence_and_colour_and_gate_agree(
     assert explained == totals
     rows = [row for row in changed.placements if compute_effect(row) in REMOVAL_EFFECTS]
     assert explained.total() >= len(rows)
-    is_lasting = any(consequence.is_lasting for consequence in changed.consequences)
+    is_lasting = any(consequence.is_lasting for consequence in changed.impact.consequences)
     checked = apply_limits(changed, parse_guard_rail_limits("risk:0"))
-    [gate] = checked.guard_rails
+    [gate] = checked.verdicts.guard_rails
     assert (gate.result == "blocked") == is_lasting
     alert = render_markdown(changed, {}).split("\n")[1]
     assert (alert == "> [!CAUTION]") == is_lasting

@@ -178,7 +178,7 @@ def test_waves_of_untracked_objects_wait_between_each_other() -> None:
         )
 
     result = require_success(plan(build_text("red"), build_state(build_text("blue"))))
-    (rollout,) = result.plan.rollouts
+    (rollout,) = result.plan.workloads.rollouts
     assert [
         (step.kind, step.clusters, step.start_seconds, step.waits_for) for step in rollout.steps
     ] == [
@@ -200,8 +200,6 @@ def test_report_diff_causes_no_apply_failures() -> None:
         )
 
     result = require_success(plan(now("red"), build_state(now("blue"))))
-    assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [
-        ("m1",),
-        ("m2",),
-        ("m3",),
-    ]
+    assert [
+        step.clusters for rollout in result.plan.workloads.rollouts for step in rollout.steps
+    ] == [("m1",), ("m2",), ("m3",)]

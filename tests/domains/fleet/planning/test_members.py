@@ -547,7 +547,7 @@ def test_member_that_only_the_state_lacks_may_keep_its_binding(is_removed_by_han
     assert rows["a"].action == "place"
     assert rows["a"].scores["depends_on"] == "members that were not read"
     assert rows["c"].action == ("remove" if is_removed_by_hand else "forget")
-    (rollout,) = result.plan.rollouts
+    (rollout,) = result.plan.workloads.rollouts
     assert "delete" not in [step.kind for step in rollout.steps]
 
 

@@ -62,7 +62,7 @@ def compute_feasibility(
     fleet = Fleet(
         CONFIGURATION.replace("TEXT", text), {"west": [*nodes, *pods]}, {"p": list(workloads)}
     )
-    (row,) = fleet.plan().plan.feasibility
+    (row,) = fleet.plan().plan.workloads.feasibility
     return row
 
 
@@ -141,5 +141,5 @@ def test_maximum_count_with_ties_of_other_pods_is_not_certain() -> None:
     )
     second = second.replace('"p"', '"q"').replace("manifest.p", "manifest.q")
     fleet = Fleet(block + second, {"west": nodes}, {"p": [idle]})
-    rows = {row.placement.name: row for row in fleet.plan().plan.feasibility}
+    rows = {row.placement.name: row for row in fleet.plan().plan.workloads.feasibility}
     assert (rows["p"].result, rows["p"].is_certain) == (FeasibilityResult.RUNS, False)

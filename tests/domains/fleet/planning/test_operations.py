@@ -262,7 +262,9 @@ def test_rollout_marks_cluster_with_failing_override() -> None:
     broken = build_override("x", "c4").replace("/data/colour", "/data/missing")
     result = require_success(plan(text.replace("colour: blue", "colour: red") + broken, state))
     steps = [
-        (step.clusters, step.status) for rollout in result.plan.rollouts for step in rollout.steps
+        (step.clusters, step.status)
+        for rollout in result.plan.workloads.rollouts
+        for step in rollout.steps
     ]
     assert (("c4",), "stuck") in steps, steps
     assert all("c4" not in clusters for clusters, status in steps if status != "stuck")
@@ -519,7 +521,7 @@ resource "fleet_cluster_staged_update_strategy" "s" {
         build_member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5)
     )
     text = build_hub() + members + build_placement("", EXTERNAL) + stages
-    (rollout,) = require_success(plan(text + build_run())).plan.rollouts
+    (rollout,) = require_success(plan(text + build_run())).plan.workloads.rollouts
     assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (
         P,
         "staged run r",
@@ -537,15 +539,15 @@ resource "fleet_cluster_staged_update_strategy" "s" {
     assert rollout.steps[3].waits_for == "1h30m, r-after-one"
     state = build_state_after(require_success(plan(text + build_run())))
     granted = build_run('state = "Run"\n  approvals = ["r-after-one"]')
-    (rollout,) = require_success(plan(text + granted, state)).plan.rollouts
+    (rollout,) = require_success(plan(text + granted, state)).plan.workloads.rollouts
     assert [step.status for step in rollout.steps] == ["done", *["planned"] * 4]
 
 
 def test_several_waves_are_a_timeline() -> None:
     text = FLEET + build_placement()
     state = build_state(text)
-    assert require_success(plan(text)).plan.rollouts == ()
-    (rollout,) = require_success(plan(text.replace("blue", "red"), state)).plan.rollouts
+    assert require_success(plan(text)).plan.workloads.rollouts == ()
+    (rollout,) = require_success(plan(text.replace("blue", "red"), state)).plan.workloads.rollouts
     assert [(step.group, step.clusters) for step in rollout.steps] == [
         (1, ("c1",)),
         (2, ("c2",)),
@@ -561,7 +563,11 @@ def test_run_is_stuck_at_failing_override() -> None:
         plan(failing + build_run('state = "Run"\n  approvals = ["r-after-one"]'))
     )
     assert "Stuck staged run" in [w.summary for w in list_warnings(result)]
-    assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
+    assert [step.status for step in result.plan.workloads.rollouts[0].steps] == [
+        "stuck",
+        "later",
+        "later",
+    ]
     states = {c: b["state"] for c, b in get_bindings(build_state_after(result)).items()}
     assert states == {"c3": "Scheduled", "c4": "Bound"}
 

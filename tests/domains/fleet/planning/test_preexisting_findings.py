@@ -18,6 +18,7 @@ from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
     Plan,
+    PlanStart,
 )
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
@@ -47,7 +48,9 @@ def _row(
 def _list_caused_warnings(plan: Plan) -> set[str]:
     """Return the kinds of warnings about `web` caused by a plan."""
     known = replace(
-        plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS)
+        plan,
+        start=replace(plan.start, serial=3),
+        diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS),
     )
     return {kind for kind, held in zip(KINDS, _list_preexisting(known), strict=True) if not held}
 
@@ -121,7 +124,7 @@ def test_manifest_warnings_are_caused_by_changed_text() -> None:
 
 def test_first_plan_and_errors_have_no_preexisting_findings() -> None:
     corrected = build_warning("corrected-manifest", "One slip.", address=str(WEB))
-    assert _list_preexisting(Plan(serial=1, diagnostics=(corrected,))) == (True,)
+    assert _list_preexisting(Plan(start=PlanStart(serial=1), diagnostics=(corrected,))) == (True,)
     assert _list_preexisting(Plan(diagnostics=(corrected,))) == (False,)
     refused = build_error("corrected-manifest", "One slip.", address=str(WEB))
-    assert _list_preexisting(Plan(serial=1, diagnostics=(refused,))) == (False,)
+    assert _list_preexisting(Plan(start=PlanStart(serial=1), diagnostics=(refused,))) == (False,)

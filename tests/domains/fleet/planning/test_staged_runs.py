@@ -168,7 +168,7 @@ def test_run_of_older_version_continues() -> None:
 def test_other_clusters_continue_after_a_failure() -> None:
     text = FLEET + build_placement("", EXTERNAL) + ONE_STAGE + build_override("x", "c1")
     result = require_success(plan(text.replace("/data/colour", "/data/missing") + build_run()))
-    (rollout,) = result.plan.rollouts
+    (rollout,) = result.plan.workloads.rollouts
     assert [(step.group, step.clusters, step.status) for step in rollout.steps] == [
         (1, ("c1", "c2"), "stuck"),
         (2, ("c3",), "planned"),
@@ -271,7 +271,7 @@ def test_run_is_stuck_at_failing_apply() -> None:
     (warning,) = [each for each in list_warnings(result) if each.id == "stuck-staged-run"]
     assert "stops at c4: applying the resources fails" in warning.detail
     assert list_moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
-    (timeline,) = result.plan.rollouts
+    (timeline,) = result.plan.workloads.rollouts
     assert [(step.clusters, step.status) for step in timeline.steps if step.clusters] == [
         (("c4",), "stuck"),
         (("c3",), "later"),
@@ -382,7 +382,7 @@ def test_run_with_new_content_is_uncertain_about_its_snapshot() -> None:
     result = require_success(plan(changed + build_named_run("again"), state))
     both = dict.fromkeys(("c1", "c2", "c3", "c4"), "1 or 0")
     assert list_uncertain_rows(result) == both
-    assert [rollout.previous_snapshot for rollout in result.plan.rollouts] == [0]
+    assert [rollout.previous_snapshot for rollout in result.plan.workloads.rollouts] == [0]
     assert build_decision(result.plan).confidence.uncertain_rollouts == ("staged run again",)
     (warning,) = [w for w in list_warnings(result) if w.id == "run-with-previous-content"]
     assert "wait 30 seconds and start another run" in warning.detail
@@ -391,7 +391,7 @@ def test_run_with_new_content_is_uncertain_about_its_snapshot() -> None:
     twice = changed + build_named_run("again") + build_named_run("further")
     result = require_success(plan(twice, state))
     assert list_uncertain_rows(result) == both
-    assert [rollout.previous_snapshot for rollout in result.plan.rollouts] == [0, 0]
+    assert [rollout.previous_snapshot for rollout in result.plan.workloads.rollouts] == [0, 0]
     # A snapshot that exists is certain.
     named = build_named_run("named", 'resource_snapshot_index = "0"')
     result = require_success(plan(changed + named, state))

@@ -12,7 +12,13 @@ from nexusform.domains.fleet.rendering.fleet_section import build_fleet_section
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.pods.rendering.pod_section import build_pod_section
-from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, RejectedCluster
+from nexusform.plans.plan import (
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    RejectedCluster,
+    WorkloadResults,
+)
 from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.report_page import build_plan_section
 from nexusform.rendering.page.svg_map import render_svg
@@ -37,8 +43,12 @@ def build_plan(clusters: int) -> Plan:
             build_row(WEB, "c10", PlacementAction.KEEP),
             build_row(API, "c2", PlacementAction.PLACE),
         ),
-        rejected_clusters=tuple(
-            RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")
+        workloads=WorkloadResults(
+            rejected_clusters=tuple(
+                RejectedCluster(WEB, name, "no label")
+                for name in names
+                if name not in ("c2", "c10")
+            )
         ),
     )
 

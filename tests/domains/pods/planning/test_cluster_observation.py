@@ -183,24 +183,24 @@ def test_last_started_pod_is_evicted() -> None:
 
 def test_separation_rule_checks_running_pods_of_others() -> None:
     text = build_configuration(1) + WEB_AND_DB_APART
-    (rule,) = require_success(plan_observed(text, *NODES)).plan.separation_verdicts
+    (rule,) = require_success(plan_observed(text, *NODES)).plan.verdicts.separation_verdicts
     assert rule.unchecked == ("group 2 selects no VM and no running pod",)
     database = build_pod("db-0", "a-np-0", owner=("StatefulSet", "db"), labels={"app": "db"})
     web = build_pod("web-5d-x", "a-np-0", owner=("ReplicaSet", "web-5d"), labels=WEB)
-    (rule,) = plan_observed(text, *NODES, database, web).plan.separation_verdicts
+    (rule,) = plan_observed(text, *NODES, database, web).plan.verdicts.separation_verdicts
     assert rule.satisfied == "never"
     (violation,) = rule.violations
     assert violation.members == ("default/web-0 on a-np-0", "default/db-0 on a-np-0")
     elsewhere = build_pod("web-5d-x", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB)
     (rule,) = require_success(
         plan_observed(text, *NODES, database, elsewhere)
-    ).plan.separation_verdicts
+    ).plan.verdicts.separation_verdicts
     assert (rule.satisfied, rule.unchecked) == ("always", ())
     on_unknown_node = build_pod("db-1", "b", owner=("StatefulSet", "db"), labels={"app": "db"})
     result = require_success(
         plan_observed(text, *NODES, build_node("b"), database, elsewhere, on_unknown_node)
     )
-    (rule,) = result.plan.separation_verdicts
+    (rule,) = result.plan.verdicts.separation_verdicts
     assert rule.unchecked == ("no machine is known for default/db-1 on s/a",)
 
 
@@ -389,7 +389,7 @@ def test_pods_with_missing_priority_class_are_rejected() -> None:
     ]
     assert {row.reason for row in rows} == {"no PriorityClass with name urgent was found"}
     assert {(row.source, row.target) for row in rows} == {(None, None)}
-    assert "pod" not in {total.kind for total in result.plan.placement_totals}
+    assert "pod" not in {total.kind for total in result.plan.figures.placement_totals}
     state = build_state_after(result)
     assert not list_places(result)
     again = require_success(plan_observed(text, *add_standard_objects(*NODES), state=state))

@@ -120,7 +120,7 @@ def plan_placement(
 
 
 def get_feasibility(result: PlanResult) -> Feasibility:
-    (row,) = result.plan.feasibility
+    (row,) = result.plan.workloads.feasibility
     return row
 
 
@@ -621,7 +621,7 @@ def test_object_that_is_applied_and_listed_counts_once(body: Body) -> None:
     for result in (once, twice):
         assert get_feasibility(result).result == "runs"
     assert twice.plan.placements == once.plan.placements
-    assert twice.plan.feasibility == once.plan.feasibility
+    assert twice.plan.workloads.feasibility == once.plan.workloads.feasibility
     ids = [[item.id for item in result.plan.diagnostics] for result in (once, twice)]
     assert ids[0] == ids[1]
 

@@ -139,7 +139,7 @@ def test_separation_rule_is_unknown_on_members_without_nodes() -> None:
     )
     (rule,) = require_success(
         plan_without_certainty(text + WEB_AND_DB_APART, samples=5)
-    ).plan.separation_verdicts
+    ).plan.verdicts.separation_verdicts
     assert rule.satisfied == "unknown"
     assert rule.unchecked == ("no machine is known for web/web on far",)
 

@@ -151,7 +151,7 @@ def test_pods_have_nodes_and_second_plan_is_empty() -> None:
     assert nodes[row.target.node]["machine"] == row.target.machine
     again = plan_without_certainty(text, state)
     assert is_empty(again)
-    assert again.plan.unchanged_count == 4 + 3
+    assert again.plan.figures.unchanged_count == 4 + 3
 
 
 def test_pod_is_certain_only_without_alternatives() -> None:
@@ -642,7 +642,7 @@ def test_separation_rule_separates_workloads() -> None:
         replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
         + text
     )
-    (verdict,) = plan_without_certainty(together, samples=5).plan.separation_verdicts
+    (verdict,) = plan_without_certainty(together, samples=5).plan.verdicts.separation_verdicts
     assert verdict.satisfied == "never"
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
@@ -654,7 +654,7 @@ def test_separation_rule_separates_workloads() -> None:
     assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
     result = plan_without_certainty(elsewhere, samples=5)
-    (verdict,) = result.plan.separation_verdicts
+    (verdict,) = result.plan.verdicts.separation_verdicts
     assert (verdict.satisfied, verdict.violations) == ("unknown", ())
     (warning,) = [
         warning for warning in list_warnings(result) if warning.id == "separation-unknown"
@@ -668,7 +668,7 @@ def test_separation_rule_is_unknown_for_uncertain_pods() -> None:
     )
     (verdict,) = require_success(
         plan(RACKS + build_workers(2) + tied + WEB_AND_DB_APART)
-    ).plan.separation_verdicts
+    ).plan.verdicts.separation_verdicts
     assert verdict.satisfied == "unknown"
     assert verdict.unchecked == ("2 uncertain pods may run on a machine of another group",)
     pinned = build_manifest(
@@ -676,7 +676,7 @@ def test_separation_rule_is_unknown_for_uncertain_pods() -> None:
     ) + build_manifest("n", build_deployment("db", 1, spec={"nodeName": "a-np-1"}))
     (verdict,) = require_success(
         plan(RACKS + build_workers(2) + pinned + WEB_AND_DB_APART)
-    ).plan.separation_verdicts
+    ).plan.verdicts.separation_verdicts
     assert (verdict.satisfied, verdict.unchecked) == ("always", ())
 
 

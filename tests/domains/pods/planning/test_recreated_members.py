@@ -60,7 +60,7 @@ def count_placement_rows(result: PlanResult) -> Counter[tuple[str, str, str]]:
 
 
 def find_total(result: PlanResult, kind: str) -> PlacementTotal:
-    (figures,) = [each for each in result.plan.placement_totals if each.kind == kind]
+    (figures,) = [each for each in result.plan.figures.placement_totals if each.kind == kind]
     return figures
 
 

@@ -799,7 +799,9 @@ def test_smaller_vnf_reports_no_lost_preference() -> None:
     state = build_state_after(require_success(plan_vnf({**vnf, "scale_levels": {"w": 2}})))
     smaller = require_success(plan_vnf({**vnf, "scale_levels": {"w": 0}}, state))
     assert {found[0] for found in list_triggers(smaller).values()} == {"remove"}
-    assert [table.minimum_remaining_on_rack for table in smaller.plan.placement_tables] == [None]
+    assert [table.minimum_remaining_on_rack for table in smaller.plan.figures.placement_tables] == [
+        None
+    ]
 
 
 def test_memory_is_counted_in_mib() -> None:
@@ -945,7 +947,9 @@ def test_healed_vms_may_lose_the_data_of_their_local_disks() -> None:
     healed = require_success(
         plan_vnf(build_sized_vnf(3), state, replaces=("tacker_vnf.v:v-worker-1",))
     )
-    (record,) = [item for item in add_consequences(healed.plan).consequences if item.is_lasting]
+    (record,) = [
+        item for item in add_consequences(healed.plan).impact.consequences if item.is_lasting
+    ]
     assert record.text == "VNF v: 1 VM is re-created; data of local disks may be lost"
     assert (record.kind, record.data, record.runs) == ("restarts", "unknown", {"vm": 1})
 

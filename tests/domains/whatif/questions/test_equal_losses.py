@@ -122,7 +122,7 @@ def test_vm_that_fits_after_a_change_is_not_without_a_place() -> None:
     plan = plan_hypothesis(request, [LostMachines("lab", tuple(machines))]).after.plan
     [pool] = [
         table
-        for table in plan.placement_tables
+        for table in plan.figures.placement_tables
         if (table.cluster, table.pool) == ("cluster-c", "pool1")
     ]
     assert (pool.actual_vms_per_rack, pool.expected_vms_per_rack) == ({"rack4": 11}, (11, 11))

@@ -82,7 +82,7 @@ def test_control_plane_of_three_on_two_racks_loses_quorum_once() -> None:
     assert verdict.losses == (wave.outage,)
     assert found.has_findings
     # The assessment of the hypothetical plan says so.
-    [risk] = list_assessed_risks(found.plan)
+    [risk] = list_assessed_risks(found.plan.impact)
     assert (risk.risk, risk.severity) == (
         "control-plane-quorum-lost",
         ConsequenceSeverity.TEMPORARY,
