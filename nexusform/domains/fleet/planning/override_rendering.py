@@ -366,23 +366,30 @@ def _apply_object_overrides(
     """
     key = get_object_identity(manifest)
     body: Any = manifest.body
+    # The last override that deletes the object.
+    deleting: FleetOverride | None = None
     for override, rule in list_matching_rules(manifest, overrides, labels):
+        if override is deleting:
+            # A hub reads no further rule of it.
+            continue
         if rule.delete:
             changes.append([*key, "delete"])
-            return None
+            deleting = override
+            continue
         try:
             values = replace_patch_variables(rule.patches, cluster, labels)
-            try:
-                body = apply_json_patches(body, rule.patches, values)
-            except PatchError:
-                # retried with the defaults of the hub's API server.
-                body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
+            if deleting is not None:
+                # A hub still fills in the variables of later overrides, and patches nothing.
+                continue
+            body = _patch_defaulted_body(body, rule, values)
         except PatchError as reason:
             snapshot = f'{override.kind}Snapshot "{override.name}-{override.snapshot}"'
             failure = f"{snapshot} failed to apply on {_describe_target(manifest)}"
             raise PatchError(f"{failure}: {reason}") from None
         for patch, value in zip(rule.patches, values, strict=True):
             changes.append([*key, patch.operation, patch.path, value])
+    if deleting is not None:
+        return None
     # No rule patched it.
     if body is manifest.body:
         return manifest
@@ -390,6 +397,15 @@ def _apply_object_overrides(
     if changed_manifest is None:
         raise PatchError(f"{manifest.title}: the result is not an object")
     return changed_manifest
+
+
+def _patch_defaulted_body(body: Any, rule: OverrideRule, values: Sequence[Any]) -> Any:
+    """Return a body after the patches of a rule. Raises PatchError."""
+    try:
+        return apply_json_patches(body, rule.patches, values)
+    except PatchError:
+        # Retried with the defaults of the hub's API server.
+        return apply_json_patches(add_api_server_defaults(body), rule.patches, values)
 
 
 def list_matching_rules(

@@ -118,3 +118,21 @@ def test_defaults_match_an_api_server() -> None:
     )
     by_kind = {body["kind"]: body for body in written}
     assert [add_api_server_defaults(by_kind[body["kind"]]) for body in snapshot] == snapshot
+
+
+@pytest.mark.parametrize("label", ["region", "tier"])
+def test_variables_of_overrides_after_a_deletion_are_filled_in(label: str) -> None:
+    """A hub applies nothing more to a deleted object, but a missing label fails the cluster."""
+    manifest = build_manifest(DEPLOYMENT)
+    assert manifest is not None
+    patch = JsonPatch("replace", "/nope", f"${{MEMBER-CLUSTER-LABEL-KEY-{label}}}")
+    selectors = (ObjectSelector("apps", "v1", "Deployment", "web"),)
+    delete = OverrideRule((), (), delete=True)
+    overrides = [
+        FleetOverride("a", "shop", "p", selectors, (delete, OverrideRule((), (patch,)))),
+        FleetOverride("b", "shop", "p", selectors, (OverrideRule((), (patch,)),)),
+    ]
+    for count, fails in ((1, False), (2, label == "tier")):
+        result = render_resources([manifest], overrides[:count], "m1", {"region": "west"})
+        assert bool(result.failure) is fails
+        assert bool(result.manifests) is fails
