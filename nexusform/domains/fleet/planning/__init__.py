@@ -10,7 +10,9 @@ PUBLIC = {
     "placement_records": (
         "read_bindings read_applied_resources AppliedResources compute_body_hash CONDITIONAL"
     ),
-    "override_rendering": "select_overrides ClusterRenderer RenderedResources expand_envelopes",
+    "override_rendering": (
+        "select_overrides ClusterRenderer RenderedResources collect_selection_keys expand_envelopes"
+    ),
     "placement_plan": "PlacementPlan",
     "fleet_phases": "find_planned_fleet",
 }

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import product
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -130,30 +129,53 @@ class OverrideIndex:
         )
 
 
-def select_overrides(
-    overrides: Iterable[FleetOverride], manifests: Sequence[Manifest], labels: Mapping[str, str]
-) -> tuple[FleetOverride, ...]:
-    """Return the overrides that select any of the objects and match a cluster.
+# What an override and an object have in common if the first selects the second: the namespace of
+# the override, and the group, version, kind and name that its selector has.
+SelectionKey: TypeAlias = tuple[str, str, str, str, str]
 
-    Such an override has a selector for any of the objects, and a rule for a cluster
-    with these labels.
+
+def collect_selection_keys(manifests: Iterable[Manifest]) -> frozenset[SelectionKey]:
+    """Return the keys of the overrides that select one of these objects, envelopes expanded.
+
+    A cluster override of a Namespace selects the objects inside, too.
+    """
+    return frozenset(
+        key
+        for manifest in expand_envelopes(manifests)
+        for key in _iterate_selection_keys_of_object(manifest)
+    )
+
+
+def _iterate_selection_keys_of_object(manifest: Manifest) -> Iterator[SelectionKey]:
+    if manifest.namespace:
+        yield "", "", "v1", "Namespace", manifest.namespace
+    yield manifest.namespace, manifest.group, manifest.version, manifest.kind, manifest.name
+
+
+def _iterate_selection_keys(override: FleetOverride) -> Iterator[SelectionKey]:
+    for selector in override.selectors:
+        yield override.namespace, selector.group, selector.version, selector.kind, selector.name
+
+
+def is_any_affected(override: FleetOverride, keys: frozenset[SelectionKey]) -> bool:
+    """Return True if an override selects an object with one of these keys."""
+    return not keys.isdisjoint(_iterate_selection_keys(override))
+
+
+def select_overrides(
+    overrides: Iterable[FleetOverride], keys: frozenset[SelectionKey], labels: Mapping[str, str]
+) -> tuple[FleetOverride, ...]:
+    """Return the overrides that select any object with these keys and match a cluster.
+
+    Such an override has a rule for a cluster with these labels.
 
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
-    objects = tuple(expand_envelopes(manifests))
-    selected: list[FleetOverride] = []
-    for override in overrides:
-        has_rule = any(is_rule_for_cluster(rule, labels) for rule in override.rules)
-        if has_rule and is_any_affected(override, objects):
-            selected.append(override)
-    return tuple(selected)
-
-
-def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
-    """Return True if an override selects any of these objects; envelopes must be expanded."""
-    pairs = product(manifests, override.selectors)
-    return any(
-        _is_selector_match(selector, manifest, override.namespace) for manifest, selector in pairs
+    return tuple(
+        override
+        for override in overrides
+        if is_any_affected(override, keys)
+        and any(is_rule_for_cluster(rule, labels) for rule in override.rules)
     )
 
 
@@ -211,10 +233,17 @@ def render_resources(
     rendered: list[Manifest] = []
     # filled by _apply_object_overrides.
     changes: list[Any] = []
+    positions: defaultdict[SelectionKey, set[int]] = defaultdict(set)
+    for position, override in enumerate(overrides):
+        for key in _iterate_selection_keys(override):
+            positions[key].add(position)
     for manifest, envelope in _iterate_with_envelope(manifests):
+        keys = _iterate_selection_keys_of_object(manifest)
+        own_positions = set[int]().union(*(positions.get(key, ()) for key in keys))
+        own_overrides = [overrides[position] for position in sorted(own_positions)]
         try:
             changed_manifest = _apply_object_overrides(
-                manifest, overrides, cluster, labels, changes
+                manifest, own_overrides, cluster, labels, changes
             )
         except PatchError as problem:
             # The hub shortens the text for an object inside an envelope. Else ("") it reports the
@@ -287,8 +316,11 @@ class ClusterRenderer:
         """
         self._manifests = manifests
         # For the selection of overrides.
-        self._objects = tuple(expand_envelopes(manifests))
-        self._overrides = overrides
+        self._keys = collect_selection_keys(manifests)
+        # Of these objects.
+        self._overrides = tuple(
+            override for override in overrides if is_any_affected(override, self._keys)
+        )
         # Of members by name.
         self._labels = labels
         self._envelope_failure = _explain_invalid_envelope_content(manifests)
@@ -305,7 +337,7 @@ class ClusterRenderer:
         if cluster not in self._cache:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
-            selected_overrides = select_overrides(self._overrides, self._objects, labels)
+            selected_overrides = select_overrides(self._overrides, self._keys, labels)
             # The names of their snapshots in bindings: `[namespace/]override-3`.
             names = tuple(f"{override.key}-{override.snapshot}" for override in selected_overrides)
             # A hub applies overrides first.
@@ -415,8 +447,9 @@ def list_matching_rules(
 
     The rules are those for a cluster with these labels.
     """
+    keys = frozenset(_iterate_selection_keys_of_object(manifest))
     for override in overrides:
-        if is_any_affected(override, (manifest,)):
+        if is_any_affected(override, keys):
             for rule in override.rules:
                 if is_rule_for_cluster(rule, labels):
                     yield override, rule
@@ -426,19 +459,6 @@ def _describe_target(manifest: Manifest) -> str:
     """Return kind, name and namespace of an object, as in messages of a hub."""
     suffix = f' in namespace "{manifest.namespace}"' if manifest.namespace else ""
     return f'{manifest.kind} "{manifest.name}"{suffix}'
-
-
-def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """Return True if an override's selector matches an object.
-
-    `namespace` is the override's own, "" for a cluster override. A cluster override of a Namespace
-    also matches the objects inside.
-    """
-    selected_kind = (selector.group, selector.version, selector.kind)
-    if not namespace and manifest.namespace:
-        return selected_kind == ("", "v1", "Namespace") and selector.name == manifest.namespace
-    is_same_kind = selected_kind == (manifest.group, manifest.version, manifest.kind)
-    return is_same_kind and (namespace, selector.name) == (manifest.namespace, manifest.name)
 
 
 def is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:

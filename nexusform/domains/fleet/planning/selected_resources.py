@@ -22,6 +22,7 @@ from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import (
     ClusterRenderer,
     RenderedResources,
+    collect_selection_keys,
     select_overrides,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -256,7 +257,9 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
             continue
         # An override captured with any binding is not new, even if it newly matches the labels
         # of this cluster.
-        current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
+        current_overrides = select_overrides(
+            own_overrides, collect_selection_keys(snapshot.objects), labels
+        )
         has_added = any(
             override not in override_snapshots.values() for override in current_overrides
         )

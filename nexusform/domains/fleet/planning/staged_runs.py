@@ -15,7 +15,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, sugg
 from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetUpdateRun, RunRecord
 from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
-from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
+from nexusform.domains.fleet.planning.override_rendering import (
+    ClusterRenderer,
+    collect_selection_keys,
+    select_overrides,
+)
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
@@ -544,9 +548,10 @@ def _select_run_overrides(
     """
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     selection = placement.selection
+    keys = collect_selection_keys(snapshot.objects)
     for cluster in plan.updated_clusters:
         labels = selection.clusters.labels[cluster]
-        cluster_overrides = select_overrides(selection.overrides, snapshot.objects, labels)
+        cluster_overrides = select_overrides(selection.overrides, keys, labels)
         if cluster_overrides:
             by_cluster[cluster] = cluster_overrides
     # Overrides are not hashable (they contain mappings), so find them by identity.

@@ -29,8 +29,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     collect_object_identities,
-    expand_envelopes,
-    get_object_identity,
+    collect_selection_keys,
     is_any_affected,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -340,7 +339,7 @@ def _warn_late_overrides(
         override = index.get_override(position)
         if instance.is_removed or not _has_new_namespace_of_override(changed, override):
             continue
-        if is_any_affected(override, expand_envelopes(content.manifests)):
+        if is_any_affected(override, collect_selection_keys(content.manifests)):
             address = instance.address
             text = (
                 f"{changed.instance.address} creates the namespace of {address} and an object "
@@ -440,17 +439,18 @@ class _RolloutIndex:
         configuration = placement.spec.configuration
         previous = placement.spec.previous_configuration or configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
-        manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
+        manifests = (*placement.selection.manifests, *prior_manifests)
+        keys = collect_selection_keys(manifests)
         # staged runs wait for overrides themselves.
         overrides = () if placement.spec.is_external else self._overrides
         positions = frozenset(
-            position for position, override in overrides if is_any_affected(override, manifests)
+            position for position, override in overrides if is_any_affected(override, keys)
         )
         # Objects selected by the configuration of this plan, as they are in state.
         objects_in_state = select_resources(configuration, self._hub.prior_object_index)
         return _RolloutInputs(
             key,
-            identities=frozenset(map(get_object_identity, manifests)),
+            identities=collect_object_identities(manifests),
             identities_in_state=collect_object_identities(objects_in_state),
             overrides=positions,
             earlier_overrides=positions - self._new_namespace_positions,

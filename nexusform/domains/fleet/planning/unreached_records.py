@@ -8,6 +8,8 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, format_object_key
 from nexusform.domains.fleet.planning.override_rendering import (
+    SelectionKey,
+    collect_selection_keys,
     expand_envelopes,
     is_any_affected,
     is_rule_for_cluster,
@@ -32,9 +34,13 @@ _MAX_NAMES: Final = 4
 
 
 class _FleetPlan(NamedTuple):
-    """Placements by key, planned or observed ones without a block, and the members."""
+    """Placements by key, planned or observed ones without a block, and the members.
+
+    `selection_keys` are those of the objects of planned placements.
+    """
 
     placements: Mapping[str, PlacementPlan]
+    selection_keys: Mapping[str, frozenset[SelectionKey]]
     other_placements: frozenset[str]
     member_list: MemberList
     labels: Mapping[str, Mapping[str, str]]
@@ -57,7 +63,11 @@ def warn_unreached_records(
     configuration may have their target, so nothing is reported for a provider.
     """
     observed = frozenset(key for _type, key in hub.observed.placements)
-    fleet = _FleetPlan(placements, observed, member_list, labels)
+    keys = {
+        key: collect_selection_keys(placement.selection.manifests)
+        for key, placement in placements.items()
+    }
+    fleet = _FleetPlan(placements, keys, observed, member_list, labels)
     # The managed ones match the instances by position; others follow.
     managed_overrides = zip(hub.override_instances, hub.overrides, strict=False)
     for instance, override in managed_overrides:
@@ -94,20 +104,25 @@ def _explain_unreached_override(override: FleetOverride, fleet: _FleetPlan) -> s
     """
     if override.placement and override.placement not in fleet.placement_keys:
         return _explain_missing_placement(override, fleet)
-    placements = [
-        placement for key, placement in fleet.placements.items() if override.placement in ("", key)
-    ]
+    placements = {
+        key: placement
+        for key, placement in fleet.placements.items()
+        if override.placement in ("", key)
+    }
     # Others are only observed, with unknown objects; without any the plan is about the override.
     if not placements or override.placement in fleet.other_placements - fleet.placements.keys():
         return ""
-    objects = [placement.selection.manifests for placement in placements]
     affected = [
         placement
-        for placement in placements
-        if is_any_affected(override, expand_envelopes(placement.selection.manifests))
+        for key, placement in placements.items()
+        if is_any_affected(override, fleet.selection_keys[key])
     ]
     if not affected:
-        manifests = [manifest for selected in objects for manifest in selected]
+        manifests = [
+            manifest
+            for placement in placements.values()
+            for manifest in placement.selection.manifests
+        ]
         return _explain_missing_object(override, manifests)
     return _explain_missing_cluster(override, affected, fleet)
 

@@ -13,7 +13,10 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_first_items, join_texts
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
-from nexusform.domains.fleet.planning.override_rendering import select_overrides
+from nexusform.domains.fleet.planning.override_rendering import (
+    collect_selection_keys,
+    select_overrides,
+)
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER, get_scoped_kind
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, build_fleet_object
@@ -169,4 +172,5 @@ class OverrideRollout:
         if self._labels is None:
             members = self._hub.list_objects(MEMBER.collection)
             self._labels = {get_name(member): get_labels(member) for member in members}
-        return bool(select_overrides((self._override,), objects, self._labels.get(cluster, {})))
+        labels = self._labels.get(cluster, {})
+        return bool(select_overrides((self._override,), collect_selection_keys(objects), labels))
