@@ -22,7 +22,7 @@ class DiagnosticTraits(Struct, frozen=True):
     it is "" if every plan that reports it counts as the cause. `is_placement_advice` marks advice
     on placements, which is dropped if the plan has errors. `may_change` is what the diagnostic may
     change about its subject (doubts/doubt.py); built-in domains have theirs in a table
-    (doubts/finding_doubts.py).
+    (doubts/findings.py).
     """
 
     level: str = "warning"

@@ -1,4 +1,4 @@
-"""The record of a doubt: what is not known about a subject, why, and what it may change."""
+"""The record of a doubt about a subject: the unknown, the reason, and the possible effect."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from nexusform.diagnostics.phrases import enclose
 
 
 class Influence(StrEnum):
-    """Influence of a doubt: what it may change.
+    """Influence of a doubt: its possible effect.
 
-    An unread field of a document has one of the first four. `CHOICE` is the choice of a platform,
-    which VMs with a decided machine do not depend on. `BINDINGS` are placements of a fleet. Of
+    An unread field of a document has one of the first four. `CHOICE` is the choice of a platform;
+    VMs with a decided machine do not depend on it. `BINDINGS` are placements of a fleet. Of
     `CHANGES`, a plan does not detect all.
     """
 
@@ -31,16 +31,16 @@ class Influence(StrEnum):
 
 
 class Doubt(Struct, frozen=True):
-    """What is not known about a subject.
+    """Doubt about a subject.
 
-    `kind` and `name` are those of the subject, such as `server` and `a`. `field` is the field of a
-    document that nexusform does not read, "" for any other doubt. `reason` is a clause on why it is
-    not known, "" for an unread field without a reason. `line` 0 is the `file` as a whole. `address`
-    is the resource of the subject, `site_id` its site ("": all sites), and `pool` the pool of the
-    subject ("": all VMs of the resource, or all of the site without an address); planning sets
-    them for documents. On sites of the `reading_platform` the field is read. `finding` is the id
-    of the diagnostic that reports it, and `detail` the text of that one if the doubt comes first.
-    `otherwise` is the other result: `n0 if b arrives first`.
+    `kind` and `name` are those of the subject, such as `server` and `a`. `field` is the unread
+    field of a document, "" for any other doubt. `reason` is a clause on why it is not known, "" for
+    an unread field without a reason. `line` 0 is the `file` as a whole. `address` is the resource
+    of the subject, `site_id` its site ("": all sites), and `pool` the pool of the subject ("": all
+    VMs of the resource, or all of the site without an address); planning sets them for documents.
+    On sites of the `reading_platform` the field is read. `finding` is the id of its diagnostic, and
+    `detail` the text of that one if the doubt comes first. `otherwise` is the other result: `n0 if
+    b arrives first`.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Doubt(Struct, frozen=True):
 
     @property
     def cause(self) -> str:
-        """Clause on what is not known, and why. Its verb fits one field and several things."""
+        """Clause on the unknown and its reason. Its verb fits one field and several things."""
         if not self.field:
             is_of_object = self.finding and self.may_change is Influence.PLACEMENT
             return f"{self.reason} may change it" if is_of_object else self.reason

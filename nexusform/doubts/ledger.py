@@ -1,4 +1,4 @@
-"""Ledger of doubts: the only place that decides what is certain.
+"""Ledger of doubts: the only place to decide on certainty.
 
 Certainty, capacity, guard rails and checks by real programs ask the ledger of a plan.
 """
@@ -27,7 +27,7 @@ _WORKLOAD_KINDS: Final = frozenset({"VM", "cluster", "agent pool"})
 class PlacedPool(Struct, frozen=True):
     """Pool with VMs placed by a plan; `is_decided`: nexusform decides their machines.
 
-    `untried` is a clause on the order and time of requests that was not tried, "" if all were.
+    `untried` is a clause on the untried order and time of requests, "" if all were tried.
     """
 
     site_id: str
@@ -44,7 +44,7 @@ class DoubtLedger(Struct, frozen=True, dict=True):
 
     @property
     def unread(self) -> tuple[Doubt, ...]:
-        """Doubts about fields of documents, which are not read."""
+        """Doubts about unread fields of documents."""
         return tuple(doubt for doubt in self.doubts if doubt.field)
 
     def has_certain_hosts(self, pool: PlacedPool) -> bool:
@@ -57,7 +57,7 @@ class DoubtLedger(Struct, frozen=True, dict=True):
         return doubt.cause if doubt is not None else ""
 
     def find_doubt_of_pool(self, pool: PlacedPool) -> Doubt | None:
-        """Return the first doubt that may change the hosts of a pool's VMs, None without any."""
+        """Return the first doubt about the hosts of a pool's VMs, None without any."""
         if not self.doubts:
             return None
         addresses = dict.fromkeys(("", pool.address))
@@ -89,14 +89,14 @@ class DoubtLedger(Struct, frozen=True, dict=True):
         `created` are the addresses of new objects, which have none.
         """
         influences = (Influence.PLACEMENT, Influence.EXISTENCE)
-        return _concerns_existing(self.doubts, created, influences)
+        return _is_about_existing_object(self.doubts, created, influences)
 
     def may_remove(self, created: Container[str]) -> bool:
         """Return whether a doubt may remove an existing VM; `created` as in `may_move`."""
-        return _concerns_existing(self.doubts, created, (Influence.EXISTENCE,))
+        return _is_about_existing_object(self.doubts, created, (Influence.EXISTENCE,))
 
     def select_sites(self, site_ids: Container[str]) -> DoubtLedger:
-        """Return the ledger of some sites: what concerns only other sites is left out."""
+        """Return the ledger of some sites, without doubts about other sites."""
         return DoubtLedger(
             tuple(doubt for doubt in self.doubts if not doubt.site_id or doubt.site_id in site_ids)
         )
@@ -110,7 +110,7 @@ class DoubtLedger(Struct, frozen=True, dict=True):
 
     @property
     def lacks_objects(self) -> bool:
-        """Whether a source lacks objects, so that changes are not detected."""
+        """Whether a source lacks objects: their changes are not detected."""
         return any(doubt.may_change is Influence.CHANGES for doubt in self.doubts)
 
     @property
@@ -157,7 +157,7 @@ def _is_about_pool(doubt: Doubt, pool: PlacedPool) -> bool:
     return doubt.site_id in ("", pool.site_id) and doubt.pool in ("", pool.pool)
 
 
-def _concerns_existing(
+def _is_about_existing_object(
     doubts: Iterable[Doubt], created: Container[str], influences: Container[Influence]
 ) -> bool:
     """Return whether a doubt with one of the influences may be about an existing object."""
@@ -183,7 +183,7 @@ def explain_uncertain_vm(
 
 
 def merge_influences(facts: Iterable[Doubt]) -> Iterator[tuple[Doubt, list[Influence]]]:
-    """Yield each unread field of a subject once, with everything that it may change."""
+    """Yield each unread field of a subject once, with all its possible effects."""
     by_field = group_by(facts, lambda fact: replace(fact, may_change=Influence.PLACEMENT))
     for field_facts in by_field.values():
         yield field_facts[0], [fact.may_change for fact in field_facts]
@@ -194,8 +194,8 @@ def build_ledger(
 ) -> DoubtLedger:
     """Build the ledger of a plan from the doubts of documents and its pools with placed VMs.
 
-    `others` are doubts by findings, and by what a platform lists. The VMs that a platform places
-    beside one with an unread fact depend on its host, so theirs are uncertain, too.
+    `others` are doubts by findings and by the lists of a platform. If the host of one VM is
+    uncertain by an unread fact, so are those of the other VMs placed beside it by a platform.
     """
     ledger = DoubtLedger(tuple(dict.fromkeys(doubts)))
     pools = list(pools)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.doubts.doubt import Doubt
-from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.findings import build_finding_doubts
 from nexusform.doubts.ledger import DoubtLedger, PlacedPool, build_ledger
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.consequence_record import Consequence

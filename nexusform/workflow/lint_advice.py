@@ -18,7 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
 )
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE, Level, get_diagnostic_level
-from nexusform.doubts.finding_doubts import hides_capacity
+from nexusform.doubts.findings import hides_capacity
 from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
 from nexusform.planning.conclusion.site_records import add_site_capacity, list_risk_diagnostics
 from nexusform.planning.plan_request import PlanRequest

@@ -12,7 +12,7 @@ DECIDING_NAMES = {"may_change", "hides_capacity", "hides_bindings"}
 # These define the names, or list them for other packages.
 DEFINITIONS = {
     "doubts/doubt.py",
-    "doubts/finding_doubts.py",
+    "doubts/findings.py",
     "documents/field_lists.py",
     "domain_declaration.py",
     # Leaves out the order of one kind of server, which changes nothing.

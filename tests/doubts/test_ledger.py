@@ -6,7 +6,7 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.doubts.doubt import Doubt, Influence
-from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.findings import build_finding_doubts
 from nexusform.doubts.ledger import DoubtLedger, PlacedPool, build_ledger
 
 

@@ -24,7 +24,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.doubts.doubt import Doubt
-from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.findings import build_finding_doubts
 from nexusform.doubts.ledger import DoubtLedger, build_ledger
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text

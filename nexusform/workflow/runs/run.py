@@ -30,7 +30,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.documents.times import is_in_future, parse_time
 from nexusform.doubts.doubt import Doubt
-from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.findings import build_finding_doubts
 from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidatingProvider,

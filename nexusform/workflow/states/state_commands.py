@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.diagnostics.phrases import format_count
-from nexusform.doubts.finding_doubts import hides_capacity
+from nexusform.doubts.findings import hides_capacity
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.conclusion.changes import collect_drifted_objects

@@ -49,7 +49,7 @@ from nexusform.domains.azure.workflow.site_import import (
     find_azure_settings,
     is_azure_source,
 )
-from nexusform.doubts.finding_doubts import build_finding_doubts
+from nexusform.doubts.findings import build_finding_doubts
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping

@@ -84,7 +84,7 @@ from nexusform.domains.fleet.types.observed_policies import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, list_services
 from nexusform.doubts.doubt import Doubt
-from nexusform.doubts.finding_doubts import hides_bindings
+from nexusform.doubts.findings import hides_bindings
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
 from nexusform.kubernetes.dump_script import FLEET_KINDS

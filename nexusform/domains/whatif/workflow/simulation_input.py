@@ -38,7 +38,7 @@ from nexusform.domains.whatif.workflow.state_warnings import (
     list_unfinished_step_warnings,
     list_unread_warnings,
 )
-from nexusform.doubts.finding_doubts import hides_capacity
+from nexusform.doubts.findings import hides_capacity
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation

@@ -6,7 +6,7 @@ from typing import Final
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
-from nexusform.doubts.finding_doubts import hides_capacity
+from nexusform.doubts.findings import hides_capacity
 from nexusform.doubts.ledger import build_ledger
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks

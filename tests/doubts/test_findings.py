@@ -11,11 +11,11 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.doubts.doubt import Influence
-from nexusform.doubts.finding_doubts import FINDINGS, build_finding_doubts, get_influences
+from nexusform.doubts.findings import FINDINGS, build_finding_doubts, get_influences
 from nexusform.doubts.ledger import PlacedPool, build_ledger
 
 PACKAGE = Path(__file__).parents[2] / "nexusform"
-TABLE = PACKAGE / "doubts" / "finding_doubts.py"
+TABLE = PACKAGE / "doubts" / "findings.py"
 IDS = [name for names in FINDINGS.values() for name in names.split()]
 SUBJECT_IDS = [name for name in IDS if Influence.PLACEMENT in get_influences(name)]
 # A claim about a real system in the message of a finding.

@@ -1,6 +1,6 @@
-"""Table of the findings that are doubts: what a finding may change about its subject.
+"""Table of the findings with a doubt: the possible effects of a finding on its subject.
 
-A finding that says what a source lacks, or what a real system rejects or ignores, is a doubt.
+A finding is a doubt if a source lacks something, or a real system rejects or ignores it.
 Domains of other distributions declare theirs (`DiagnosticTraits.may_change`).
 """
 
@@ -65,22 +65,22 @@ _INFLUENCES_BY_ID: Final[Mapping[str, tuple[Influence, ...]]] = {
 
 
 def get_influences(finding_id: str) -> tuple[Influence, ...]:
-    """Return what a finding with this id may change, () for one without a doubt."""
+    """Return the possible effects of a finding with this id, () for one without a doubt."""
     return _INFLUENCES_BY_ID.get(finding_id, ())
 
 
 def hides_capacity(finding_id: str) -> bool:
-    """Return whether a finding is about missing data that counts as free capacity."""
+    """Return whether a finding is about missing data: its capacity counts as free."""
     return Influence.CAPACITY in get_influences(finding_id)
 
 
 def hides_bindings(finding_id: str) -> bool:
-    """Return whether a finding is about missing data that decides on placements of a fleet."""
+    """Return whether a finding is about missing data with an effect on placements of a fleet."""
     return Influence.BINDINGS in get_influences(finding_id)
 
 
 def build_finding_doubts(findings: Iterable[Diagnostic | Problem]) -> tuple[Doubt, ...]:
-    """Build the doubts of findings: one per thing that a finding may change, each once.
+    """Build the doubts of findings: one per possible effect of a finding, each once.
 
     Missing data is a doubt about the site of the finding ("": any). Any other doubt is about the
     object of the finding.
