@@ -1,9 +1,0 @@
-variable "size" {
-}
-module "far" {
-  source = "example/far/away"
-  size   = var.size
-}
-output "o" {
-  value = module.far.o
-}
