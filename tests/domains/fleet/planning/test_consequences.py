@@ -460,7 +460,8 @@ def test_limit_of_pods_that_becomes_weaker_is_a_lasting_risk(
     shop = (DEPLOYMENT % 1).replace("containers", "priorityClassName: high\n      containers")
     documents = (NAMESPACE, shop)
     changed = change(build_direct(*documents, before), build_direct(*documents, after))
-    assert [item.text for item in changed.consequences if item.is_lasting] == [text] * bool(text)
+    texts = [item.text for item in changed.impact.consequences if item.is_lasting]
+    assert texts == [text] * bool(text)
 
 
 def test_stricter_rule_or_finished_run_is_no_risk() -> None:
