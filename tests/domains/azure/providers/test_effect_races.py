@@ -260,6 +260,15 @@ def find_report(said: str) -> str:
     return ""
 
 
+def is_unnamed(plan: str, actor: str) -> bool:
+    """Return whether an apply is known not to name a change by others that has no effect on it.
+
+    Another VM in the place of one of its name is no change of the site, and a destroy does not wait
+    for an upgrade of the site.
+    """
+    return actor == "node-is-replaced" or (plan, actor) == ("destroy", "runtime-upgrade-begins")
+
+
 @pytest.mark.parametrize(("plan", "actor", "moment"), select_cases(list_races()))
 def test_no_effect_without_approval(
     plan: str,
@@ -274,7 +283,7 @@ def test_no_effect_without_approval(
     code, effects = apply_with_actor(plan, actor, moment, nexusform, monkeypatch)
     assert not find_larger_effects(effects, approved), nexusform.said
     assert "Traceback" not in nexusform.text
-    if moment not in ("resume", MOMENTS[-1]):
+    if moment not in ("resume", MOMENTS[-1]) and not is_unnamed(plan, actor):
         # Stopped or not, the apply says what others changed.
         report = find_report(nexusform.said)
         assert any(name in report for name in ACTORS[actor].names), report or nexusform.said[-800:]

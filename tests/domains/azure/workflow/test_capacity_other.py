@@ -152,9 +152,8 @@ def test_state_keeps_figures_for_simulations(
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
-    assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace(
-        "\n│ ", " "
-    )
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "prefix (the prefix of a network is fixed)" in said
     sections = json.loads(Path("room.json").read_text())["sections"]
     [other] = [section for section in sections if section["name"] == "other_resources"]
     resources = {row["resource"] for row in other["tables"][0]["rows"]}

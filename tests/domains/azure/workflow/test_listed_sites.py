@@ -338,7 +338,7 @@ def test_equal_site_is_silent(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert (code, "No changes." in out, "as Azure lists it" in out) == (0, True, False), out
     assert "listed" not in read_plan(capsys)
     code, out = run(capsys, "advise")
-    assert (code, out) == (0, "No findings.")
+    assert (code, out) == (0, "Advice (state serial 1) No findings.")
     code, out = run(capsys, "reconcile", "-from=export")
     assert (code, "as Azure lists it" in out) == (0, False), out
 
@@ -542,7 +542,7 @@ def test_renamed_machines_keep_their_vms_and_take_new_ones(
     ]
     out = run(capsys, "advise")[1]
     assert "The upgrade would fail" not in out
-    assert "1 finding (site-differs: 1)." in out
+    assert "1 finding: site-differs (1)." in out
     scale_pool()
     rows = read_plan(capsys)["placement_changes"]
     placed = [row["to"]["machine"] for row in rows if row["action"] == "place"]
@@ -558,7 +558,7 @@ def test_capacity_of_a_listed_site_is_in_the_block_of_every_report(
     for command in (("plan",), ("advise",), ("reconcile", "-from=export")):
         assert line in run(capsys, *command)[1], command
     code, out = run(capsys, "advise")
-    assert (code, "1 finding (site-differs: 1)." in out) == (2, True), out
+    assert (code, "1 finding: site-differs (1)." in out) == (2, True), out
 
 
 @pytest.mark.parametrize(
