@@ -261,10 +261,9 @@ def find_report(said: str) -> str:
 
 
 def is_unnamed(plan: str, actor: str) -> bool:
-    """Return whether an apply is known not to name a change by others that has no effect on it.
+    """Return whether an apply does not name this change by others yet; it has no larger effect.
 
-    Another VM in the place of one of its name is no change of the site, and a destroy does not wait
-    for an upgrade of the site.
+    The facts of a site have no nodes, and a destroy does not compare the upgrade of its site.
     """
     return actor == "node-is-replaced" or (plan, actor) == ("destroy", "runtime-upgrade-begins")
 
